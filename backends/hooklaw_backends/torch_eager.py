@@ -1,0 +1,289 @@
+"""torch in eager mode, on the CPU or on any device that torch knows by a string."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from hooklaw.backend import Capability, ErrorKind
+from hooklaw.errors import NotRunError
+
+try:
+    import torch
+except ImportError as missing:
+    raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
+
+graph = torch.autograd.graph
+Hook = Callable[..., Any]
+HOST_ONLY = frozenset({Capability.CALLER_THREAD})
+DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
+CHANNELS_LAST_DIMENSIONS = 4
+
+
+def backend(argument: str = "") -> "TorchEager":
+    """Return the backend for a device: none or ``cpu``, ``cuda``, ``cuda:1``, or what another package registered."""
+    device = argument or "cpu"
+    _check_device(device)
+    return TorchEager(device)
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise NotRunError(f"no CUDA device here (torch {torch.__version__} sees none)")
+        torch.ones(1, device=device)
+    except (RuntimeError, AssertionError, AttributeError) as error:
+        said = str(error).splitlines()[0]
+        raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
+
+
+class TorchEager:  # noqa: PLR0904 - a verb a method, as the protocol has it
+    """The verbs as PyTorch itself has them."""
+
+    expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
+        ErrorKind.HOOK_RETURN_TYPE: (TypeError,),
+        ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
+    }
+
+    def __init__(self, device: str = "cpu", name: str = "") -> None:
+        self.name = name or ("torch-eager" if device == "cpu" else f"torch-eager:{device}")
+        self._device = torch.device(device)
+        on_host = self._device.type == "cpu"
+        why = f"the device is {device}"
+        self.capabilities = frozenset(Capability) - (DEVICE_ONLY if on_host else HOST_ONLY)
+        self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
+        self.versions = {"torch": torch.__version__, **_hardware(self._device)}
+        self.notes: dict[str, str] = {}
+
+    def reset(self) -> None:
+        """Undo what a rule that failed half way may have left behind."""
+        torch.set_grad_enabled(True)
+
+    # values
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
+        made = torch.tensor(data, dtype=getattr(torch, dtype), device=self._device)
+        return made.requires_grad_(requires_grad)
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    def tolist(self, tensor: Any) -> Any:
+        return tensor.tolist()
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        return tuple(tensor.shape)
+
+    def dtype(self, tensor: Any) -> str:
+        return str(tensor.dtype).removeprefix("torch.")
+
+    def device(self, tensor: Any) -> str:
+        return str(tensor.device)
+
+    def requires_grad(self, tensor: Any) -> bool:
+        return tensor.requires_grad
+
+    def is_leaf(self, tensor: Any) -> bool:
+        return tensor.is_leaf
+
+    def grad_of(self, tensor: Any) -> Any:
+        return tensor.grad
+
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        tensor.grad = value
+
+    def detach(self, tensor: Any) -> Any:
+        return tensor.detach()
+
+    def clone(self, tensor: Any) -> Any:
+        return tensor.clone()
+
+    # operations
+    def sum(self, tensor: Any) -> Any:
+        return tensor.sum()
+
+    def exp(self, tensor: Any) -> Any:
+        return tensor.exp()
+
+    def sin(self, tensor: Any) -> Any:
+        return tensor.sin()
+
+    def cos(self, tensor: Any) -> Any:
+        return tensor.cos()
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        return tensor.mul_(factor)
+
+    def cos_(self, tensor: Any) -> Any:
+        return tensor.cos_()
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        return tensor.split(size)
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        return tensor.view(*shape)
+
+    def transpose(self, tensor: Any, first: int, second: int) -> Any:
+        return tensor.transpose(first, second)
+
+    def expand(self, tensor: Any, *shape: int) -> Any:
+        return tensor.expand(*shape)
+
+    def stride(self, tensor: Any) -> tuple[int, ...]:
+        return tensor.stride()
+
+    def data_ptr(self, tensor: Any) -> int:
+        return tensor.data_ptr()
+
+    def channels_last(self, tensor: Any) -> Any:
+        return tensor.contiguous(memory_format=torch.channels_last)
+
+    def conj(self, tensor: Any) -> Any:
+        return tensor.conj()
+
+    def neg_view(self, tensor: Any) -> Any:
+        return torch._neg_view(tensor)  # noqa: SLF001 - the only way to ask for the bit on a real tensor
+
+    def is_conj(self, tensor: Any) -> bool:
+        return tensor.is_conj()
+
+    def is_neg(self, tensor: Any) -> bool:
+        return tensor.is_neg()
+
+    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+        members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type("Custom", (torch.autograd.Function,), members).apply
+
+    # running
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        return fn(*tensors)
+
+    def backward(
+        self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any
+    ) -> None:
+        root.backward(gradient, inputs=None if inputs is None else list(inputs), **how)
+
+    def grad(
+        self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any
+    ) -> tuple[Any, ...]:
+        return torch.autograd.grad(outputs, list(inputs), grad_outputs, **how)
+
+    def is_grad_enabled(self) -> bool:
+        return torch.is_grad_enabled()
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        return torch.no_grad()
+
+    def enable_grad(self) -> AbstractContextManager[Any]:
+        return torch.enable_grad()
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        return torch.inference_mode()
+
+    # hooks
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return tensor.register_hook(hook)
+
+    def retain_grad(self, tensor: Any) -> None:
+        tensor.retain_grad()
+
+    def retains_grad(self, tensor: Any) -> bool:
+        return tensor.retains_grad
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        return tensor.register_post_accumulate_grad_hook(hook)
+
+    def grad_fn(self, tensor: Any) -> Any:
+        return tensor.grad_fn
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        return graph.get_gradient_edge(leaf).node
+
+    def node_name(self, node: Any) -> str:
+        return node.name()
+
+    def node_next(self, node: Any) -> list[Any]:
+        return [edge[0] for edge in node.next_functions]
+
+    def node_metadata(self, node: Any) -> dict[Any, Any]:
+        return node.metadata
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        return node.register_prehook(hook)
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        return node.register_hook(hook)
+
+    # saved tensors
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        return graph.saved_tensors_hooks(pack, unpack)
+
+    def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
+        return graph.disable_saved_tensors_hooks(message)
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        return graph.save_on_cpu(pin_memory=pin_memory)
+
+    def saved_tensors(self, node: Any) -> list[Any]:
+        read = [getattr(node, name.removeprefix("_raw")) for name in _raw_names(node)]
+        return list(node.saved_tensors) if hasattr(node, "saved_tensors") else read
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        return [getattr(node, name) for name in _raw_names(node)]
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        saved.register_hooks(pack, unpack)
+
+    # the rest
+    def memory_allocated(self) -> int:
+        return torch.accelerator.memory_allocated(self._device)
+
+    def save(self, tensor: Any) -> bytes:
+        buffer = io.BytesIO()
+        torch.save(tensor, buffer)
+        return buffer.getvalue()
+
+    def load(self, data: bytes) -> Any:
+        return torch.load(io.BytesIO(data), weights_only=True)
+
+    def unserializable_hook(self, hook: Hook) -> Hook:
+        return torch.utils.hooks.unserializable_hook(hook)
+
+    # modules
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = type("Module", (torch.nn.Module,), {"forward": forward})()
+        for name, value in parameters.items():
+            made.register_parameter(name, torch.nn.Parameter(value))
+        return made
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook) -> Any:
+        return module.register_forward_pre_hook(hook)
+
+    def register_forward_hook(self, module: Any, hook: Hook) -> Any:
+        return module.register_forward_hook(hook)
+
+    def register_full_backward_hook(self, module: Any, hook: Hook) -> Any:
+        return module.register_full_backward_hook(hook)
+
+    def data_parallel(self, module: Any) -> Hook:
+        raise NotImplementedError
+
+    def replica_count(self) -> int:
+        return 2
+
+
+def _raw_names(node: Any) -> list[str]:
+    return [name for name in dir(node) if name.startswith("_raw_saved_") and not _is_empty(node, name)]
+
+
+def _is_empty(node: Any, name: str) -> bool:
+    raw = getattr(node, name)
+    return raw is None or isinstance(raw, tuple)
+
+
+def _hardware(device: Any) -> dict[str, str]:
+    if device.type != "cuda":
+        return {}
+    return {"gpu": torch.cuda.get_device_name(device), "cuda": str(torch.version.cuda)}

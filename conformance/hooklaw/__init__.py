@@ -1,0 +1,3 @@
+"""The law of PyTorch-style autograd hooks, executable."""
+
+__version__ = "0.1.0"

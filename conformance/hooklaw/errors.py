@@ -1,0 +1,45 @@
+"""What a person can get wrong: each exception is one condition, its text one sentence that says how to mend it."""
+
+
+class HooklawError(Exception):
+    """A fault of the input, not of a backend under judgement: the command line prints it and exits 3."""
+
+
+class UnknownBackendError(HooklawError):
+    """No backend goes by this name."""
+
+
+class BackendImportError(HooklawError):
+    """The module that holds the backend does not import."""
+
+
+class BackendContractError(HooklawError):
+    """The object is no backend: a verb it declares is missing, or a capability does not exist."""
+
+
+class UnknownRuleError(HooklawError):
+    """No rule has this id, or the selection matches none."""
+
+
+class RuleDefinitionError(HooklawError):
+    """A rule is written in a way the registry refuses."""
+
+
+class ExpectationFileError(HooklawError):
+    """An expectation file cannot be read, or an entry in it is malformed."""
+
+
+class RecordFileError(HooklawError):
+    """A result file cannot be read, is not ours, is newer than we are, or is incomplete."""
+
+
+class RecordConflictError(HooklawError):
+    """Two runs cannot stand in one report."""
+
+
+class OutputError(HooklawError):
+    """A file that was asked for cannot be written."""
+
+
+class NotRunError(Exception):
+    """Raised by a backend's factory: this machine lacks the hardware or the package, and the text says which."""

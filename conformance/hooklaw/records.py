@@ -1,0 +1,263 @@
+"""Result records: one JSON object a line, a header and a footer around each run, so that a cut file is known as cut.
+
+A file holds one run or several, each line naming its run, so files can be joined by plain concatenation.
+`record.schema.json` beside this file is generated from the types below (`python -m hooklaw.records`).
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from hooklaw.errors import OutputError, RecordConflictError, RecordFileError
+from hooklaw.outcome import JUDGED, Expectation, Outcome, Stale, Verdict, judge
+from hooklaw.spec import Rule
+from hooklaw.trace import Check, Event
+
+FORMAT = 1
+SCHEMA = Path(__file__).with_name("record.schema.json")
+
+
+class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_only=True):
+    """The first line of a run: what is judged, by which rules, where and how."""
+
+    hooklaw: int
+    """The format's version."""
+    run: str
+    suite: str
+    digest: str
+    collected: int
+    backend: str
+    rules: list[Rule]
+    versions: dict[str, str]
+    notes: dict[str, str] = {}
+    command: str
+    started: str
+    selection: str = ""
+    """The -k expression, where only some rules were run."""
+    not_run: str = ""
+    """Why this machine could run nothing of it."""
+
+
+class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_only=True):
+    """What one rule did."""
+
+    run: str
+    rule: str
+    outcome: Outcome
+    detail: str = ""
+    where: str = ""
+    """The source line of the failure, of the crash, or of the call that never returned."""
+    duration: float = 0.0
+    """Seconds, the harness left out."""
+    expected: list[Event] = []
+    observed: list[Event] = []
+    checks: list[Check] = []
+    expectation: Expectation | None = None
+
+
+class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_only=True):
+    """The last line of a run that came to its end."""
+
+    run: str
+    results: int
+    seconds: float
+    stale: list[Stale] = []
+    interrupted: bool = False
+
+
+Line = Header | Result | Footer
+
+
+class Run(msgspec.Struct):
+    """One run as read back."""
+
+    header: Header
+    results: dict[str, Result]
+    footer: Footer | None
+    file: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether the run came to its end with a result for every rule."""
+        done = self.footer is not None and not self.footer.interrupted
+        return done and len(self.results) == self.header.collected
+
+    def outcome(self, rule: str) -> Outcome:
+        """Return the outcome of a rule; one that has no result was not run."""
+        return self.results[rule].outcome if rule in self.results else Outcome.NOT_RUN
+
+    def verdict(self, rule: Rule) -> Verdict:
+        """Return the verdict of a rule."""
+        result = self.results.get(rule.id)
+        return judge(result.outcome, rule.level, result.expectation) if result else Verdict.AS_EXPECTED
+
+    def count(self) -> tuple[int, int]:
+        """Return how many rules passed, of how many that were judged."""
+        outcomes = [result.outcome for result in self.results.values()]
+        return outcomes.count(Outcome.PASS), sum(one in JUDGED for one in outcomes)
+
+
+class Writer:
+    """Writes a record file line by line, each flushed, so that what was recorded survives whatever comes next."""
+
+    def __init__(self, path: Path, *, append: bool = False) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab" if append else "wb")
+        except OSError as error:
+            raise OutputError(
+                f"cannot write the results to {path}: {error.strerror}; name another file with --results=FILE",
+            ) from error
+
+    def write(self, line: Line) -> None:
+        """Append one line and hand it to the operating system."""
+        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file, on disk."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path, *, incomplete: bool = False) -> list[Run]:
+    """Read the runs of one file.
+
+    Raises RecordFileError where the file is absent, empty, foreign, newer than this hooklaw or damaged, and, unless
+    `incomplete` is asked for, where a run has no footer or fewer results than rules collected.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordFileError(f"cannot read {path}: {error.strerror}") from error
+    if not data.strip():
+        raise RecordFileError(f"{path} is empty: the run that was to write it never started; run it again")
+    runs = _assemble(path, data, incomplete=incomplete)
+    for run in runs:
+        if not incomplete and not run.complete:
+            raise RecordFileError(_incomplete(path, run))
+    return runs
+
+
+def read_all(paths: Sequence[Path], *, incomplete: bool = False) -> list[Run]:
+    """Read several files and refuse runs that cannot stand side by side (RecordConflictError)."""
+    runs = [run for path in paths for run in read(path, incomplete=incomplete)]
+    first: dict[str, Run] = {}
+    for run in runs:
+        name = run.header.backend
+        if name in first and first[name].header.digest != run.header.digest:
+            raise RecordConflictError(
+                f"{first[name].file} and {run.file} both judge {name!r}, by different rules: "
+                "run it again with one hooklaw and one selection, or leave one file out",
+            )
+        first.setdefault(name, run)
+    return runs
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of one line."""
+    made = msgspec.json.schema(Line)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of a hooklaw record",
+        **made,
+    }
+
+
+def _assemble(path: Path, data: bytes, *, incomplete: bool) -> list[Run]:
+    runs: dict[str, Run] = {}
+    lines = data.split(b"\n")
+    for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        cut = number == len(lines)  # a whole line ends in a newline, so nothing follows the last one
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except msgspec.MsgspecError as error:
+            if cut and incomplete and runs:
+                break
+            raise RecordFileError(_damaged(path, number, text, error, cut=cut and bool(runs))) from error
+        _place(path, number, line, runs)
+    return list(runs.values())
+
+
+def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
+    if isinstance(line, Header):
+        if line.hooklaw > FORMAT:
+            raise RecordFileError(_newer(path, line.hooklaw))
+        if line.run in runs:
+            raise RecordFileError(
+                f"{path}:{number}: run {line.run} has two headers: was the file joined to itself?"
+            )
+        runs[line.run] = Run(line, {}, None, str(path))
+        return
+    if line.run not in runs:
+        raise RecordFileError(
+            f"{path}:{number}: a {_kind(line)} of run {line.run}, which has no header: the file is cut"
+        )
+    if isinstance(line, Footer):
+        runs[line.run].footer = line
+    else:
+        runs[line.run].results[line.rule] = line
+
+
+def _kind(line: Line) -> str:
+    return type(line).__name__.lower()
+
+
+def _newer(path: Path, found: int) -> str:
+    return f"{path} has format {found}, this hooklaw reads up to {FORMAT}: update hooklaw"
+
+
+def _damaged(path: Path, number: int, text: bytes, error: Exception, *, cut: bool) -> str:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        found: Any = value.get("hooklaw")  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(found, int) and found > FORMAT:
+            return _newer(path, found)
+        if "kind" in value:
+            return f"{path}:{number}: not a line this hooklaw understands ({error}): it is damaged or from a newer one"
+    if cut:
+        return (
+            f"{path}:{number}: the file breaks off in the middle of a line: the run did not end; run it again"
+        )
+    return f"{path}:{number}: this is no hooklaw record: give a file that `hooklaw run --results=FILE` wrote"
+
+
+def _incomplete(path: Path, run: Run) -> str:
+    have, want = len(run.results), run.header.collected
+    return f"{path}: the run of {run.header.backend!r} is incomplete, {have} of {want} rules have a result: run it again"
+
+
+def write_schema(path: Path = SCHEMA) -> None:
+    """Write the schema file."""
+    path.write_text(json.dumps(schema(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def rules_of(runs: Iterable[Run]) -> list[Rule]:
+    """Return every rule that any run judged, in the order of the first run that has it."""
+    found: dict[str, Rule] = {}
+    for run in runs:
+        for rule in run.header.rules:
+            found.setdefault(rule.id, rule)
+    return list(found.values())
+
+
+if __name__ == "__main__":
+    write_schema()

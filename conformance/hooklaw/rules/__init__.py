@@ -1,0 +1,1 @@
+"""The law: one module a chapter, each rule a test function."""

@@ -1,0 +1,121 @@
+"""In which order the kinds of hooks fire, for one tensor and along the graph."""
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Level, notes, rule
+from hooklaw.trace import Trace
+
+ORDER = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "order.six-steps.leaf",
+    level=Level.MUST,
+    sources=[ORDER],
+    needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["node-post-hook-before-post-accumulate", "node-pre-hook-before-tensor-hook"],
+)
+def test_leaf(backend: Backend, trace: Trace) -> None:
+    """For a leaf the order is: tensor hooks, Node pre-hooks, accumulation, post-accumulate hooks, Node post-hooks.
+
+    They are registered the other way round.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    node = backend.accumulate_grad(x)
+
+    def step(label):
+        def hook(*_):
+            trace.log(label, backend.grad_of(x) is not None)
+
+        return hook
+
+    backend.node_register_hook(node, step("node post-hook"))
+    backend.register_post_accumulate_grad_hook(x, step("post-accumulate hook"))
+    backend.node_register_prehook(node, step("node pre-hook"))
+    backend.register_hook(x, step("tensor hook"))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+
+    trace.expect(
+        ("tensor hook", False),
+        ("node pre-hook", False),
+        ("post-accumulate hook", True),
+        ("node post-hook", True),
+    )
+
+
+@rule(
+    "order.six-steps.non-leaf",
+    level=Level.MUST,
+    sources=[ORDER],
+    needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["node-post-hook-before-execution", "node-pre-hook-before-tensor-hook"],
+)
+def test_non_leaf(backend: Backend, trace: Trace) -> None:
+    """For a non-leaf the order is: tensor hooks, Node pre-hooks, execution of the Node, Node post-hooks."""
+
+    def execution(_ctx, grad):
+        trace.log("execution")
+        return grad * 2
+
+    double = backend.custom_function(lambda _ctx, x: x * 2, execution)
+
+    def forward(x):
+        y = double(x)
+        node = backend.grad_fn(y)
+        backend.node_register_hook(node, trace.saw("node post-hook"))
+        backend.node_register_prehook(node, trace.saw("node pre-hook"))
+        backend.register_hook(y, trace.saw("tensor hook"))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("tensor hook", "node pre-hook", "execution", "node post-hook")
+
+
+@rule(
+    "order.retain-grad-before-node-prehook",
+    level=Level.MUST,
+    sources=[ORDER],
+    needs=[Capability.RETAIN_GRAD, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["retain-grad-before-node-pre-hook"],
+)
+def test_retain_grad_after_prehook(backend: Backend, trace: Trace) -> None:
+    """The retained gradient of a non-leaf is updated after the pre-hooks of its Node have run."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(
+            node, lambda _: trace.log("node pre-hook", backend.grad_of(y) is not None)
+        )
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("node pre-hook", False))
+
+
+@rule(
+    "order.upstream-after-downstream",
+    level=Level.MUST,
+    sources=[ORDER, notes("autograd", "how-autograd-encodes-the-history")],
+    needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["hooks-of-the-graph-run-from-the-leaves"],
+)
+def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
+    """Every hook of a Node nearer the root runs before any hook of the Nodes it feeds."""
+
+    def forward(x):
+        for label in ("a", "b", "c"):
+            x = x * 2
+            backend.register_hook(x, trace.saw(f"{label} tensor"))
+            backend.node_register_hook(backend.grad_fn(x), trace.saw(f"{label} node"))
+        return backend.sum(x)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("c tensor", "c node", "b tensor", "b node", "a tensor", "a node")

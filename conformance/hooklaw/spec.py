@@ -1,0 +1,205 @@
+"""Rule, Level, Source and the registry: what a rule of the law is, and where all of them are found."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import msgspec
+
+from hooklaw.errors import RuleDefinitionError, UnknownRuleError
+
+RULES_PACKAGE = "hooklaw.rules"
+_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9_]+(-[a-z0-9_]+)*)+")
+_DOCS = "https://docs.pytorch.org/docs/stable/"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Level(StrEnum):
+    """How binding a rule is, in the words of RFC 2119."""
+
+    MUST = "MUST"
+    SHOULD = "SHOULD"
+    MAY = "MAY"
+
+
+class Basis(StrEnum):
+    """Whether the documentation says it, or torch was merely seen to do it."""
+
+    DOCUMENTED = "documented"
+    OBSERVED = "observed"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the documentation states a rule: a docstring, a section of a notes page, a tutorial, or none."""
+
+    kind: str
+    name: str
+    section: str = ""
+
+    @property
+    def url(self) -> str:
+        """The page on the web, or an empty string where there is none."""
+        match self.kind:
+            case "docstring":
+                return f"{_DOCS}generated/{self.name}.html"
+            case "notes":
+                anchor = f"#{self.section}" if self.section else ""
+                return f"{_DOCS}notes/{self.name}.html{anchor}"
+            case "page":
+                anchor = f"#{self.section}" if self.section else ""
+                return f"{_DOCS}{self.name}.html{anchor}"
+            case "tutorial":
+                return f"https://docs.pytorch.org/tutorials/{self.name}.html"
+            case _:
+                return ""
+
+    def __str__(self) -> str:
+        where = f", section {self.section}" if self.section else ""
+        return f"{self.kind} {self.name}{where}"
+
+
+def docstring(name: str) -> Source:
+    """Name the docstring of a public object, e.g. ``torch.Tensor.register_hook``."""
+    return Source("docstring", name)
+
+
+def notes(page: str, section: str = "") -> Source:
+    """Name a notes page and the anchor of a section in it, e.g. ``autograd``, ``backward-hooks-execution``."""
+    return Source("notes", page, section)
+
+
+def page(name: str, section: str = "") -> Source:
+    """Name a reference page, e.g. ``autograd``, and the anchor of a section in it."""
+    return Source("page", name, section)
+
+
+def tutorial(name: str) -> Source:
+    """Name a tutorial by its path, e.g. ``intermediate/autograd_saved_tensors_hooks_tutorial``."""
+    return Source("tutorial", name)
+
+
+def observed(what: str) -> Source:
+    """Say in a few words what was seen where the documentation is silent."""
+    return Source("observed", what)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One law: ids are permanent, never renamed, never reused."""
+
+    id: str
+    chapter: str
+    statement: str
+    level: Level
+    basis: Basis
+    sources: list[Source]
+    needs: list[str]
+    mutants: list[str]
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A rule together with the function that tries it."""
+
+    rule: Rule
+    function: Callable[..., Any]
+    node: str
+    """The pytest node id below the rules package, e.g. ``test_order.py::test_leaf``."""
+
+
+_registry: dict[str, Registered] = {}
+
+
+def rule(  # noqa: PLR0913 - a rule has that many parts, all but the id by keyword
+    rule_id: str,
+    *,
+    level: Level,
+    sources: Sequence[Source],
+    needs: Iterable[StrEnum] = (),
+    basis: Basis = Basis.DOCUMENTED,
+    mutants: Sequence[str] = (),
+) -> Callable[[Function], Function]:
+    """Register a test function as a rule; its docstring's first paragraph is the law.
+
+    Raises RuleDefinitionError where the id is malformed or taken, the docstring is missing, no source is given,
+    a MUST has no mutant that it kills, or a MUST has no basis in the documentation.
+    """
+
+    def register(function: Function) -> Function:
+        module = function.__module__.rpartition(".")[2]
+        made = Rule(
+            id=rule_id,
+            chapter=module.removeprefix("test_").replace("_", "-"),
+            statement=_statement(rule_id, function),
+            level=level,
+            basis=basis,
+            sources=list(sources),
+            needs=[str(need) for need in needs],
+            mutants=list(mutants),
+        )
+        _check(made)
+        _registry[rule_id] = Registered(made, function, f"{module}.py::{function.__name__}")
+        function.__dict__["hooklaw_rule"] = made
+        return function
+
+    return register
+
+
+def _statement(rule_id: str, function: Callable[..., Any]) -> str:
+    text = (function.__doc__ or "").strip()
+    if not text:
+        raise RuleDefinitionError(f"rule {rule_id!r} has no docstring: state the law in its first sentence")
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _check(made: Rule) -> None:
+    if not _ID.fullmatch(made.id):
+        raise RuleDefinitionError(f"rule id {made.id!r} is malformed: write family.what.aspect in lower case")
+    if made.id in _registry:
+        first = _registry[made.id].node
+        raise RuleDefinitionError(
+            f"rule id {made.id!r} is registered twice, first by {first}: ids are unique"
+        )
+    if not made.sources:
+        raise RuleDefinitionError(f"rule {made.id!r} names no source: say where it is documented or observed")
+    if made.level is Level.MUST and made.basis is Basis.OBSERVED:
+        raise RuleDefinitionError(
+            f"rule {made.id!r} is only observed: what is not documented is never a MUST"
+        )
+    if made.level is Level.MUST and not made.mutants:
+        raise RuleDefinitionError(f"MUST rule {made.id!r} names no mutant: say what wrong backend it catches")
+
+
+def load_rules() -> dict[str, Registered]:
+    """Import every chapter and return all rules by id, in the order of chapter and definition."""
+    package = importlib.import_module(RULES_PACKAGE)
+    for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
+        if module.startswith("test_"):
+            importlib.import_module(f"{RULES_PACKAGE}.{module}")
+    return dict(_registry)
+
+
+def find_rule(rule_id: str) -> Registered:
+    """Return the rule of this id; UnknownRuleError names the nearest ids where there is none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistaken id pays for it
+
+    known = load_rules()
+    if rule_id in known:
+        return known[rule_id]
+    near = get_close_matches(rule_id, known, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw list` shows all ids"
+    raise UnknownRuleError(f"no rule has the id {rule_id!r}: {hint}")
+
+
+def registered() -> Iterator[Registered]:
+    """Yield the rules registered so far, importing nothing."""
+    yield from _registry.values()
+
+
+def digest(rules: Iterable[Rule]) -> str:
+    """Return a hash of what the rules are and say, so that two runs can be told to have judged the same law."""
+    lines = sorted(f"{one.id}\t{one.level}\t{one.statement}\t{','.join(sorted(one.needs))}" for one in rules)
+    return sha256("\n".join(lines).encode()).hexdigest()[:16]
