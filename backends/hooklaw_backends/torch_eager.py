@@ -39,7 +39,7 @@ def _check_device(device: str) -> None:
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
 
 
-class TorchEager:  # noqa: PLR0904 - a verb a method, as the protocol has it
+class TorchEager:
     """The verbs as PyTorch itself has them."""
 
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
@@ -160,14 +160,10 @@ class TorchEager:  # noqa: PLR0904 - a verb a method, as the protocol has it
     def call(self, fn: Hook, *tensors: Any) -> Any:
         return fn(*tensors)
 
-    def backward(
-        self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any
-    ) -> None:
+    def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         root.backward(gradient, inputs=None if inputs is None else list(inputs), **how)
 
-    def grad(
-        self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any
-    ) -> tuple[Any, ...]:
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return torch.autograd.grad(outputs, list(inputs), grad_outputs, **how)
 
     def is_grad_enabled(self) -> bool:

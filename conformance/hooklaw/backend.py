@@ -159,7 +159,7 @@ class ErrorKind(StrEnum):
     """a saved tensor was given a second pair of hooks"""
 
 
-class Backend(Protocol):  # noqa: PLR0904 - the vocabulary of the law, declared once
+class Backend(Protocol):
     """What a rule may ask for. Each verb raises the framework's own errors; none returns a framework's own None."""
 
     name: str
@@ -386,9 +386,7 @@ class Backend(Protocol):  # noqa: PLR0904 - the vocabulary of the law, declared 
         """Tell whether the negation is pending."""
         ...
 
-    def custom_function(
-        self, forward: Callable[..., Any], backward: Callable[..., Any]
-    ) -> Callable[..., Any]:
+    def custom_function(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
         """Make one Node of ``forward(ctx, *tensors)`` and ``backward(ctx, *grad_outputs)``.
 
         ctx has ``save_for_backward(*tensors)``, the property ``saved_tensors``, and takes attributes.

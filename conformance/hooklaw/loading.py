@@ -68,9 +68,7 @@ def _import(spec: str, target: str) -> Any:
     except NotRunError:
         raise
     except Exception as error:
-        raise BackendImportError(
-            f"backend {spec!r}: module {module} does not import: {_said(error)}"
-        ) from error
+        raise BackendImportError(f"backend {spec!r}: module {module} does not import: {_said(error)}") from error
     if not hasattr(found, attribute):
         raise BackendImportError(f"backend {spec!r}: module {module} has no attribute {attribute!r}")
     return getattr(found, attribute)

@@ -199,9 +199,7 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
         if line.hooklaw > FORMAT:
             raise RecordFileError(_newer(path, line.hooklaw))
         if line.run in runs:
-            raise RecordFileError(
-                f"{path}:{number}: run {line.run} has two headers: was the file joined to itself?"
-            )
+            raise RecordFileError(f"{path}:{number}: run {line.run} has two headers: was the file joined to itself?")
         runs[line.run] = Run(line, {}, None, str(path))
         return
     if line.run not in runs:
@@ -234,15 +232,15 @@ def _damaged(path: Path, number: int, text: bytes, error: Exception, *, cut: boo
         if "kind" in value:
             return f"{path}:{number}: not a line this hooklaw understands ({error}): it is damaged or from a newer one"
     if cut:
-        return (
-            f"{path}:{number}: the file breaks off in the middle of a line: the run did not end; run it again"
-        )
+        return f"{path}:{number}: the file breaks off in the middle of a line: the run did not end; run it again"
     return f"{path}:{number}: this is no hooklaw record: give a file that `hooklaw run --results=FILE` wrote"
 
 
 def _incomplete(path: Path, run: Run) -> str:
     have, want = len(run.results), run.header.collected
-    return f"{path}: the run of {run.header.backend!r} is incomplete, {have} of {want} rules have a result: run it again"
+    return (
+        f"{path}: the run of {run.header.backend!r} is incomplete, {have} of {want} rules have a result: run it again"
+    )
 
 
 def write_schema(path: Path = SCHEMA) -> None:

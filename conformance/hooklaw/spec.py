@@ -160,15 +160,11 @@ def _check(made: Rule) -> None:
         raise RuleDefinitionError(f"rule id {made.id!r} is malformed: write family.what.aspect in lower case")
     if made.id in _registry:
         first = _registry[made.id].node
-        raise RuleDefinitionError(
-            f"rule id {made.id!r} is registered twice, first by {first}: ids are unique"
-        )
+        raise RuleDefinitionError(f"rule id {made.id!r} is registered twice, first by {first}: ids are unique")
     if not made.sources:
         raise RuleDefinitionError(f"rule {made.id!r} names no source: say where it is documented or observed")
     if made.level is Level.MUST and made.basis is Basis.OBSERVED:
-        raise RuleDefinitionError(
-            f"rule {made.id!r} is only observed: what is not documented is never a MUST"
-        )
+        raise RuleDefinitionError(f"rule {made.id!r} is only observed: what is not documented is never a MUST")
     if made.level is Level.MUST and not made.mutants:
         raise RuleDefinitionError(f"MUST rule {made.id!r} names no mutant: say what wrong backend it catches")
 

@@ -85,9 +85,7 @@ class Trace:
         self.expected += [one for one, _ in wanted]
         for place, ((want, any_value), got) in enumerate(zip(wanted, seen, strict=False), start=1):
             if want.label != got.label or not (any_value or same(want.value, got.value)):
-                raise Mismatch(
-                    f"event {place} should be {show(want, any_value)}, was {show(got)}; saw {_all(seen)}"
-                )
+                raise Mismatch(f"event {place} should be {show(want, any_value)}, was {show(got)}; saw {_all(seen)}")
         if len(seen) != len(wanted):
             names = [show(one, any_value) for one, any_value in wanted]
             raise Mismatch(f"expected {len(wanted)} events ({', '.join(names) or 'none'}), saw {_all(seen)}")
@@ -96,9 +94,7 @@ class Trace:
         """Demand exactly these labels, as often as named, in whatever order."""
         seen = self._since_last()
         wanted, got = Counter(events), Counter(event.label for event in seen)
-        self.expected += [
-            Event(one) for one in (events if wanted != got else [event.label for event in seen])
-        ]
+        self.expected += [Event(one) for one in (events if wanted != got else [event.label for event in seen])]
         if wanted != got:
             raise Mismatch(f"expected in any order {', '.join(events) or 'nothing'}; saw {_all(seen)}")
 

@@ -87,9 +87,7 @@ def test_retain_grad_after_prehook(backend: Backend, trace: Trace) -> None:
         y = x * 2
         backend.retain_grad(y)
         node = backend.grad_fn(y)
-        backend.node_register_prehook(
-            node, lambda _: trace.log("node pre-hook", backend.grad_of(y) is not None)
-        )
+        backend.node_register_prehook(node, lambda _: trace.log("node pre-hook", backend.grad_of(y) is not None))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
