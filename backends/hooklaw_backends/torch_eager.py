@@ -14,6 +14,8 @@ try:
 except ImportError as missing:
     raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
 
+from hooklaw_backends import _data_parallel
+
 graph = torch.autograd.graph
 Hook = Callable[..., Any]
 HOST_ONLY = frozenset({Capability.CALLER_THREAD})
@@ -56,7 +58,7 @@ class TorchEager:
         self.capabilities = frozenset(Capability) - (DEVICE_ONLY if on_host else HOST_ONLY)
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
-        self.notes: dict[str, str] = {}
+        self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
 
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind."""
@@ -264,10 +266,10 @@ class TorchEager:
         return module.register_full_backward_hook(hook)
 
     def data_parallel(self, module: Any) -> Hook:
-        raise NotImplementedError
+        return _data_parallel.data_parallel(module, self._device)
 
     def replica_count(self) -> int:
-        return 2
+        return _data_parallel.replica_count(self._device)
 
 
 def _raw_names(node: Any) -> list[str]:

@@ -102,13 +102,17 @@ class Run(msgspec.Struct):
 
 
 class Writer:
-    """Writes a record file line by line, each flushed, so that what was recorded survives whatever comes next."""
+    """Writes a record file line by line, each flushed, so that what was recorded survives whatever comes next.
+
+    Unless it appends, it empties the file with its first line, not before: a run that never starts loses nothing.
+    """
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
         self.path = path
+        self._fresh = not append
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab" if append else "wb")
+            self._file = path.open("ab")
         except OSError as error:
             raise OutputError(
                 f"cannot write the results to {path}: {error.strerror}; name another file with --results=FILE",
@@ -116,15 +120,20 @@ class Writer:
 
     def write(self, line: Line) -> None:
         """Append one line and hand it to the operating system."""
+        if self._fresh:
+            self._file.truncate(0)
+            self._fresh = False
         self._file.write(msgspec.json.encode(line) + b"\n")
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file, on disk."""
+        """Close the file, on disk; one that was made and never written to is taken away again."""
         if not self._file.closed:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
+            if not self.path.stat().st_size:
+                self.path.unlink()
 
     def __enter__(self) -> Self:
         return self

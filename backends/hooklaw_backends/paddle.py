@@ -1,0 +1,191 @@
+"""PaddlePaddle on the CPU: the verbs as its dynamic graph has them, mostly under its own names."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hooklaw.backend import Capability, ErrorKind
+from hooklaw.errors import NotRunError
+
+try:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "No ccache found", UserWarning)  # nothing is compiled here
+        paddle: Any = import_module("paddle")  # by name: a type checker takes `import paddle` for this very file
+except ImportError as missing:
+    raise NotRunError("paddle is not installed: pip install 'hooklaw[paddle]'") from missing
+
+Hook = Callable[..., Any]
+LACKS = {
+    Capability.RETAINS_GRAD: "a tensor has retain_grads(), and nothing that tells whether it was called",
+    Capability.POST_ACCUMULATE: "hooks after accumulation exist only as a private method, which passes them no tensor",
+    Capability.NODE_HOOKS: "a node takes hooks only through a private method, and only after it has run",
+    Capability.NODE_METADATA: "a node carries nothing of the user's",
+    Capability.BACKWARD_INPUTS: "backward takes no inputs, it always goes to every leaf",
+    Capability.INFERENCE_MODE: "there is no inference mode, only no_grad",
+    Capability.LAZY_BITS: "conj() computes at once, and there is no negated view",
+    Capability.SAVED_TENSOR_ACCESS: "a node does not show what it saved",
+    Capability.SAVED_TENSOR_REGISTER: "a saved tensor is no object of its own",
+    Capability.DISABLE_SAVED_TENSOR_HOOKS: "nothing forbids saved-tensor hooks in a context",
+    Capability.SAVE_ON_CPU: "no ready-made context keeps saved tensors on the CPU",
+    Capability.ACCELERATOR: "this backend runs on the CPU",
+    Capability.SERIALIZATION: "a hook cannot be marked as one that is not to be serialized",
+    Capability.MODULE_BACKWARD_HOOKS: "a Layer takes forward hooks only",
+    Capability.DATA_PARALLEL: "paddle.DataParallel runs one process a device, not one replica a thread",
+}
+
+
+def backend(argument: str = "") -> "Paddle":
+    """Return the backend; the argument is none or ``cpu``."""
+    if argument not in ("", "cpu"):
+        raise ValueError(f"paddle is judged on the CPU only, not on {argument!r}: write paddle or paddle:cpu")
+    paddle.set_device("cpu")
+    return Paddle()
+
+
+class Context:
+    """The context of a PyLayer, with its saved tensors as PyTorch's property."""
+
+    def __init__(self, own: Any) -> None:
+        object.__setattr__(self, "own", own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.own, name, value)
+
+    @property
+    def saved_tensors(self) -> Any:
+        """Read the saved tensors."""
+        return self.own.saved_tensor()
+
+
+class Paddle:
+    """Most verbs are paddle's functions and methods as they are; the rest say where a name or an argument differs."""
+
+    name = "paddle"
+    capabilities = frozenset(Capability) - frozenset(LACKS)
+    lacks: Mapping[Capability, str] = LACKS
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {ErrorKind.UNPACK_RETURN_TYPE: (ValueError,)}
+    versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
+    notes: Mapping[str, str] = {
+        "expand": "paddle's expand copies: its result is no view",
+        "channels_last": "by two transposes, since a paddle tensor carries no memory format",
+    }
+    expectations: Path | None = Path(__file__).with_name("expectations") / "paddle.toml"
+
+    def reset(self) -> None:
+        """Undo what a rule that failed half way may have left behind: no recording, or process-wide hooks."""
+        paddle.set_grad_enabled(True)
+        paddle.autograd.saved_tensors_hooks(id, id).__exit__()
+
+    # values
+    is_tensor = staticmethod(paddle.is_tensor)
+    detach = staticmethod(paddle.Tensor.detach)
+    clone = staticmethod(paddle.clone)
+    stride = staticmethod(paddle.Tensor.stride)
+    data_ptr = staticmethod(paddle.Tensor.data_ptr)
+
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
+        return paddle.to_tensor(data, dtype=dtype, stop_gradient=not requires_grad)
+
+    def tolist(self, tensor: Any) -> Any:
+        return (tensor.astype("float32") if tensor.dtype == paddle.bfloat16 else tensor).tolist()
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        return tuple(tensor.shape)
+
+    def dtype(self, tensor: Any) -> str:
+        return str(tensor.dtype).removeprefix("paddle.")
+
+    def device(self, tensor: Any) -> str:
+        return str(tensor.place)
+
+    def requires_grad(self, tensor: Any) -> bool:
+        return not tensor.stop_gradient
+
+    def is_leaf(self, tensor: Any) -> bool:
+        return tensor.is_leaf
+
+    def grad_of(self, tensor: Any) -> Any:
+        return tensor.grad
+
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        tensor.grad = value
+
+    # operations
+    sum = staticmethod(paddle.sum)
+    exp = staticmethod(paddle.exp)
+    sin = staticmethod(paddle.sin)
+    cos = staticmethod(paddle.cos)
+    cos_ = staticmethod(paddle.cos_)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        return tensor.multiply_(factor) if paddle.is_tensor(factor) else tensor.scale_(factor)
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        return tuple(paddle.tensor_split(tensor, list(range(size, tensor.shape[0], size))))
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        return tensor.view(shape)
+
+    def transpose(self, tensor: Any, first: int, second: int) -> Any:
+        return paddle.swapaxes(tensor, first, second)
+
+    def expand(self, tensor: Any, *shape: int) -> Any:
+        return tensor.expand(shape)
+
+    def channels_last(self, tensor: Any) -> Any:
+        return tensor.transpose([0, 2, 3, 1]).contiguous().transpose([0, 3, 1, 2])
+
+    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+        members = {
+            "forward": staticmethod(lambda ctx, *tensors: forward(Context(ctx), *tensors)),
+            "backward": staticmethod(lambda ctx, *grads: backward(Context(ctx), *grads)),
+        }
+        return type("Custom", (paddle.autograd.PyLayer,), members).apply
+
+    # running
+    is_grad_enabled = staticmethod(paddle.is_grad_enabled)
+    no_grad = staticmethod(paddle.no_grad)
+    enable_grad = staticmethod(paddle.enable_grad)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        return fn(*tensors)
+
+    def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
+        root.backward(gradient, bool(retain_graph), **how)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        return tuple(paddle.grad(outputs, list(inputs), grad_outputs, **how))
+
+    # hooks
+    register_hook = staticmethod(paddle.Tensor.register_hook)
+    retain_grad = staticmethod(paddle.Tensor.retain_grads)
+    register_forward_pre_hook = staticmethod(paddle.nn.Layer.register_forward_pre_hook)
+    register_forward_hook = staticmethod(paddle.nn.Layer.register_forward_post_hook)
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        return paddle.autograd.saved_tensors_hooks(pack, unpack)
+
+    def grad_fn(self, tensor: Any) -> Any:
+        return tensor.grad_fn
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        return leaf.grad_fn
+
+    def node_name(self, node: Any) -> str:
+        return node.name()
+
+    def node_next(self, node: Any) -> list[Any]:
+        return node.next_functions
+
+    # modules
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = type("Module", (paddle.nn.Layer,), {"forward": forward})()
+        for name, value in parameters.items():
+            made.add_parameter(name, paddle.nn.Parameter(value))
+        return made

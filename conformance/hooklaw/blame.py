@@ -1,0 +1,79 @@
+"""Whose fault an exception is: the backend broke the law (fail), or the suite or the adapter broke (error)."""
+
+import sys
+from pathlib import Path
+from traceback import FrameSummary, extract_tb
+from types import TracebackType
+from typing import Any
+
+from hooklaw.outcome import Outcome
+from hooklaw.trace import Mismatch
+
+HERE = Path(__file__).parent
+PROGRAMMING = (AttributeError, NameError, ImportError, NotImplementedError)
+"""Exceptions that, raised in our own code or an adapter's, mean that this code is wrong."""
+
+
+def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
+    """Return the outcome, one line that says what happened, and the source line.
+
+    A Mismatch is a fail. Any other exception is a fail too, since a framework may not raise where the rule
+    demands none, unless a programming error was raised by the rule or the adapter themselves.
+    """
+    frames = extract_tb(error.__traceback__)
+    where = _place(_last_outside(frames))
+    if isinstance(error, AssertionError):
+        return Outcome.FAIL, _text(error), where
+    verb = _verb(error.__traceback__, backend)
+    said = f"{type(error).__name__}: {_text(error)}"
+    if _broken_here(error, frames, backend):
+        who = f"backend {backend.name!r}: verb {verb!r} raised " if verb else "the rule itself raised "
+        return Outcome.ERROR, who + said, _place(frames[-1])
+    return Outcome.FAIL, f"{verb or 'the rule'} raised {said}", where
+
+
+def _broken_here(error: BaseException, frames: list[FrameSummary], backend: Any) -> bool:
+    last = Path(frames[-1].filename)
+    ours = last.is_relative_to(HERE)
+    if isinstance(error, TypeError):
+        return ours and not _came_through_framework(frames, backend)
+    return isinstance(error, PROGRAMMING) and (ours or last == _file_of(backend))
+
+
+def _came_through_framework(frames: list[FrameSummary], backend: Any) -> bool:
+    known = {_file_of(backend)}
+    return any(not Path(one.filename).is_relative_to(HERE) and Path(one.filename) not in known for one in frames[1:])
+
+
+def _verb(traceback: TracebackType | None, backend: Any) -> str:
+    found = ""
+    while traceback:
+        code = traceback.tb_frame.f_code
+        if Path(code.co_filename) == _file_of(backend) and traceback.tb_frame.f_locals.get("self") is backend:
+            found = code.co_name
+        traceback = traceback.tb_next
+    return found
+
+
+def _file_of(backend: Any) -> Path | None:
+    module = sys.modules.get(type(backend).__module__)
+    return Path(file) if (file := getattr(module, "__file__", None)) else None
+
+
+def _last_outside(frames: list[FrameSummary]) -> FrameSummary:
+    rules = [frame for frame in frames if Path(frame.filename).parent.name == "rules"]
+    return rules[-1] if rules else frames[-1]
+
+
+def _place(frame: FrameSummary) -> str:
+    path = Path(frame.filename)
+    shown = path.relative_to(HERE.parent) if path.is_relative_to(HERE.parent) else path
+    return f"{shown}:{frame.lineno}"
+
+
+def _text(error: BaseException) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()] or [""]
+    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
+    example = next((note for note in notes if note.startswith("Falsifying")), "")
+    head = lines[0] if isinstance(error, Mismatch) or len(lines) == 1 else f"{lines[0]} (+{len(lines) - 1} lines)"
+    return (head + (f" [{' '.join(example.split())}]" if example else ""))[:600]

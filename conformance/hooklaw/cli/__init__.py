@@ -1,0 +1,72 @@
+"""The command line: one file a verb, found by name, so that no verb's imports slow another down."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from hooklaw import __version__
+from hooklaw.errors import HooklawError
+from hooklaw.outcome import Exit
+
+VERBS = {
+    "run": ("hooklaw.cli.run", "judge backends by the rules"),
+    "list": ("hooklaw.cli.list", "list the rules"),
+    "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
+    "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
+    "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
+}
+"""Where each verb lives; named as text, since the law does not import the reports."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one sentence and whose exit code is ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the complaint and exit 3."""
+        sys.stderr.write(f"{self.prog}: {message}; `{self.prog} --help` shows how it is used\n")
+        raise SystemExit(Exit.BROKEN.code)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    if not words:
+        parser.print_help()
+        return Exit.BROKEN.code
+    name = words[0]
+    if name not in VERBS:
+        parser.parse_args(words)
+        return Exit.OK.code
+    module = importlib.import_module(VERBS[name][0])
+    verb = Parser(
+        prog=f"hooklaw {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.add_arguments(verb)
+    try:
+        return module.main(verb.parse_args(words[1:]))
+    except HooklawError as error:
+        sys.stderr.write(f"hooklaw: {error}\n")
+        return Exit.BROKEN.code
+    except KeyboardInterrupt:
+        sys.stderr.write("hooklaw: interrupted\n")
+        return Exit.BROKEN.code
+    except BrokenPipeError:
+        sys.stderr.close()  # a reader such as `head` has had enough
+        return Exit.OK.code
+
+
+def _parser() -> Parser:
+    verbs = "\n".join(f"  {name:10}{what}" for name, (_, what) in VERBS.items())
+    parser = Parser(
+        prog="hooklaw",
+        description="The law of PyTorch-style autograd hooks, executable.",
+        epilog=f"verbs:\n{verbs}\n\n`hooklaw VERB --help` tells more. "
+        "Exit codes: 0 as expected, 1 regression, 2 fixed or stale expectation, 3 wrong use or broken run.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"hooklaw {__version__}")
+    parser.add_argument("verb", choices=list(VERBS), metavar="VERB", help="what to do")
+    return parser

@@ -1,0 +1,133 @@
+"""Check an expectation file, or rewrite it from what a run found.
+
+`check` reads the file of each named backend (or any file with --file) and says what is stale or unexplained.
+`update` takes result files and rewrites only what has results: a divergence that is new gets an entry whose reason
+a person has yet to write, one that is gone loses its entry, every other line stays as it is.
+"""
+
+import argparse
+import datetime as dt
+import sys
+from pathlib import Path
+
+import tomlkit
+from tomlkit.items import AoT
+
+from hooklaw import expectations, loading, records
+from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
+from hooklaw.outcome import Exit, Outcome
+from hooklaw.records import Result, Run
+from hooklaw.spec import Level, Rule, load_rules
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    todo = parser.add_subparsers(dest="todo", required=True, metavar="check|update", parser_class=type(parser))
+    check = todo.add_parser("check", help="say what is malformed, stale or unexplained")
+    check.add_argument("--backend", action="append", default=[], metavar="NAME[:ARG]", help="default torch-eager")
+    check.add_argument("--file", type=Path, action="append", default=[], metavar="FILE", help="any file, no backend")
+    update = todo.add_parser("update", help="rewrite a file from results")
+    update.add_argument(
+        "results", type=Path, nargs="+", metavar="RESULTS", help="files of `hooklaw run --results=FILE`"
+    )
+    update.add_argument("--file", type=Path, metavar="FILE", help="default: the backend's own file")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Check or update."""
+    return _check(args) if args.todo == "check" else _update(args)
+
+
+def _check(args: argparse.Namespace) -> int:
+    rules = set(load_rules())
+    read = [(path, expectations.read(path, rules, None)) for path in args.file]
+    for spec in args.backend or ([] if args.file else ["torch-eager"]):
+        path, versions = _file_of(spec)
+        read.append((path, expectations.read(path, rules, versions)))
+    stale = False
+    for path, found in read:
+        unexplained = [one for one in found.known.values() if one.reason.startswith(expectations.UNEXPLAINED)]
+        stale = stale or bool(found.stale)
+        for one in found.stale:
+            sys.stdout.write(f"{one.file}:{one.line}: stale: the entry for {one.rule!r} {one.why}\n")
+        for one in unexplained:
+            sys.stdout.write(f"{one.file}:{one.line}: unexplained: say why {one.rule!r} does not hold\n")
+        sys.stdout.write(f"{path}: {len(found.known)} entries apply, {len(found.stale)} are stale\n")
+    return (Exit.FIXED_OR_STALE if stale else Exit.OK).code
+
+
+def _file_of(spec: str) -> tuple[Path, dict[str, str]]:
+    try:
+        made = loading.load(spec)
+    except NotRunError as reason:
+        raise ExpectationFileError(f"{spec}: {reason}; check its file without it, by --file") from reason
+    if made.expectations is None:
+        raise ExpectationFileError(f"backend {spec!r} names no expectation file: give one with --file")
+    return Path(made.expectations), {name: str(version) for name, version in made.versions.items()}
+
+
+def _update(args: argparse.Namespace) -> int:
+    for run in records.read_all(args.results):
+        if run.header.not_run:
+            sys.stdout.write(f"{run.header.backend}: not run, nothing to update\n")
+            continue
+        path = args.file or _file_of(run.header.backend)[0]
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        made, told = updated(text, run, path)
+        if made != text:
+            _replace(path, made)
+        sys.stdout.write("".join(f"{path}: {line}\n" for line in told) or f"{path}: nothing to change\n")
+    return Exit.OK.code
+
+
+def updated(text: str, run: Run, path: Path) -> tuple[str, list[str]]:
+    """Return the file's new text and what was changed, in words."""
+    if text and path.exists():
+        expectations.parse(path)  # a malformed file is refused before it is rewritten
+    document = tomlkit.parse(text)
+    tables = document.setdefault("expect", tomlkit.aot())
+    told = [change for rule in run.header.rules if (change := _settle(tables, rule, run.results[rule.id], run))]
+    return (tomlkit.dumps(document) if told else text), told
+
+
+def _settle(tables: AoT, rule: Rule, result: Result, run: Run) -> str:
+    known = result.expectation
+    if result.outcome is Outcome.PASS and known:
+        place = next(number for number, table in enumerate(tables) if _is_entry(table, rule.id, known.when))
+        del tables[place]
+        return f"{rule.id} holds now: entry removed"
+    if result.outcome not in expectations.EXPECTABLE or (result.outcome is Outcome.FAIL and rule.level is Level.MAY):
+        return ""
+    if known and result.outcome in known.outcome:
+        return ""
+    if known:
+        table = next(table for table in tables if _is_entry(table, rule.id, known.when))
+        table["outcome"] = [*known.outcome, str(result.outcome)]
+        return f"{rule.id}: outcome {result.outcome} added"
+    tables.append(_entry(rule, result, run))
+    return f"{rule.id}: entry added, its reason is yours to write"
+
+
+def _is_entry(table: object, rule: str, when: str) -> bool:
+    return isinstance(table, dict) and table.get("rule") == rule and table.get("when", "") == when
+
+
+def _entry(rule: Rule, result: Result, run: Run) -> tomlkit.items.Table:
+    made = tomlkit.table()
+    made["rule"] = rule.id
+    made["outcome"] = str(result.outcome)
+    made["reason"] = expectations.UNEXPLAINED + result.detail[:200]
+    name, version = next(iter(run.header.versions.items()))
+    made["when"] = f"{name}=={version.partition('+')[0]}"
+    made.add(tomlkit.comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
+    return made
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --file") from error

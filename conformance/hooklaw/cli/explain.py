@@ -1,0 +1,123 @@
+"""Print one rule: the law, its sources, what it needs, and what really happens on a backend."""
+
+import argparse
+import inspect
+import json
+import sys
+import textwrap
+from itertools import zip_longest
+
+import msgspec
+
+from hooklaw import loading
+from hooklaw.errors import HooklawError
+from hooklaw.outcome import Exit, describe
+from hooklaw.records import Result, Run
+from hooklaw.session import Session, Wanted, judge, scratch
+from hooklaw.spec import Registered, Rule, find_rule
+from hooklaw.trace import Event, same, show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("rule", metavar="RULE", help="a rule's id")
+    parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule."""
+    found = find_rule(args.rule)
+    specs: list[str] = args.backend or ["torch-eager"]
+    for spec in specs:
+        loading.resolve(spec)
+    sessions = [_try(spec, found) for spec in specs]
+    runs = [one.run for one in sessions if one.run]
+    sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
+    return next(exit_ for exit_ in reversed(_by_gravity()) if exit_ in {one.exit for one in sessions}).code
+
+
+def _by_gravity() -> tuple[Exit, ...]:
+    return (Exit.OK, Exit.FIXED_OR_STALE, Exit.REGRESSION, Exit.BROKEN)
+
+
+def _try(spec: str, found: Registered) -> Session:
+    results = scratch()
+    try:
+        made = judge(Wanted(backend=spec, only=found.rule.id), results)
+    except HooklawError as error:
+        sys.stderr.write(f"hooklaw: {error}\n")
+        return Session(None, Exit.BROKEN, str(error))
+    finally:
+        results.unlink(missing_ok=True)
+    return made
+
+
+def _json(rule: Rule, runs: list[Run]) -> str:
+    results = {run.header.backend: msgspec.to_builtins(run.results[rule.id]) for run in runs if rule.id in run.results}
+    return json.dumps({**msgspec.to_builtins(rule), "results": results}, indent=1) + "\n"
+
+
+def _text(found: Registered, runs: list[Run]) -> str:
+    return "\n".join([*_law(found), *(line for run in runs for line in _happened(found.rule, run))]) + "\n"
+
+
+def _law(found: Registered) -> list[str]:
+    rule = found.rule
+    lines = [f"{rule.id}  ({rule.level}, {rule.basis}, chapter {rule.chapter})", ""]
+    lines += textwrap.wrap(rule.statement, 100, initial_indent="  ", subsequent_indent="  ")
+    lines += ["", "  stated in"]
+    lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
+    lines += ["  needs", "    " + (", ".join(rule.needs) or "nothing beyond the core verbs")]
+    lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
+    return [*lines, "  as a program", *_program(found)]
+
+
+def _program(found: Registered) -> list[str]:
+    function = inspect.unwrap(found.function)
+    source = textwrap.dedent(inspect.getsource(function)).splitlines()
+    start = next(number for number, line in enumerate(source) if line.startswith("def "))
+    return [f"    {line}".rstrip() for line in source[start:]]
+
+
+def _happened(rule: Rule, run: Run) -> list[str]:
+    result = run.results.get(rule.id)
+    head = run.header
+    version = next(iter(head.versions.items()), ("", ""))
+    lines = ["", f"  on {head.backend} ({' '.join(version)})"]
+    if not result:
+        return [*lines, "    the result was lost"]
+    word = describe(result.outcome, rule.level, run.verdict(rule), result.expectation)
+    lines.append(f"    {word}" + (f": {result.detail}" if result.detail else ""))
+    if result.expectation:
+        lines.append(f"    known since: {result.expectation.reason} {result.expectation.issue}".rstrip())
+    return [*lines, *_lanes(result), *_checks(result)]
+
+
+def _lanes(result: Result) -> list[str]:
+    pairs = list(zip_longest(result.expected, result.observed))
+    if not pairs:
+        return []
+    wide = max(len(_shown(expected)) for expected, _ in pairs)
+    lines = [f"    {'expected':{max(wide, 8)}}  observed"]
+    for expected, got in pairs:
+        mark = "" if _agree(expected, got) else "   <-- differs"
+        lines.append(f"    {_shown(expected):{max(wide, 8)}}  {_shown(got)}{mark}")
+    return lines
+
+
+def _agree(expected: Event | None, got: Event | None) -> bool:
+    if expected is None or got is None:
+        return expected is got
+    return expected.label == got.label and (expected.value is None or same(expected.value, got.value))
+
+
+def _shown(event: Event | None) -> str:
+    return show(event) if event else "-"
+
+
+def _checks(result: Result) -> list[str]:
+    return [
+        f"    {check.label}: {check.observed}" + ("" if check.held else f"   <-- should be {check.expected}")
+        for check in result.checks
+    ]

@@ -1,0 +1,140 @@
+"""Judge one or several backends by the rules, and say what holds.
+
+Every rule runs in a worker process that may crash or hang without taking the run with it; --in-process does without.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+from hooklaw import isolation, loading
+from hooklaw.cli import summary
+from hooklaw.errors import HooklawError
+from hooklaw.outcome import Exit
+from hooklaw.recorder import Collected
+from hooklaw.records import Result, Run
+from hooklaw.session import Session, Wanted, judge, scratch
+from hooklaw.spec import RULES_PACKAGE
+
+WORST_FIRST = (Exit.BROKEN, Exit.REGRESSION, Exit.FIXED_OR_STALE, Exit.OK)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
+    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help="rules by id, chapter or level")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
+    parser.add_argument("--expectations", default="", metavar="FILE", help="instead of the backend's own file")
+    parser.add_argument(
+        "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
+    )
+    parser.add_argument("--limit", type=float, default=isolation.LIMIT, metavar="SECONDS", help="limit of one rule")
+    parser.add_argument(
+        "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
+    )
+    parser.add_argument("--rules", default=RULES_PACKAGE, metavar="PACKAGE", help="other rules than hooklaw's own")
+    parser.add_argument("--format", choices=summary.FORMATS, default="text")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Judge, print the summary, and return the exit code."""
+    backends: list[str] = args.backend or ["torch-eager"]
+    for spec in backends:
+        loading.resolve(spec)  # a mistaken name is known before anything runs
+    if len(set(backends)) < len(backends):
+        raise HooklawError("a backend is named twice: name each once")
+    results: Path = args.results or scratch()
+    sessions: list[Session] = []
+    try:
+        for spec in backends:
+            sessions.append(_judge(spec, args, results, append=any(one.run for one in sessions)))
+            if sessions[-1].exit is Exit.BROKEN and _interrupted(sessions[-1].run):
+                break
+        runs = [one.run for one in sessions if one.run]
+        sys.stdout.write(summary.render(runs, args.format) if runs else "")
+        if args.report and runs:
+            _report(results, args.report, runs)
+    finally:
+        if not args.results:
+            results.unlink(missing_ok=True)
+    return next(exit_ for exit_ in WORST_FIRST if exit_ in {one.exit for one in sessions}).code
+
+
+def _judge(spec: str, args: argparse.Namespace, results: Path, *, append: bool) -> Session:
+    wanted = Wanted(
+        backend=spec,
+        selection=args.selection,
+        rules=args.rules,
+        imports=args.imports,
+        expectations=args.expectations,
+        limit=args.limit,
+        in_process=args.in_process,
+        probe_unsupported=args.probe_unsupported,
+        append=append,
+    )
+    progress = Progress(spec)
+    try:
+        return judge(wanted, results, on_collected=progress.start, on_result=progress.step)
+    except HooklawError as error:
+        sys.stderr.write(f"hooklaw: {error}\n")
+        return Session(None, Exit.BROKEN, str(error))
+    finally:
+        progress.end()
+
+
+def _interrupted(run: Run | None) -> bool:
+    return bool(run and run.footer and run.footer.interrupted)
+
+
+def _report(results: Path, report: Path, runs: list[Run]) -> None:
+    if not all(run.complete for run in runs):
+        sys.stderr.write("hooklaw: no report was made, since a run is incomplete\n")
+        return
+    verb = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    verb.main(parser.parse_args([str(results), "-o", str(report)]))
+
+
+class Progress:
+    """One line that is rewritten on a terminal, a line a chapter elsewhere; written past pytest's capturing."""
+
+    def __init__(self, spec: str) -> None:
+        self._spec = spec
+        self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
+        self._live = self._stream.isatty()
+        self._chapter_of: dict[str, str] = {}
+        self._left: Counter[str] = Counter()
+        self._done = 0
+
+    def start(self, collected: Collected) -> None:
+        """Learn how much there is to do."""
+        chosen = {rule for rule, _ in collected.items.values()}
+        self._chapter_of = {rule.id: rule.chapter for rule in collected.rules if rule.id in chosen}
+        self._left = Counter(self._chapter_of.values())
+        self._say(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters")
+
+    def step(self, _spec: str, result: Result) -> None:
+        """Show that one more is done."""
+        self._done += 1
+        chapter = self._chapter_of[result.rule]
+        self._left[chapter] -= 1
+        if self._live:
+            self._say(f"\r\x1b[K{self._done}/{len(self._chapter_of)} {result.rule}", end="")
+        elif not self._left[chapter]:
+            self._say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._live:
+            self._say("\r\x1b[K", end="")
+        self._stream.close()
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        self._stream.write(text + end)
+        self._stream.flush()

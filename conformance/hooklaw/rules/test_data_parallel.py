@@ -1,0 +1,188 @@
+"""Hooks on and inside a module that runs as several replicas, each in a thread of its own."""
+
+from typing import Any
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule, tutorial
+from hooklaw.trace import Trace
+
+DATA_PARALLEL = docstring("torch.nn.DataParallel")
+SAVED = notes("autograd", "hooks-for-saved-tensors")
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+
+
+class ReplicaError(Exception):
+    """What a hook raises in one replica."""
+
+
+def weighted(backend: Backend, forward: Any) -> Any:
+    """Make a module with one weight, 2."""
+    return backend.module({"weight": backend.tensor([2.0])}, forward)
+
+
+def one_row_each(backend: Backend) -> Any:
+    """Make an input of one row a replica: 1, 2, ..."""
+    return backend.tensor([[row] for row in numbers(backend)], requires_grad=True)
+
+
+def numbers(backend: Backend) -> list[float]:
+    """Return what the rows hold."""
+    return [place + 1.0 for place in range(backend.replica_count())]
+
+
+def row_of(backend: Backend, tensor: Any) -> str:
+    """Tell by its value which row, and so which replica, a tensor belongs to."""
+    return f"row {int(backend.tolist(tensor)[0][0])}"
+
+
+def squared_gradient(backend: Backend) -> list[float]:
+    """Return the weight's gradient of the sum of (x * weight) squared, as the single module has it."""
+    return [sum(4 * row * row for row in numbers(backend))]
+
+
+@rule(
+    "data-parallel.hooks-inside-forward",
+    level=Level.MUST,
+    sources=[SAVED, TUTORIAL],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["saved-tensor-hooks-only-in-the-main-thread"],
+)
+def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks opened inside the forward of the wrapped module work in each replica."""
+
+    def forward(module, x):
+        y = x * module.weight
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept)):
+            return y * y
+
+    module = weighted(backend, forward)
+    squares = backend.call(backend.data_parallel(module), one_row_each(backend))
+    trace.expect_in_any_order(*["pack", "pack"] * backend.replica_count())
+    packed = [[[2 * row]] for row in numbers(backend) for _ in range(2)]
+    trace.expect_value("packed by all replicas", packed, sorted(trace.values("pack")))
+
+    backend.backward(backend.sum(squares))
+    trace.expect_in_any_order(*["unpack", "unpack"] * backend.replica_count())
+    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+
+
+@rule(
+    "data-parallel.hooks-around-threads",
+    level=Level.MUST,
+    sources=[SAVED, TUTORIAL],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["saved-tensor-hooks-reach-other-threads"],
+)
+def test_hooks_around(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks opened around the call of the wrapped module do not reach its replicas."""
+
+    def forward(module, x):
+        y = x * module.weight
+        return y * y
+
+    module = weighted(backend, forward)
+    x = one_row_each(backend)
+    with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept)):
+        squares = backend.call(backend.data_parallel(module), x)
+    backend.backward(backend.sum(squares))
+
+    trace.expect()
+    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+
+
+@rule(
+    "data-parallel.module-hooks-count",
+    level=Level.MUST,
+    sources=[DATA_PARALLEL],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["module-hooks-run-once-for-all-replicas"],
+)
+def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
+    """Forward and backward hooks on the wrapped module run once in each replica."""
+    module = weighted(backend, lambda module, x: x * module.weight)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
+    backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("full backward hook"))
+
+    products = backend.call(backend.data_parallel(module), one_row_each(backend))
+    trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
+
+    backend.backward(backend.sum(products))
+    trace.expect(*["full backward hook"] * backend.replica_count())
+
+
+@rule(
+    "data-parallel.order-per-device",
+    level=Level.MUST,
+    sources=[DATA_PARALLEL],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES],
+    mutants=["forward-pre-hook-after-forward", "forward-hook-before-forward"],
+)
+def test_order_per_replica(backend: Backend, trace: Trace) -> None:
+    """In each replica the forward pre-hook runs before that replica's forward, and the forward hook after it."""
+
+    def step(label):
+        return lambda _, args, *output: trace.log(f"{label}, {row_of(backend, args[0])}")
+
+    def forward(module, x):
+        trace.log(f"forward, {row_of(backend, x)}")
+        return x * module.weight
+
+    module = weighted(backend, forward)
+    backend.register_forward_hook(module, step("forward hook"))
+    backend.register_forward_pre_hook(module, step("forward pre-hook"))
+    backend.call(backend.data_parallel(module), one_row_each(backend))
+
+    rows = [f"row {int(row)}" for row in numbers(backend)]
+    steps = ("forward pre-hook", "forward", "forward hook")
+    trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in steps))
+    for row in rows:
+        trace.expect_before(f"forward pre-hook, {row}", f"forward, {row}")
+        trace.expect_before(f"forward, {row}", f"forward hook, {row}")
+
+
+@rule(
+    "data-parallel.gradients-summed",
+    level=Level.MUST,
+    sources=[DATA_PARALLEL],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.TENSOR_HOOKS],
+    mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica"],
+)
+def test_gradients_summed(backend: Backend, trace: Trace) -> None:
+    """The gradients of all replicas are summed into the original module, whose parameter hooks see the sum, once."""
+
+    def forward(module, x):
+        y = x * module.weight
+        return y * y
+
+    module = weighted(backend, forward)
+    backend.register_hook(module.weight, trace.saw("hook on the weight"))
+    backend.backward(backend.sum(backend.call(backend.data_parallel(module), one_row_each(backend))))
+
+    trace.expect(("hook on the weight", squared_gradient(backend)))
+    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+
+
+@rule(
+    "data-parallel.exception-type",
+    level=Level.SHOULD,
+    sources=[observed("an exception in a replica is raised by the call, with its own type")],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES],
+    basis=Basis.OBSERVED,
+    mutants=["exception-in-a-replica-is-lost", "exception-changes-its-type"],
+)
+def test_exception_type(backend: Backend, trace: Trace) -> None:
+    """An exception that a hook raises in one replica leaves the call with its own type."""
+
+    def fail_in_second(_, args):
+        trace.log(f"forward pre-hook, {row_of(backend, args[0])}")
+        if row_of(backend, args[0]) == "row 2":
+            raise ReplicaError("from the second replica")
+
+    module = weighted(backend, lambda module, x: x * module.weight)
+    backend.register_forward_pre_hook(module, fail_in_second)
+    parallel = backend.data_parallel(module)
+
+    with trace.raises_type(ReplicaError, "from the second replica"):
+        backend.call(parallel, one_row_each(backend))
+    trace.expect_in_any_order(*(f"forward pre-hook, row {int(row)}" for row in numbers(backend)))

@@ -1,0 +1,260 @@
+"""What a hook on a tensor may return, and what becomes of it."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "tensor-hook.return.none-keeps",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["none-is-taken-for-zero"],
+)
+def test_none(backend: Backend, trace: Trace) -> None:
+    """A hook that returns None leaves the gradient as it is."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("y"))
+        return backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("x"))
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.replace.leaf",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["replacement-ignored"],
+)
+def test_leaf(backend: Backend, trace: Trace) -> None:
+    """What a leaf's hook returns is accumulated in .grad in place of the gradient."""
+    weights = backend.tensor([1.0, 2.0, 3.0])
+    x = backend.tensor([0.0, 0.0, 0.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("hook", lambda grad: grad * 2))
+    backend.backward(backend.call(lambda x, weights: backend.sum(x * weights), x, weights))
+
+    trace.expect(("hook", [1.0, 2.0, 3.0]))
+    trace.expect_value("x.grad", [2.0, 4.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.replace.propagates",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["replacement-ignored", "replacement-not-propagated"],
+)
+def test_propagates(backend: Backend, trace: Trace) -> None:
+    """What a non-leaf's hook returns is what its grad_fn receives, so every gradient upstream is computed from it."""
+
+    def forward(x):
+        y = x * 2
+        z = y * 3
+        backend.register_hook(y, trace.saw("y"))
+        backend.register_hook(z, trace.saw("z", lambda grad: grad * 10))
+        return backend.sum(z)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("z", [1.0, 1.0]), ("y", [30.0, 30.0]))
+    trace.expect_value("x.grad", [60.0, 60.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.replace.not-downstream",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["replacement-written-into-a-shared-gradient"],
+)
+def test_sibling(backend: Backend, trace: Trace) -> None:
+    """A replacement changes only the gradients computed from it: siblings and tensors nearer the root keep theirs."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    sibling = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    def forward(x, sibling):
+        total = x + sibling
+        backend.register_hook(total, trace.saw("total"))
+        return backend.sum(total * 2)
+
+    backend.register_hook(x, lambda grad: grad * 10)
+    backend.backward(backend.call(forward, x, sibling))
+
+    trace.expect(("total", [2.0, 2.0]))
+    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+    trace.expect_value("sibling.grad", [2.0, 2.0], backend.grad_of(sibling))
+
+
+@rule(
+    "tensor-hook.replace.autograd-grad",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["gradient-captured-before-hooks"],
+)
+def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
+    """What a non-leaf's hook returns is also what `grad` returns for that tensor."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    backend.register_hook(y, lambda grad: grad * 10)
+    (grad,) = backend.grad(backend.call(lambda y: backend.sum(y * 3), y), [y])
+
+    trace.expect_value("gradient of y", [30.0, 30.0], grad)
+
+
+@rule(
+    "tensor-hook.replace.autograd-grad-leaf",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["gradient-captured-before-hooks"],
+)
+def test_grad_of_leaf(backend: Backend, trace: Trace) -> None:
+    """What a leaf's hook returns is also what `grad` returns for that leaf."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, lambda grad: grad * 10)
+    (grad,) = backend.grad(backend.call(lambda x: backend.sum(x * 3), x), [x])
+
+    trace.expect_value("gradient of x", [30.0, 30.0], grad)
+
+
+@rule(
+    "tensor-hook.order.later-sees-earlier",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["every-hook-sees-the-original-gradient", "hooks-run-in-reverse-order"],
+)
+def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
+    """A later hook receives the gradient as the earlier hooks left it, and the last one's result counts."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("first", lambda grad: grad * 2))
+        backend.register_hook(y, trace.saw("second"))
+        backend.register_hook(y, trace.saw("third", lambda grad: grad + 1))
+        backend.register_hook(y, trace.saw("fourth"))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("first", [1.0, 1.0]), ("second", [2.0, 2.0]), ("third", [2.0, 2.0]), ("fourth", [3.0, 3.0]))
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.create-graph.differentiable",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad"), REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["hook-result-detached"],
+)
+def test_differentiable(backend: Backend, trace: Trace) -> None:
+    """Where a backward is to be differentiable, what a hook computes is part of the graph of the gradient.
+
+    The gradient that reaches y is constant, so the second derivative comes from the hook's factor alone.
+    """
+    x = backend.tensor([2.0], requires_grad=True)
+
+    def forward(x):
+        y = x * 1
+        backend.register_hook(y, lambda grad: grad * (x * x * x))
+        return backend.sum(y * 3)
+
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    trace.expect_value("first derivative", [24.0], first)
+
+    (second,) = backend.grad(backend.sum(first), [x])
+    trace.expect_value("second derivative", [36.0], second)
+
+
+@rule(
+    "tensor-hook.return.wrong-type",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("the signature is documented, the error is not")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["bad-hook-result-ignored"],
+)
+def test_wrong_type(backend: Backend, trace: Trace) -> None:
+    """A hook that returns neither a tensor nor None makes the backward fail."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, lambda _: 1.0)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+        backend.backward(loss)
+
+
+@rule(
+    "tensor-hook.return.wrong-shape",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("error for leaf and non-leaf")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["bad-hook-result-ignored", "hook-result-broadcast"],
+)
+def test_wrong_shape(backend: Backend, trace: Trace) -> None:
+    """A hook that returns a gradient of another shape makes the backward fail, even if it could be broadcast."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, backend.sum)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
+        backend.backward(loss)
+
+
+@rule(
+    "tensor-hook.return.wrong-dtype",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("error, no cast")],
+    needs=[Capability.TENSOR_HOOKS, Capability.FLOAT64],
+    mutants=["bad-hook-result-ignored", "hook-result-cast"],
+)
+def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
+    """A hook that returns a gradient of another dtype makes the backward fail."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, lambda _: backend.tensor([1.0, 1.0], dtype="float64"))
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_DTYPE):
+        backend.backward(loss)
+
+
+@rule(
+    "tensor-hook.arg.mutate-visible",
+    level=Level.MAY,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE],
+)
+def test_argument_changed_in_place(backend: Backend, trace: Trace) -> None:
+    """A hook that changes its argument in place, as it should not, may change the gradient that is accumulated."""
+
+    def hook(grad):
+        backend.mul_(grad, 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, hook)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))

@@ -1,0 +1,192 @@
+"""Handles: what `remove` takes away, and when."""
+
+import weakref
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.trace import Trace
+
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+
+
+@rule(
+    "tensor-hook.handle.remove",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["remove-does-nothing", "remove-clears-every-hook"],
+)
+def test_remove(backend: Backend, trace: Trace) -> None:
+    """A handle's remove ends the calls of its own hook in every later backward, and of no other."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, trace.saw("removed", lambda grad: grad * 10))
+    backend.register_hook(x, trace.saw("kept"))
+    handle.remove()
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("kept", [2.0, 2.0]))
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.handle.remove-after-graph",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["remove-does-nothing", "tensor-hooks-frozen-at-forward"],
+)
+def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
+    """A hook removed after the graph was built is not called when that graph runs."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    handles = [backend.register_hook(x, trace.saw("leaf")), backend.register_hook(y, trace.saw("non-leaf"))]
+    loss = backend.call(lambda y: backend.sum(y * 3), y)
+    for handle in handles:
+        handle.remove()
+    backend.backward(loss)
+
+    trace.expect()
+
+
+@rule(
+    "tensor-hook.handle.remove-during-backward",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a hook can take itself away while it runs")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["remove-does-nothing"],
+)
+def test_remove_itself(backend: Backend, trace: Trace) -> None:
+    """A hook may remove itself while it runs, and is then not called in the next backward."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    def hook(_):
+        trace.log("once")
+        handle.remove()
+
+    handle = backend.register_hook(x, hook)
+    backend.register_hook(x, trace.saw("always"))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect("once", "always")
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect("always")
+
+
+@rule(
+    "tensor-hook.handle.remove-before-reached",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("removal counts at once, also inside a backward")],
+    needs=[Capability.TENSOR_HOOKS],
+)
+def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
+    """A hook removed during a backward that has not reached its tensor may already be left out of that backward."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, trace.saw("x"))
+
+    def hook(_):
+        trace.log("y")
+        handle.remove()
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, hook)
+        return backend.sum(y)
+
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("y")
+
+
+@rule(
+    "handle.remove.idempotent",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("a second remove does nothing")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["second-remove-raises"],
+)
+def test_remove_twice(backend: Backend, trace: Trace) -> None:
+    """Calling remove again is harmless: it raises nothing and removes nothing else."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, trace.saw("removed"))
+    backend.register_hook(x, trace.saw("kept"))
+    handle.remove()
+    _remove(handle, trace)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect("kept")
+
+
+@rule(
+    "handle.ids.unique",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("ids only grow")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["handle-ids-reused"],
+)
+def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
+    """A handle stands for its own hook for good: a used-up one never removes a hook that was registered later."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    used_up = backend.register_hook(x, trace.saw("first"))
+    used_up.remove()
+    backend.register_hook(x, trace.saw("second"))
+    _remove(used_up, trace)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect("second")
+
+
+@rule(
+    "handle.remove.after-tensor-freed",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("a handle refers to its tensor only weakly")],
+    needs=[Capability.TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["handle-keeps-its-tensor", "late-remove-raises"],
+)
+def test_remove_after_tensor_freed(backend: Backend, trace: Trace) -> None:
+    """A handle does not keep its tensor alive, and its remove is harmless once the tensor is gone."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, trace.saw("hook"))
+    freed = weakref.ref(x)
+    del x
+
+    trace.expect_value("tensor freed", expected=True, observed=freed() is None)
+    _remove(handle, trace)
+
+
+@rule(
+    "handle.context-manager",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("leaving the block removes the hook")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["remove-does-nothing"],
+)
+def test_context_manager(backend: Backend, trace: Trace) -> None:
+    """A handle may be used as a context manager that removes the hook at the end of the block, however it ends."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, trace.saw("hook"))
+    trace.expect_value("is a context manager", expected=True, observed=hasattr(handle, "__exit__"))
+
+    with trace.raises_type(KeyError), handle:
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+        trace.expect("hook")
+        raise KeyError
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect()
+
+
+def _remove(handle, trace: Trace) -> None:
+    """Remove, and take an exception for what the backend did, not for a fault of the rule."""
+    raised = "nothing"
+    try:
+        handle.remove()
+    except Exception as error:  # noqa: BLE001 - any exception is against the rule
+        raised = type(error).__name__
+    trace.expect_value("remove raises", "nothing", raised)

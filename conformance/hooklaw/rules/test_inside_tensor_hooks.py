@@ -1,0 +1,149 @@
+"""What the hook of a tensor finds while it runs, and what becomes of an exception out of it."""
+
+from contextlib import suppress
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook")
+
+
+class UserError(Exception):
+    """An exception of the user's own."""
+
+
+@rule(
+    "tensor-hook.order.before-accumulate",
+    level=Level.MUST,
+    sources=[notes("autograd", "backward-hooks-execution")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hook-after-accumulation"],
+)
+def test_before_accumulation(backend: Backend, trace: Trace) -> None:
+    """A leaf's hooks run before its gradient is accumulated: they still find the old .grad."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, lambda _: trace.log("hook", backend.grad_of(x)))
+
+    for _ in range(2):
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("hook", None), ("hook", [2.0, 2.0]))
+
+
+@rule(
+    "tensor-hook.mode.no-grad",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE],
+    mutants=["hooks-run-with-grad-mode-on"],
+)
+def test_no_grad(backend: Backend, trace: Trace) -> None:
+    """Hooks run during a backward, so with grad mode off, though backward is called with it on."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("grad mode", False))
+    trace.expect_value("grad mode after backward", expected=True, observed=backend.is_grad_enabled())
+
+
+@rule(
+    "tensor-hook.mode.create-graph",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CREATE_GRAPH, Capability.AUTOGRAD_GRAD],
+    mutants=["hooks-run-with-grad-mode-off"],
+)
+def test_create_graph(backend: Backend, trace: Trace) -> None:
+    """Hooks run with grad mode on where the backward itself is to be differentiable."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+        return backend.sum(y * y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.grad(backend.call(forward, x), [x], create_graph=True)
+
+    trace.expect(("grad mode", True))
+
+
+@rule(
+    "tensor-hook.exception.propagates",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the exception arrives with its own type, nothing upstream is touched")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception in a hook ends the backward and reaches its caller as it is; nothing upstream is accumulated."""
+
+    def hook(_):
+        raise UserError
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, hook)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+
+    with trace.raises_type(UserError):
+        backend.backward(loss)
+    trace.expect_value("x.grad", None, backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.exception.next-backward",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception leaves the engine usable")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["exception-poisons-the-engine"],
+)
+def test_next_backward(backend: Backend, trace: Trace) -> None:
+    """After a hook raised, a new graph can be built and run as if nothing had happened."""
+
+    def hook(_):
+        raise UserError
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, hook)
+    with suppress(Exception):  # in whatever type it arrives: another rule speaks of that
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    handle.remove()
+    backend.register_hook(x, trace.saw("hook"))
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect(("hook", [3.0, 3.0]))
+    trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.exception.graph-after",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("what the pass had executed is freed")],
+    needs=[Capability.TENSOR_HOOKS],
+)
+def test_graph_after_exception(backend: Backend, trace: Trace) -> None:
+    """A graph whose backward was ended by an exception in a hook may be freed as far as it had been executed."""
+
+    def hook(_):
+        raise UserError
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, hook)
+        return backend.sum(y * y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    with suppress(Exception):  # in whatever type it arrives: another rule speaks of that
+        backend.backward(loss)
+
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(loss)

@@ -1,0 +1,264 @@
+"""Hooks that run before a Node is executed: what they see, what they may replace, and when they run at all."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.trace import Trace
+
+PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
+
+
+@rule(
+    "node-prehook.args",
+    level=Level.MUST,
+    sources=[PREHOOK],
+    needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
+    mutants=["node-pre-hook-gets-a-bare-tensor", "node-pre-hook-gets-grad-inputs"],
+)
+def test_arguments(backend: Backend, trace: Trace) -> None:
+    """A Node pre-hook is given one tuple: the gradients of all the Node's outputs."""
+
+    def forward(x):
+        left, right = backend.split(x, 1)
+        hook = trace.saw("node pre-hook", lambda grads: trace.log("a tuple", isinstance(grads, tuple)))
+        backend.node_register_prehook(backend.grad_fn(left), hook)
+        return backend.sum(left * 2 + right * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("node pre-hook", [[2.0], [3.0]]), ("a tuple", True))
+
+
+@rule(
+    "node-prehook.replace",
+    level=Level.MUST,
+    sources=[PREHOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-pre-hook-replacement-not-propagated"],
+)
+def test_replacement(backend: Backend, trace: Trace) -> None:
+    """A Node is executed with the tuple of gradients that its pre-hook returns."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), lambda grads: (grads[0] * 2,))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "node-prehook.none-keeps",
+    level=Level.MUST,
+    sources=[PREHOOK],
+    needs=NODE_HOOKS,
+    mutants=["none-taken-as-zero"],
+)
+def test_none_keeps(backend: Backend, trace: Trace) -> None:
+    """A pre-hook that returns None leaves the gradients as they are."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), trace.saw("node pre-hook"))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("node pre-hook")
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "node-prehook.order",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=NODE_HOOKS,
+    mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient"],
+)
+def test_registration_order(backend: Backend, trace: Trace) -> None:
+    """The pre-hooks of a Node run in the order of registration, each on what the one before it returned."""
+
+    def forward(x):
+        y = x * 5
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, trace.saw("doubles", lambda grads: (grads[0] * 2,)))
+        backend.node_register_prehook(node, trace.saw("adds one", lambda grads: (grads[0] + 1,)))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("doubles", [[1.0, 1.0]]), ("adds one", [[2.0, 2.0]]))
+    trace.expect_value("x.grad", [15.0, 15.0], backend.grad_of(x))
+
+
+@rule(
+    "node-prehook.sees-tensor-hooks",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS],
+    mutants=["node-pre-hook-before-tensor-hook", "node-pre-hook-sees-the-raw-gradient"],
+)
+def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """A pre-hook is given the gradient that the hooks on the Node's output tensor have left."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), trace.saw("node pre-hook"))
+        backend.register_hook(y, lambda grad: grad * 2)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("node pre-hook", [[2.0, 2.0]]))
+
+
+@rule(
+    "node-prehook.not-captured",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["node-pre-hook-changes-captured-gradient"],
+)
+def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
+    """The gradient that autograd.grad returns for a tensor is without what the pre-hooks of its Node would make of it.
+
+    For a tensor further up the graph the Node is executed, so what its pre-hooks return counts.
+    """
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), lambda grads: (grads[0] * 2,))
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    of_y, of_x = backend.grad(loss, [y, x])
+
+    trace.expect_value("gradient of the Node's own tensor", [3.0, 3.0], of_y)
+    trace.expect_value("gradient of its input", [30.0, 30.0], of_x)
+
+
+@rule(
+    "node-prehook.return.wrong-length",
+    level=Level.MUST,
+    sources=[PREHOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-hook-return-count-unchecked"],
+)
+def test_wrong_length(backend: Backend, trace: Trace) -> None:
+    """A pre-hook that returns more gradients than the Node has outputs is an error."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), lambda grads: (grads[0], grads[0]))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+        backend.backward(loss)
+
+
+@rule(
+    "node-prehook.return.non-tuple",
+    level=Level.MAY,
+    sources=[PREHOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-hook-bare-tensor-accepted"],
+)
+def test_bare_tensor(backend: Backend, trace: Trace) -> None:
+    """A pre-hook that returns a bare tensor where a tuple is due may be refused."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), lambda grads: grads[0] * 2)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+        backend.backward(loss)
+
+
+@rule(
+    "node-prehook.fire.only-executed",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-executes-the-nodes-of-its-inputs"],
+)
+def test_not_executed(backend: Backend, trace: Trace) -> None:
+    """Where autograd.grad asks for a tensor and nothing before it, the hooks of the tensor's Node do not run."""
+
+    def forward(x):
+        y = x * 5
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, trace.saw("node pre-hook"))
+        backend.node_register_hook(node, trace.saw("node post-hook"))
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    (of_y,) = backend.grad(loss, [y])
+
+    trace.expect()
+    trace.expect_value("gradient", [3.0, 3.0], of_y)
+
+
+@rule(
+    "node-prehook.fire.dependent-input",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-never-runs-node-hooks"],
+)
+def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
+    """Where another input of autograd.grad needs the Node executed, the Node's hooks run, and once."""
+
+    def forward(x):
+        y = x * 5
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, trace.saw("node pre-hook"))
+        backend.node_register_hook(node, trace.saw("node post-hook"))
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.grad(loss, [y, x])
+
+    trace.expect("node pre-hook", "node post-hook")
+
+
+@rule(
+    "node-prehook.fire.backward-inputs",
+    level=Level.MAY,
+    sources=[EXECUTION, docstring("torch.autograd.backward")],
+    needs=[*NODE_HOOKS, Capability.BACKWARD_INPUTS],
+    mutants=["backward-spares-the-nodes-of-its-inputs"],
+)
+def test_executed_for_backward_inputs(backend: Backend, trace: Trace) -> None:
+    """Where backward is limited to a non-leaf, that tensor's Node may be executed too, and then its hooks run."""
+
+    def forward(x):
+        y = x * 5
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, trace.saw("node pre-hook"))
+        backend.node_register_hook(node, trace.saw("node post-hook"))
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss, inputs=[y])
+
+    trace.expect("node pre-hook", "node post-hook")
+    trace.expect_value("x.grad", None, backend.grad_of(x))

@@ -1,0 +1,238 @@
+"""When pack is called, what it receives, what it may return, and what it must not do."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule, tutorial
+from hooklaw.trace import Trace
+
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+SECTION = notes("autograd", "hooks-for-saved-tensors")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+
+
+class PackError(Exception):
+    """The user's own exception."""
+
+
+@rule(
+    "saved-tensor.pack.once",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["packed-again-by-backward"],
+)
+def test_once(backend: Backend, trace: Trace) -> None:
+    """Pack is called once for each save, however many backward passes follow."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
+            return backend.sum(backend.exp(x))
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    for retain in (True, True, False):
+        backend.backward(loss, retain_graph=retain)
+
+    trace.expect("pack")
+
+
+@rule(
+    "saved-tensor.pack.during-forward",
+    level=Level.MUST,
+    sources=[HOOKS, TUTORIAL],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["packed-at-context-exit", "packed-by-backward", "unpacked-during-forward"],
+)
+def test_during_forward(backend: Backend, trace: Trace) -> None:
+    """Pack runs while the operation saves the tensor, unpack not before backward needs it."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(
+            trace.saw("pack", backend.detach),
+            trace.saw("unpack", lambda packed: packed),
+        ):
+            y = backend.exp(x)
+            trace.log("operation done")
+        return backend.sum(y)
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    trace.log("forward done")
+    backend.backward(loss)
+
+    trace.expect("pack", "operation done", "forward done", "unpack")
+
+
+@rule(
+    "saved-tensor.pack.per-save",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["saves-of-one-tensor-packed-once"],
+)
+def test_per_save(backend: Backend, trace: Trace) -> None:
+    """Each save is packed on its own, also where one operation saves the same tensor twice."""
+    unpacked = []
+
+    def unpack(packed):
+        unpacked.append(packed)
+        return packed[0]
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", lambda t: [backend.detach(t)]), unpack):
+            return backend.sum(x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("pack", "pack")
+    trace.expect_value("distinct packed objects unpacked", 2, len(set(map(id, unpacked))))
+    trace.expect_value("x.grad", [4.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.pack.any-object",
+    level=Level.MUST,
+    sources=[SECTION, TUTORIAL],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pack-must-return-a-tensor"],
+)
+def test_any_object(backend: Backend, trace: Trace) -> None:
+    """Pack may return any Python object, None among them."""
+
+    def gradient_with(packed):
+        kept = []
+
+        def pack(tensor):
+            kept.append(backend.detach(tensor))
+            return packed
+
+        def forward(x):
+            with backend.saved_tensors_hooks(pack, trace.saw("unpack", lambda _: kept[0])):
+                return backend.sum(backend.exp(x))
+
+        x = backend.tensor([0.0], requires_grad=True)
+        backend.backward(backend.call(forward, x))
+        return backend.grad_of(x)
+
+    objects = ["name", 7, None, True, 1.5, backend.tensor([5.0]), object()]
+    trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(one) for one in objects])
+    trace.expect_value("unpacked", trace.snapshot(objects), trace.values("unpack"))
+
+
+@rule(
+    "saved-tensor.pack.inplace-forbidden",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE],
+    mutants=["pack-in-place-not-detected"],
+)
+def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
+    """A pack hook that changes its input in place makes the operation that saves an error."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: backend.detach(backend.mul_(t, 2.0)), lambda packed: packed):
+            return backend.exp(x)
+
+    with trace.raises(ErrorKind.PACK_IN_PLACE):
+        backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+
+@rule(
+    "saved-tensor.pack.input-live",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pack-receives-a-detached-tensor"],
+)
+def test_input_is_live(backend: Backend, trace: Trace) -> None:
+    """Pack receives the live tensor, with its place in the graph: a leaf, an intermediate, or the output being made."""
+
+    def pack(tensor):
+        trace.log("pack", [backend.requires_grad(tensor), backend.is_leaf(tensor)])
+        return backend.detach(tensor)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
+            y = x * x
+            trace.log("squared")
+            z = y * y
+            trace.log("squared again")
+            return backend.exp(z)
+
+    backend.call(forward, backend.tensor([1.0], requires_grad=True))
+
+    leaf, live = ("pack", [True, True]), ("pack", [True, False])
+    trace.expect(leaf, leaf, "squared", live, live, "squared again", live)
+
+
+@rule(
+    "saved-tensor.pack.no-grad",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pack-runs-with-grad"],
+)
+def test_no_grad(backend: Backend, trace: Trace) -> None:
+    """Pack runs with gradient tracking off: what it computes, even from another leaf, requires no grad."""
+    other = backend.tensor([3.0], requires_grad=True)
+
+    def pack(tensor):
+        trace.log("pack", [backend.requires_grad(tensor * 4), backend.requires_grad(other * 4)])
+        return backend.detach(tensor)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
+            return backend.exp(x)
+
+    backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    trace.expect(("pack", [False, False]))
+
+
+@rule(
+    "saved-tensor.pack.ops-not-recursive",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("what pack and unpack compute is not itself packed")],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pack-runs-with-grad"],
+)
+def test_not_recursive(backend: Backend, trace: Trace) -> None:
+    """Operations inside pack and unpack call neither of them again, even while the context is still active."""
+    factor = backend.tensor([2.0], requires_grad=True)
+
+    def multiply(tensor):
+        if trace.count("pack") < 5:
+            backend.exp(tensor * factor)
+        return backend.detach(tensor)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with backend.saved_tensors_hooks(trace.saw("pack", multiply), trace.saw("unpack", multiply)):
+        loss = backend.call(lambda x: backend.sum(backend.exp(x)), x)
+        backend.backward(loss)
+
+    trace.expect("pack", "unpack")
+
+
+@rule(
+    "saved-tensor.pack.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception raised by pack comes out of the operation that saves")],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["hook-exceptions-wrapped", "hook-exceptions-swallowed", "packed-by-backward"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception raised by pack comes out of the operation that saves, as what it is."""
+
+    def pack(_):
+        raise PackError
+
+    def forward(x):
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
+            y = backend.exp(x)
+            trace.log("operation done")
+            return y
+
+    with trace.raises_type(PackError):
+        backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    trace.expect()

@@ -1,0 +1,313 @@
+"""Hooks that run after a leaf's gradient was accumulated: when, with what, and what they may do."""
+
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "post-acc.after-accumulate",
+    level=Level.MUST,
+    sources=[HOOK, EXECUTION],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-before-accumulation"],
+)
+def test_after_accumulation(backend: Backend, trace: Trace) -> None:
+    """The hook runs once the leaf's .grad holds what was there before plus the gradient of this pass."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect(("post-accumulate", [2.0, 2.0]), ("post-accumulate", [5.0, 5.0]))
+
+
+@rule(
+    "post-acc.arg.param",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-gets-the-gradient", "post-accumulate-gets-a-detached-alias"],
+)
+def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
+    """The hook is given the leaf itself, not its gradient and not a copy."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, lambda param: trace.log("argument is the leaf", param is x))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("argument is the leaf", True))
+
+
+@rule(
+    "post-acc.leaf-only",
+    level=Level.MUST,
+    sources=[HOOK, EXECUTION],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-accepted-on-non-leaf"],
+)
+def test_leaf_only(backend: Backend, trace: Trace) -> None:
+    """Registering the hook on a non-leaf tensor is an error."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+
+    with trace.raises(ErrorKind.NOT_A_LEAF):
+        backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
+
+
+@rule(
+    "post-acc.requires-grad",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the hook is refused on a tensor that does not require grad")],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-accepted-without-gradient"],
+)
+def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
+    """Registering the hook on a tensor that does not require grad is an error."""
+    x = backend.tensor([1.0, 2.0])
+
+    with trace.raises(ErrorKind.NO_GRADIENT):
+        backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate"))
+
+
+@rule(
+    "post-acc.once-per-backward",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-once-per-use"],
+)
+def test_once_per_backward(backend: Backend, trace: Trace) -> None:
+    """However often a leaf is used, the hook runs once a backward pass, when all its contributions have been added."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2 + x * 3 + x), x))
+
+    trace.expect(("post-accumulate", [6.0, 6.0]))
+
+
+@rule(
+    "post-acc.timing.not-global-end",
+    level=Level.MAY,
+    sources=[EXECUTION],
+    needs=[Capability.POST_ACCUMULATE, Capability.TENSOR_HOOKS],
+    mutants=["post-accumulate-deferred-to-the-end"],
+)
+def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
+    """The hook may run as soon as its own leaf is done, while other parts of the graph still wait for their turn."""
+    near = backend.tensor([1.0, 2.0], requires_grad=True)
+    deep = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(near, trace.saw("post-accumulate, near the root"))
+    backend.register_hook(deep, trace.saw("tensor hook, far from the root"))
+
+    backend.backward(backend.call(lambda near, deep: backend.sum(deep * 2 * 2 + near), near, deep))
+
+    trace.expect("post-accumulate, near the root", "tensor hook, far from the root")
+
+
+@rule(
+    "post-acc.not-on-autograd-grad",
+    level=Level.MUST,
+    sources=[EXECUTION, docstring("torch.autograd.grad")],
+    needs=[Capability.POST_ACCUMULATE, Capability.AUTOGRAD_GRAD],
+    mutants=["post-accumulate-fires-in-autograd-grad"],
+)
+def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """A gradient computed by autograd.grad is not accumulated, so the hook does not run."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate"))
+
+    (grad,) = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x])
+
+    trace.expect()
+    trace.expect_value("gradient", [2.0, 2.0], grad)
+
+
+@rule(
+    "post-acc.inputs-excluded",
+    level=Level.MUST,
+    sources=[EXECUTION, docstring("torch.autograd.backward")],
+    needs=[Capability.POST_ACCUMULATE, Capability.BACKWARD_INPUTS],
+    mutants=["backward-inputs-ignored"],
+)
+def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
+    """Where backward is limited to some leaves, the hooks of those run and the hooks of all others do not."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(a, trace.saw("included"))
+    backend.register_post_accumulate_grad_hook(b, trace.saw("excluded"))
+
+    loss = backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b)
+    backend.backward(loss, inputs=[a])
+
+    trace.expect("included")
+    trace.expect_value("grad of the excluded leaf", None, backend.grad_of(b))
+
+
+@rule(
+    "post-acc.order.registration",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["hooks-run-in-reverse-order"],
+)
+def test_registration_order(backend: Backend, trace: Trace) -> None:
+    """Several hooks on one leaf run in the order in which they were registered."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for label in ("first", "second", "third"):
+        backend.register_post_accumulate_grad_hook(x, trace.saw(label))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect("first", "second", "third")
+
+
+@rule(
+    "post-acc.order.after-tensor-hooks",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.POST_ACCUMULATE, Capability.TENSOR_HOOKS],
+    mutants=["post-accumulate-before-tensor-hooks", "replacement-not-propagated"],
+)
+def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """The hook runs after the leaf's tensor hooks, even those put later, and finds what they made of the gradient."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
+    backend.register_hook(x, trace.saw("tensor hook", lambda grad: grad * 4))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("tensor hook", [2.0, 2.0]), ("post-accumulate", [8.0, 8.0]))
+
+
+@rule(
+    "post-acc.mutate.param",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE],
+    mutants=["post-accumulate-in-place-refused", "gradient-restored-after-post-accumulate"],
+)
+def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
+    """The hook may change the leaf in place and clear its .grad, and both outlast the pass."""
+
+    def step(param):
+        backend.mul_(param, backend.grad_of(param))
+        backend.set_grad(param, None)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, step)
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect_value("x", [3.0, 6.0], x)
+    trace.expect_value("x.grad", None, backend.grad_of(x))
+
+
+@rule(
+    "post-acc.doc-example-returns-tensor",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-return-refused", "post-accumulate-return-replaces-gradient"],
+)
+def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
+    """A tensor that the hook returns, as the one in the documentation's example does, is ignored."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate", lambda param: param * 7))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect("post-accumulate")
+    trace.expect_value("x", [1.0, 2.0], x)
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "post-acc.mode",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE, Capability.CREATE_GRAPH],
+    mutants=["post-accumulate-always-recorded", "post-accumulate-never-recorded"],
+)
+def test_mode(backend: Backend, trace: Trace) -> None:
+    """Recording is off while the hook runs, unless the pass was asked to create a graph."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("recording", backend.is_grad_enabled()))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    with catch_warnings(action="ignore"):  # torch warns of the cycle that create_graph makes
+        backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
+
+    trace.expect(("recording", False), ("recording", True))
+    backend.set_grad(x, None)
+
+
+@rule(
+    "post-acc.mode.enable-grad",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE],
+    mutants=["grad-mode-locked-in-hooks"],
+)
+def test_enable_grad(backend: Backend, trace: Trace) -> None:
+    """The hook may switch recording on for itself."""
+
+    def hook(param):
+        trace.log("requires grad", backend.requires_grad(param * 2))
+        with backend.enable_grad():
+            trace.log("requires grad, recording", backend.requires_grad(param * 2))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, hook)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("requires grad", False), ("requires grad, recording", True))
+
+
+@rule(
+    "post-acc.handle.remove",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["handle-remove-does-nothing"],
+)
+def test_remove(backend: Backend, trace: Trace) -> None:
+    """Once its handle has removed it, the hook no longer runs, and the others still do."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed"))
+    backend.register_post_accumulate_grad_hook(x, trace.saw("kept"))
+
+    handle.remove()
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect("kept")
+
+
+@rule(
+    "post-acc.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception leaves the hook unchanged, after accumulation")],
+    needs=[Capability.POST_ACCUMULATE],
+    mutants=["hook-exception-swallowed", "hook-exception-type-lost"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception raised in the hook reaches the caller of backward as it is, and the leaf keeps its new .grad."""
+
+    def hook(_param):
+        raise KeyError("stop")
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, hook)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    with trace.raises_type(KeyError):
+        backend.backward(loss)
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))

@@ -1,0 +1,141 @@
+"""Where and when a hook can be put on a tensor, and in which order several of them run."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "tensor-hook.order.registration",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["hooks-run-in-reverse-order"],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """Hooks on one tensor run in the order in which they were registered."""
+    labels = ("first", "second", "third")
+
+    def forward(x):
+        y = x * 2
+        for label in labels:
+            backend.register_hook(y, trace.saw(f"y {label}"))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for label in labels:
+        backend.register_hook(x, trace.saw(f"x {label}"))
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("y first", "y second", "y third", "x first", "x second", "x third")
+
+
+@rule(
+    "tensor-hook.register.during-forward",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hooks-frozen-at-forward"],
+)
+def test_after_consumers(backend: Backend, trace: Trace) -> None:
+    """A hook may be put on a tensor at any time before its gradient is computed, also after its consumers exist."""
+
+    def forward(x):
+        y = x * 2
+        loss = backend.sum(y * 3)
+        backend.register_hook(y, trace.saw("y"))
+        return loss
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    backend.register_hook(x, trace.saw("x"))
+    backend.backward(loss)
+
+    trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+
+@rule(
+    "tensor-hook.register.same-function-twice",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[EXECUTION, observed("every registration counts, and each handle removes its own")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["same-hook-registered-once"],
+)
+def test_same_function_twice(backend: Backend, trace: Trace) -> None:
+    """One function registered twice on a tensor runs twice, and each handle removes one of the two."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    hook = trace.saw("hook")
+    backend.register_hook(x, hook)
+    handle = backend.register_hook(x, hook)
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect("hook", "hook")
+
+    handle.remove()
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect("hook")
+
+
+@rule(
+    "tensor-hook.register.requires-grad",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("only the error's own text says it")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["hook-accepted-without-requires-grad"],
+)
+def test_requires_grad(backend: Backend, trace: Trace) -> None:
+    """Putting a hook on a tensor that does not require grad is an error."""
+    x = backend.tensor([1.0, 2.0])
+
+    with trace.raises(ErrorKind.NO_GRADIENT):
+        backend.register_hook(x, trace.saw("hook"))
+
+
+@rule(
+    "tensor-hook.register.during-backward",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("fires in the same pass")],
+    needs=[Capability.TENSOR_HOOKS],
+)
+def test_during_backward(backend: Backend, trace: Trace) -> None:
+    """A hook put, during a backward, on a tensor that has not been reached yet may fire in that same backward."""
+
+    def forward(x):
+        y = x * 2
+        z = y * 3
+        backend.register_hook(z, trace.saw("z", lambda _: _then_none(backend.register_hook(y, trace.saw("y")))))
+        return backend.sum(z)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("z", "y")
+
+
+@rule(
+    "tensor-hook.register.self-during-backward",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("fires from the next pass on")],
+    needs=[Capability.TENSOR_HOOKS],
+)
+def test_on_itself_during_backward(backend: Backend, trace: Trace) -> None:
+    """A hook put on a tensor by a hook of that tensor while it runs may have to wait for the next backward."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("outer", lambda _: _then_none(backend.register_hook(x, trace.saw("inner")))))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect("outer")
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect("outer", "inner")
+
+
+def _then_none(_: object) -> None:
+    """Keep a handle out of a hook's result."""

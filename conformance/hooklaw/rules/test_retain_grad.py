@@ -1,0 +1,261 @@
+"""What retain_grad keeps of a non-leaf's gradient, and when it takes it."""
+
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
+IS_LEAF = docstring("torch.Tensor.is_leaf")
+ORDER = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "retain-grad.populates",
+    level=Level.MUST,
+    sources=[RETAIN_GRAD, IS_LEAF],
+    needs=[Capability.RETAIN_GRAD],
+    mutants=["retain-grad-has-no-effect"],
+)
+def test_populates(backend: Backend, trace: Trace) -> None:
+    """After retain_grad, backward leaves the gradient of a non-leaf tensor in its .grad."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "retain-grad.default-none",
+    level=Level.MUST,
+    sources=[IS_LEAF],
+    mutants=["every-intermediate-gradient-retained"],
+)
+def test_default_none(backend: Backend, trace: Trace) -> None:
+    """Unless it is told to keep its gradient, a non-leaf tensor has no .grad after backward."""
+
+    def forward(x):
+        y = x * 2
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss)
+
+    with catch_warnings(action="ignore"):  # torch warns whoever reads it
+        trace.expect_value("y.grad", None, backend.grad_of(y))
+
+
+@rule(
+    "retain-grad.leaf-noop",
+    level=Level.MUST,
+    sources=[RETAIN_GRAD],
+    needs=[Capability.RETAIN_GRAD],
+    mutants=["retain-grad-on-leaf-raises", "retain-grad-counts-leaf-twice"],
+)
+def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
+    """On a leaf, retain_grad changes nothing: backward accumulates its gradient as it would have anyway."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.retain_grad(x)
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+
+
+@rule(
+    "retain-grad.flag",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.retains_grad")],
+    needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD],
+    mutants=["retains-grad-true-for-leaf", "retains-grad-never-true"],
+)
+def test_flag(backend: Backend, trace: Trace) -> None:
+    """A tensor says that it retains its gradient exactly if it is a non-leaf on which retain_grad was called."""
+
+    def forward(x):
+        y = x * 2
+        trace.log("non-leaf", backend.retains_grad(y))
+        backend.retain_grad(y)
+        trace.log("non-leaf after retain_grad", backend.retains_grad(y))
+        return y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.retain_grad(x)
+    trace.log("leaf after retain_grad", backend.retains_grad(x))
+    backend.call(forward, x)
+
+    trace.expect(("leaf after retain_grad", False), ("non-leaf", False), ("non-leaf after retain_grad", True))
+
+
+@rule(
+    "retain-grad.requires-grad-error",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("retain_grad refuses a tensor that does not require grad")],
+    needs=[Capability.RETAIN_GRAD],
+    mutants=["retain-grad-without-gradient-ignored"],
+)
+def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
+    """On a tensor that does not require grad, retain_grad raises an error.
+
+    Such a tensor is a leaf by convention, and the documentation calls retain_grad on leaves a no-op: it overlooks this
+    case.
+    """
+    x = backend.tensor([1.0, 2.0])
+
+    with trace.raises(ErrorKind.NO_GRADIENT):
+        backend.retain_grad(x)
+
+
+@rule(
+    "retain-grad.after-tensor-hooks",
+    level=Level.MUST,
+    sources=[ORDER],
+    needs=[Capability.RETAIN_GRAD, Capability.TENSOR_HOOKS],
+    mutants=["retain-grad-is-an-ordinary-tensor-hook", "retain-grad-before-tensor-hooks"],
+)
+def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """The retained gradient is the one all tensor hooks have left, whenever retain_grad was called."""
+
+    def forward(x):
+        early, late = x * 2, x * 2
+        backend.retain_grad(early)
+        backend.register_hook(early, lambda grad: grad * 4)
+        backend.register_hook(late, lambda grad: grad * 4)
+        backend.retain_grad(late)
+        return backend.sum(early + late), early, late
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, early, late = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("grad retained before hooks were put", [4.0, 4.0], backend.grad_of(early))
+    trace.expect_value("grad retained after hooks were put", [4.0, 4.0], backend.grad_of(late))
+
+
+@rule(
+    "retain-grad.vs-node-prehook",
+    level=Level.MUST,
+    sources=[ORDER],
+    needs=[Capability.RETAIN_GRAD, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["retain-grad-before-node-pre-hook"],
+)
+def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
+    """The retained gradient is the one that the pre-hooks of the tensor's Node have left."""
+
+    def forward(x):
+        y = x * 3
+        backend.retain_grad(y)
+        backend.node_register_prehook(backend.grad_fn(y), lambda grads: (grads[0] * 2,))
+        return backend.sum(y), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+    trace.expect_value("y.grad", [2.0, 2.0], backend.grad_of(y))
+
+
+@rule(
+    "retain-grad.repeat",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a second retain_grad changes nothing")],
+    needs=[Capability.RETAIN_GRAD],
+    mutants=["repeated-retain-grad-adds-up"],
+)
+def test_repeat(backend: Backend, trace: Trace) -> None:
+    """Calling retain_grad again on the same tensor changes nothing."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        backend.retain_grad(y)
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))
+
+
+@rule(
+    "retain-grad.accumulate-or-overwrite",
+    level=Level.MAY,
+    sources=[docstring("torch.Tensor.grad")],
+    needs=[Capability.RETAIN_GRAD, Capability.RETAIN_GRAPH],
+    mutants=["retained-gradient-overwritten"],
+)
+def test_accumulates(backend: Backend, trace: Trace) -> None:
+    """A retained gradient may add up over several backward passes, as a leaf's does."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss, retain_graph=True)
+    backend.backward(loss)
+
+    trace.expect_value("y.grad", [6.0, 6.0], backend.grad_of(y))
+
+
+@rule(
+    "retain-grad.autograd-grad",
+    level=Level.MAY,
+    sources=[RETAIN_GRAD],
+    needs=[Capability.RETAIN_GRAD, Capability.AUTOGRAD_GRAD],
+    mutants=["retain-grad-only-in-backward"],
+)
+def test_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """A retained gradient may be filled by autograd.grad too, though only backward is promised to."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.grad(loss, [x])
+
+    trace.expect_value("x.grad", None, backend.grad_of(x))
+    trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))
+
+
+@rule(
+    "retain-grad.inplace.follows-tensor",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("retain_grad moves on to the Node of an in-place operation, unlike tensor hooks")],
+    needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE],
+    mutants=["retain-grad-stays-with-the-old-value"],
+)
+def test_follows_in_place(backend: Backend, trace: Trace) -> None:
+    """After an in-place operation the retained gradient may be that of the tensor's last value."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        backend.mul_(y, 5)
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+    trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))

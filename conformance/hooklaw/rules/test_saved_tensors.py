@@ -1,0 +1,174 @@
+"""What a saved tensor is read back as where there are no hooks, and how a change of it in place is caught."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.trace import Trace
+
+SAVED = notes("autograd", "saved-tensors")
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+IN_PLACE = notes("autograd", "in-place-correctness-checks")
+SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
+READ = [Capability.NODES, Capability.SAVED_TENSOR_ACCESS]
+
+
+@rule(
+    "saved-tensor.identity.input",
+    level=Level.MUST,
+    sources=[SAVED],
+    needs=READ,
+    mutants=["saved-input-is-a-fresh-alias"],
+)
+def test_input_is_itself(backend: Backend, trace: Trace) -> None:
+    """Without hooks an input that an operation saved is read back as the very same tensor object."""
+    x = backend.tensor([2.0], requires_grad=True)
+
+    y = backend.call(lambda x: x * x, x)
+
+    read = backend.saved_tensors(backend.grad_fn(y))
+    trace.expect_value("are x itself", [True, True], [one is x for one in read])
+
+
+@rule(
+    "saved-tensor.identity.output",
+    level=Level.MUST,
+    sources=[SAVED],
+    needs=[*READ, Capability.STORAGE],
+    mutants=["saved-output-is-itself", "saved-output-is-copied"],
+)
+def test_output_is_another_object(backend: Backend, trace: Trace) -> None:
+    """Without hooks an output that its own operation saved is read back as another tensor object on the same data."""
+    x = backend.tensor([0.0, 1.0], requires_grad=True)
+
+    y = backend.call(backend.exp, x)
+
+    (read,) = backend.saved_tensors(backend.grad_fn(y))
+    trace.expect_value("value read", y, read)
+    trace.expect_value("is the output itself", expected=False, observed=read is y)
+    trace.expect_value("shares the data", expected=True, observed=backend.data_ptr(read) == backend.data_ptr(y))
+
+
+@rule(
+    "saved-tensor.access.after-free",
+    level=Level.MUST,
+    sources=[notes("autograd", "hooks-for-saved-tensors"), docstring("torch.Tensor.backward")],
+    needs=READ,
+    mutants=["saved-tensors-kept-after-backward"],
+)
+def test_access_after_free(backend: Backend, trace: Trace) -> None:
+    """Reading a saved tensor after backward has released it is an error."""
+
+    def forward(x):
+        y = backend.exp(x)
+        return backend.sum(y), y
+
+    loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    backend.backward(loss)
+
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.saved_tensors(backend.grad_fn(y))
+
+
+@rule(
+    "saved-tensor.version.no-hooks",
+    level=Level.MUST,
+    sources=[IN_PLACE],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
+    mutants=["version-not-checked"],
+)
+def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
+    """Changing a tensor in place after an operation has saved it makes backward an error."""
+
+    def forward(x):
+        y = backend.exp(x)
+        backend.mul_(y, 2.0)
+        return backend.sum(y)
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(loss)
+
+
+@rule(
+    "saved-tensor.version.access",
+    level=Level.MUST,
+    sources=[IN_PLACE, SAVE_FOR_BACKWARD],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, Capability.CUSTOM_FUNCTION],
+    mutants=["version-not-checked"],
+)
+def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
+    """A custom Function's backward runs into the error where it reads the tensor that was changed in place."""
+
+    def save(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    def read(ctx, grad):
+        trace.log("backward")
+        (saved,) = ctx.saved_tensors
+        trace.log("read")
+        return grad * saved
+
+    function = backend.custom_function(save, read)
+
+    def forward(x):
+        y = x * 1
+        z = function(y)
+        backend.mul_(y, 3.0)
+        return backend.sum(z)
+
+    loss = backend.call(forward, backend.tensor([2.0], requires_grad=True))
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(loss)
+    trace.expect("backward")
+
+
+@rule(
+    "saved-tensor.version.with-hooks",
+    level=Level.MAY,
+    sources=[HOOKS, IN_PLACE],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE],
+    mutants=["version-checked-under-hooks"],
+)
+def test_version_not_checked_under_hooks(backend: Backend, trace: Trace) -> None:
+    """A change in place of a tensor saved under hooks may go unnoticed, and backward then uses the changed data.
+
+    The notes promise that gradients are right wherever no error is raised, and make no exception of hooks.
+    """
+
+    def forward(x):
+        y = x * 1
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            z = y * y
+        backend.mul_(y, 10.0)
+        return backend.sum(z)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [20.0, 40.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.hooks-disable-identity",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS],
+    needs=[*READ, Capability.SAVED_TENSOR_HOOKS, Capability.STORAGE],
+    mutants=["saved-input-is-itself-under-hooks", "saved-tensors-copied-under-hooks"],
+)
+def test_hooks_give_new_objects(backend: Backend, trace: Trace) -> None:
+    """Under hooks each saved tensor is read back as a new object, on the same data where the pair keeps the data."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return x * x
+
+    x = backend.tensor([2.0], requires_grad=True)
+    y = backend.call(forward, x)
+
+    read = backend.saved_tensors(backend.grad_fn(y))
+    distinct = {id(x), *map(id, read)}
+    trace.expect_value("distinct objects, x among them", 3, len(distinct))
+    trace.expect_value("on the data of x", [True, True], [backend.data_ptr(x) == backend.data_ptr(one) for one in read])

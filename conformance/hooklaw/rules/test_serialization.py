@@ -1,0 +1,70 @@
+"""What becomes of a tensor's hooks when it is serialized."""
+
+import warnings
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.trace import Trace
+
+UNSERIALIZABLE = docstring("torch.utils.hooks.unserializable_hook")
+NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
+
+
+@rule(
+    "tensor-hook.serialize.warns",
+    level=Level.MUST,
+    sources=[UNSERIALIZABLE],
+    needs=NEEDS,
+    mutants=["hooks-dropped-in-silence"],
+)
+def test_warns(backend: Backend, trace: Trace) -> None:
+    """Serializing a tensor that has a hook warns; serializing it once the hook is removed does not."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, trace.saw("hook"))
+    trace.expect_value("warnings with a hook", 1, _warnings_of_saving(backend, x))
+
+    handle.remove()
+    trace.expect_value("warnings without a hook", 0, _warnings_of_saving(backend, x))
+
+
+@rule(
+    "tensor-hook.serialize.unserializable-hook",
+    level=Level.MUST,
+    sources=[UNSERIALIZABLE],
+    needs=NEEDS,
+    mutants=["unserializable-mark-ignored"],
+)
+def test_marked_hook(backend: Backend, trace: Trace) -> None:
+    """A hook marked as unserializable does not make serializing its tensor warn, and is called like any other."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, backend.unserializable_hook(trace.saw("hook")))
+    trace.expect_value("warnings", 0, _warnings_of_saving(backend, x))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect(("hook", [2.0, 2.0]))
+
+
+@rule(
+    "tensor-hook.serialize.not-restored",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[UNSERIALIZABLE, observed("the warning says that hooks are not saved, and they are not")],
+    needs=NEEDS,
+    mutants=["hooks-serialized"],
+)
+def test_not_restored(backend: Backend, trace: Trace) -> None:
+    """A tensor that was loaded has the values of the saved one and none of its hooks."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, backend.unserializable_hook(trace.saw("hook")))
+    loaded = backend.load(backend.save(x))
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), loaded))
+
+    trace.expect_value("loaded", [1.0, 2.0], loaded)
+    trace.expect()
+
+
+def _warnings_of_saving(backend: Backend, tensor: object) -> int:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        backend.save(tensor)
+    return len(caught)

@@ -1,0 +1,302 @@
+"""When the hooks of a tensor fire, and with what argument."""
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "tensor-hook.fire.every-gradient",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["tensor-hook-fires-only-in-the-first-backward"],
+)
+def test_every_gradient(backend: Backend, trace: Trace) -> None:
+    """A tensor's hook fires each time its gradient is computed: once in every backward through a kept graph."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("y"))
+        return backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("x"))
+    loss = backend.call(forward, x)
+
+    for _ in range(3):
+        backend.backward(loss, retain_graph=True)
+
+        trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+
+@rule(
+    "tensor-hook.fire.every-graph",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hook-fires-only-in-the-first-backward"],
+)
+def test_every_graph(backend: Backend, trace: Trace) -> None:
+    """A leaf's hook fires in the backward of every graph that the leaf is used in, whenever that graph was built."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    before = backend.call(lambda x: backend.sum(x * 2), x)
+    backend.register_hook(x, trace.saw("hook"))
+    after = backend.call(lambda x: backend.sum(x * 3), x)
+
+    backend.backward(after)
+    backend.backward(before)
+
+    trace.expect(("hook", [3.0, 3.0]), ("hook", [2.0, 2.0]))
+
+
+@rule(
+    "tensor-hook.fire.total-gradient",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hook-fires-per-edge"],
+)
+def test_total_gradient(backend: Backend, trace: Trace) -> None:
+    """A tensor with several consumers has its hook called once in a backward, with the sum of their gradients."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("y"))
+        return backend.sum(y * 3 + y * 4 + x * 5)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("x"))
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("y", [7.0, 7.0]), ("x", [19.0, 19.0]))
+
+
+@rule(
+    "tensor-hook.arg.gradient",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hook-receives-the-value"],
+)
+def test_argument(backend: Backend, trace: Trace) -> None:
+    """The one argument of a tensor's hook is the gradient with respect to it, of its shape, dtype and device."""
+
+    def hook(grad):
+        trace.log("gradient", grad)
+        trace.log("kind", [list(backend.shape(grad)), backend.dtype(grad), backend.device(grad)])
+
+    def forward(x):
+        y = x * 3
+        backend.register_hook(y, hook)
+        return backend.sum(y * y)
+
+    x = backend.tensor([[1.0], [2.0]], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("gradient", [[6.0], [12.0]]), ("kind", [[2, 1], "float32", backend.device(x)]))
+
+
+@rule(
+    "tensor-hook.fire.root",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["root-hook-skipped"],
+)
+def test_root(backend: Backend, trace: Trace) -> None:
+    """A hook on the root of a backward fires with the gradient 1 it starts from, and may replace it for all others."""
+
+    def forward(x):
+        loss = backend.sum(x * 2)
+        backend.register_hook(loss, trace.saw("root", lambda grad: grad * 3))
+        return loss
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("root", 1.0))
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.fire.root-given-gradient",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS, Capability.SEED_GRADIENT],
+    mutants=["root-hook-skipped", "root-hook-sees-ones"],
+)
+def test_root_given_gradient(backend: Backend, trace: Trace) -> None:
+    """A hook on the root of a backward fires with the gradient that was passed to backward, also on a leaf."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("root"))
+        return y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x), backend.tensor([3.0, 4.0]))
+
+    trace.expect(("root", [3.0, 4.0]))
+
+    backend.register_hook(x, trace.saw("leaf"))
+    backend.backward(x, backend.tensor([5.0, 6.0]))
+
+    trace.expect(("leaf", [5.0, 6.0]))
+
+
+@rule(
+    "tensor-hook.fire.unused",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hooks-of-the-whole-graph-fire"],
+)
+def test_unused(backend: Backend, trace: Trace) -> None:
+    """A hook on a tensor that the root does not depend on never fires."""
+
+    def forward(x, other):
+        unused = x * 3
+        backend.register_hook(unused, trace.saw("unused intermediate"))
+        return backend.sum(x * 2), other * 2
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    other = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(other, trace.saw("unused leaf"))
+    loss, _ = backend.call(forward, x, other)
+    backend.backward(loss)
+
+    trace.expect()
+
+
+@rule(
+    "tensor-hook.fire.only-when-needed",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["tensor-hooks-of-the-whole-graph-fire"],
+)
+def test_only_when_needed(backend: Backend, trace: Trace) -> None:
+    """A hook fires only where the gradient of its tensor is needed for the gradients that were asked for."""
+
+    def forward(a, b):
+        c = b * 2
+        backend.register_hook(c, trace.saw("c"))
+        return backend.sum(a * 2 + c)
+
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(b, trace.saw("b"))
+    backend.grad(backend.call(forward, a, b), [a])
+
+    trace.expect()
+
+
+@rule(
+    "tensor-hook.fire.autograd-grad-inputs",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["hooks-of-grad-inputs-skipped"],
+)
+def test_grad_inputs(backend: Backend, trace: Trace) -> None:
+    """A non-leaf tensor whose gradient `grad` is asked for has its hooks run, whether or not its grad_fn is executed.
+
+    A second call of `backend.call` takes y, so that y is an input of what follows in every mode.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for inputs_with_x in (False, True):
+        y = backend.call(lambda x: x * 2, x)
+        backend.register_hook(y, trace.saw("hook"))
+        loss = backend.call(lambda y: backend.sum(y * 3), y)
+        backend.grad(loss, [y, x] if inputs_with_x else [y])
+
+        trace.expect(("hook", [3.0, 3.0]))
+
+
+@rule(
+    "tensor-hook.fire.autograd-grad-leaf",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["hooks-of-grad-inputs-skipped"],
+)
+def test_grad_leaf(backend: Backend, trace: Trace) -> None:
+    """A leaf whose gradient `grad` is asked for has its hooks run, though nothing is accumulated in it."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("hook"))
+    backend.grad(backend.call(lambda x: backend.sum(x * 3), x), [x])
+
+    trace.expect(("hook", [3.0, 3.0]))
+    trace.expect_value("x.grad", None, backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.multi-output-node",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
+    mutants=["tensor-hooks-shared-by-the-node"],
+)
+def test_multi_output_node(backend: Backend, trace: Trace) -> None:
+    """Hooks on different outputs of one Node are separate: each sees the gradient of its own output only."""
+
+    def forward(x):
+        a, b = backend.split(x, 2)
+        backend.register_hook(a, trace.saw("a"))
+        backend.register_hook(b, trace.saw("b"))
+        return backend.sum(a * 2 + b * 3)
+
+    x = backend.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_in_any_order("a", "b")
+    trace.expect_value("gradient of a", [2.0, 2.0], trace.values("a")[0])
+    trace.expect_value("gradient of b", [3.0, 3.0], trace.values("b")[0])
+
+
+@rule(
+    "tensor-hook.multi-output-unused",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("called once with None")],
+    needs=[Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
+)
+def test_multi_output_unused(backend: Backend, trace: Trace) -> None:
+    """A hook on an unused output of a Node whose other outputs are used may be called, with None for its gradient."""
+
+    def forward(x):
+        used, unused = backend.split(x, 2)
+        backend.register_hook(unused, trace.saw("unused"))
+        return backend.sum(used * 2)
+
+    x = backend.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("unused", None))
+
+
+@rule(
+    "tensor-hook.view-and-base",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("a view passes its gradient to its base, a detached tensor does not")],
+    needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
+    mutants=["tensor-hook-fires-per-edge"],
+)
+def test_view_and_base(backend: Backend, trace: Trace) -> None:
+    """A hook on a base may receive what reaches it through its views, and nothing through a detached alias."""
+
+    def forward(x):
+        base = x * 2
+        backend.register_hook(base, trace.saw("base"))
+        view, detached = backend.view(base, 2, 1), backend.detach(base)
+        return backend.sum(view * 3) + backend.sum(base * 4) + backend.sum(detached * 100)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("base", [7.0, 7.0]))

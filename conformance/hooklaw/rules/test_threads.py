@@ -1,0 +1,180 @@
+"""What belongs to a thread, and what belongs to a tensor or a graph whichever thread touches it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.trace import Mismatch, Trace
+
+THREADED = notes("autograd", "multithreaded-autograd")
+SAVED = notes("autograd", "hooks-for-saved-tensors")
+WORKERS = 4
+LIMIT = 30
+"""Seconds after which a thread counts as deadlocked."""
+
+
+def in_threads(*actions: Callable[[], Any]) -> list[Any]:
+    """Run each action in a thread of its own, all at once; return their results, or raise the first exception."""
+    results: list[Any] = [None] * len(actions)
+    errors: list[BaseException] = []
+
+    def run(place: int) -> None:
+        try:
+            results[place] = actions[place]()
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(actions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    for error in errors:
+        raise error
+    if any(thread.is_alive() for thread in threads):
+        raise Mismatch(f"a thread did not end within {LIMIT} s")
+    return results
+
+
+@rule(
+    "threads.backward.caller-thread",
+    level=Level.MUST,
+    sources=[THREADED],
+    needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
+    mutants=["backward-runs-in-one-worker-thread"],
+)
+def test_caller_thread(backend: Backend, trace: Trace) -> None:
+    """On the CPU the thread that calls backward drives it, so hooks run in that thread."""
+
+    def run(label: str) -> None:
+        caller = threading.get_ident()
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.register_hook(x, lambda _: trace.log(label, threading.get_ident() == caller))
+        backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+
+    run("hook in the main thread")
+    in_threads(lambda: run("hook in the other thread"))
+
+    trace.expect(("hook in the main thread", True), ("hook in the other thread", True))
+
+
+@rule(
+    "threads.backward.concurrent-hooks",
+    level=Level.MUST,
+    sources=[THREADED],
+    needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.AUTOGRAD_GRAD],
+    mutants=["concurrent-backward-loses-a-hook-call", "concurrent-backward-mixes-gradients"],
+)
+def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
+    """Threads that take gradients at the same time of graphs sharing a leaf run the leaf's hook once each."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("hook", lambda grad: grad * 2))
+    start = threading.Barrier(WORKERS)
+
+    def worker(factor: float) -> Callable[[], Any]:
+        def work() -> Any:
+            loss = backend.call(lambda x, factor: backend.sum(x * x * factor), x, backend.tensor([factor, factor]))
+            start.wait(LIMIT)
+            return backend.grad(loss, [x])[0]
+
+        return work
+
+    grads = in_threads(*(worker(float(place)) for place in range(WORKERS)))
+
+    trace.expect_in_any_order(*["hook"] * WORKERS)
+    for place, grad in enumerate(grads):
+        trace.expect_value(f"gradient of thread {place}", [4.0 * place, 8.0 * place], grad)
+
+
+@rule(
+    "saved-tensor.threads.local",
+    level=Level.MUST,
+    sources=[SAVED],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
+    mutants=["saved-tensor-hooks-reach-other-threads"],
+)
+def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
+    """Hooks set by the context manager pack what its own thread saves, and nothing that another thread saves."""
+    x = backend.tensor([0.0, 0.0], requires_grad=True)
+
+    def pair(label: str) -> Any:
+        return backend.saved_tensors_hooks(trace.saw(label, backend.detach), lambda packed: packed)
+
+    def save() -> Any:
+        return backend.call(lambda x: backend.sum(backend.exp(x)), x)
+
+    def save_packed() -> Any:
+        with pair("pack of the other thread"):
+            return save()
+
+    with pair("pack of the main thread"):
+        in_threads(save)
+        trace.expect()
+
+        in_threads(save_packed)
+        trace.expect("pack of the other thread")
+
+        save()
+        trace.expect("pack of the main thread")
+
+
+@rule(
+    "saved-tensor.threads.unpack-anywhere",
+    level=Level.MUST,
+    sources=[SAVED, docstring("torch.autograd.graph.saved_tensors_hooks")],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
+    mutants=["unpack-only-in-the-packing-thread"],
+)
+def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
+    """A packed tensor is unpacked by its own pair in whichever thread backward runs."""
+    x = backend.tensor([0.0, 0.0], requires_grad=True)
+    pack, unpack = trace.saw("pack", lambda saved: saved * 2), trace.saw("unpack", lambda packed: packed * 0.5)
+
+    with backend.saved_tensors_hooks(pack, unpack):
+        loss = backend.call(lambda x: backend.sum(backend.exp(x)), x)
+    trace.expect("pack")
+
+    in_threads(lambda: backend.backward(loss))
+
+    trace.expect("unpack")
+    trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))
+
+
+@rule(
+    "mode.thread-local",
+    level=Level.MUST,
+    sources=[docstring("torch.no_grad")],
+    needs=[Capability.GRAD_MODE, Capability.THREADS],
+    mutants=["no-grad-reaches-other-threads"],
+)
+def test_no_grad_local(backend: Backend, trace: Trace) -> None:
+    """no_grad stops recording in its own thread only."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    with backend.no_grad():
+        [there] = in_threads(lambda: backend.call(lambda x: x * 2, x))
+        here = backend.call(lambda x: x * 2, x)
+
+    trace.expect_value("recorded in the other thread", True, backend.requires_grad(there))
+    trace.expect_value("recorded in the thread of no_grad", False, backend.requires_grad(here))
+
+
+@rule(
+    "mode.thread-local-inference",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad_mode.inference_mode")],
+    needs=[Capability.INFERENCE_MODE, Capability.THREADS],
+    mutants=["inference-mode-reaches-other-threads"],
+)
+def test_inference_mode_local(backend: Backend, trace: Trace) -> None:
+    """inference_mode stops recording in its own thread only."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    with backend.inference_mode():
+        [there] = in_threads(lambda: backend.call(lambda x: x * 2, x))
+        here = backend.call(lambda x: x * 2, x)
+
+    trace.expect_value("recorded in the other thread", True, backend.requires_grad(there))
+    trace.expect_value("recorded in the thread of inference_mode", False, backend.requires_grad(here))

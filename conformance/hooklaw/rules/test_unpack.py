@@ -1,0 +1,374 @@
+"""When unpack is called, with what, and what becomes of the tensor it returns."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule, tutorial
+from hooklaw.trace import Trace
+
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+SECTION = notes("autograd", "hooks-for-saved-tensors")
+ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+
+
+class UnpackError(Exception):
+    """The user's own exception."""
+
+
+class Packed:
+    """A packed object that is no tensor."""
+
+    def __init__(self, tensor: object) -> None:
+        self.tensor = tensor
+
+
+@rule(
+    "saved-tensor.unpack.per-access",
+    level=Level.MUST,
+    sources=[ONE_SAVED_TENSOR, SECTION],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.RETAIN_GRAPH,
+        Capability.NODES,
+        Capability.SAVED_TENSOR_ACCESS,
+    ],
+    mutants=["unpacked-tensor-cached"],
+)
+def test_per_access(backend: Backend, trace: Trace) -> None:
+    """Unpack is called at every access: by each backward that needs the tensor, and by each read of it."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
+            y = backend.exp(x)
+        return backend.sum(y), y
+
+    loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    node = backend.grad_fn(y)
+    for access in (1, 2):
+        backend.saved_tensors(node)
+        trace.log(f"read {access}")
+        backend.backward(loss, retain_graph=True)
+        trace.log(f"backward {access}")
+
+    trace.expect("unpack", "read 1", "unpack", "backward 1", "unpack", "read 2", "unpack", "backward 2")
+
+
+@rule(
+    "saved-tensor.unpack.per-access.custom-function",
+    level=Level.MUST,
+    sources=[SECTION, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["unpacked-before-the-node-runs", "custom-functions-bypass-saved-tensor-hooks"],
+)
+def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
+    """A custom Function's saved tensor is unpacked when its backward reads it, not before that backward starts."""
+
+    def save(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 3
+
+    def read(ctx, grad):
+        trace.log("backward")
+        (saved,) = ctx.saved_tensors
+        trace.log("read")
+        return grad * saved
+
+    function = backend.custom_function(save, read)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
+            return backend.sum(function(x))
+
+    backend.backward(backend.call(forward, backend.tensor([2.0], requires_grad=True)))
+
+    trace.expect("backward", "unpack", "read")
+
+
+@rule(
+    "saved-tensor.retain-graph.same-data",
+    level=Level.MUST,
+    sources=[SECTION, TUTORIAL],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["unpacked-tensor-cached"],
+)
+def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
+    """Every backward asks unpack anew and uses its answer, so a pair must be able to answer more than once."""
+    factors = [1.0, 10.0]
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * factors.pop(0)):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([0.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    backend.backward(loss, retain_graph=True)
+    trace.expect_value("x.grad of the first answer", [1.0], backend.grad_of(x))
+
+    backend.set_grad(x, None)
+    backend.backward(loss)
+    trace.expect_value("x.grad of the second answer", [10.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.unpack.order",
+    level=Level.MAY,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """The saved tensors of one operation may be packed and unpacked in whatever order, each of them once.
+
+    The documentation's own example shows one order, torch keeps another; nothing may depend on it.
+    """
+
+    def named(tensor):
+        return "a" if backend.tolist(tensor) == [2.0] else "b"
+
+    def pack(tensor):
+        trace.log(f"pack {named(tensor)}")
+        return backend.detach(tensor)
+
+    def unpack(packed):
+        trace.log(f"unpack {named(packed)}")
+        return packed
+
+    def forward(a, b):
+        with backend.saved_tensors_hooks(pack, unpack):
+            return backend.sum(a * b)
+
+    a = backend.tensor([2.0], requires_grad=True)
+    b = backend.tensor([3.0], requires_grad=True)
+    backend.backward(backend.call(forward, a, b))
+
+    trace.expect_in_any_order("pack a", "pack b", "unpack a", "unpack b")
+
+
+@rule(
+    "saved-tensor.unpack.arg",
+    level=Level.MUST,
+    sources=[SECTION, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpack-receives-a-copy", "unpack-receives-the-saved-tensor"],
+)
+def test_argument(backend: Backend, trace: Trace) -> None:
+    """Unpack receives one argument: the very object that pack returned."""
+    packed = []
+
+    def pack(tensor):
+        packed.append(Packed(backend.detach(tensor)))
+        return packed[-1]
+
+    def unpack(*arguments):
+        trace.log("unpack", [one is packed[0] for one in arguments])
+        return packed[0].tensor
+
+    def forward(x):
+        with backend.saved_tensors_hooks(pack, unpack):
+            return backend.sum(backend.exp(x))
+
+    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+
+    trace.expect(("unpack", [True]))
+
+
+@rule(
+    "saved-tensor.unpack.must-return-tensor",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpack-result-of-any-type-accepted"],
+)
+def test_must_return_a_tensor(backend: Backend, trace: Trace) -> None:
+    """An unpack hook that returns something other than a tensor makes the access an error."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda _: 7):
+            return backend.sum(backend.exp(x))
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    with trace.raises(ErrorKind.UNPACK_RETURN_TYPE):
+        backend.backward(loss)
+
+
+@rule(
+    "saved-tensor.unpack.wrong-shape",
+    level=Level.MAY,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpacked-shape-checked"],
+)
+def test_wrong_shape(backend: Backend, trace: Trace) -> None:
+    """A tensor of another shape than the saved one may be taken from unpack, and used, without an error."""
+    other = backend.tensor([5.0])
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda _: other):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [5.0, 5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.unpack.wrong-dtype",
+    level=Level.MAY,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.FLOAT64],
+    mutants=["unpacked-dtype-checked"],
+)
+def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
+    """A tensor of another dtype than the saved one may be taken from unpack, and the gradient keeps its own dtype."""
+    other = backend.tensor([5.0], dtype="float64")
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda _: other):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([1.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [5.0], backend.grad_of(x))
+    trace.expect_value("dtype of x.grad", "float32", backend.dtype(backend.grad_of(x)))
+
+
+@rule(
+    "saved-tensor.unpack.inplace-undetected",
+    level=Level.MAY,
+    sources=[SECTION, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.IN_PLACE],
+    mutants=["unpack-in-place-detected"],
+)
+def test_in_place_undetected(backend: Backend, trace: Trace) -> None:
+    """An unpack hook that changes its input in place, though forbidden, may go unnoticed and spoil every access."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(
+            lambda t: backend.clone(backend.detach(t)),
+            lambda packed: backend.mul_(packed, 2.0),
+        ):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([0.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    backend.backward(loss, retain_graph=True)
+    trace.expect_value("x.grad of the first backward", [2.0], backend.grad_of(x))
+
+    backend.set_grad(x, None)
+    backend.backward(loss)
+    trace.expect_value("x.grad of the second backward", [4.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.unpack.grad-mode",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("unpack runs in the grad mode of whoever reads the saved tensor")],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.RETAIN_GRAPH,
+        Capability.CREATE_GRAPH,
+        Capability.NODES,
+        Capability.SAVED_TENSOR_ACCESS,
+    ],
+    mutants=["unpack-runs-with-grad", "unpack-runs-without-grad"],
+)
+def test_grad_mode(backend: Backend, trace: Trace) -> None:
+    """Unpack runs in the reader's grad mode: off in a plain backward, on under create_graph and outside of backward."""
+    other = backend.tensor([3.0], requires_grad=True)
+
+    def unpack(packed):
+        trace.log("unpack with grad", backend.requires_grad(other * 4))
+        return packed
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, unpack):
+            y = backend.exp(x)
+        return backend.sum(y), y
+
+    loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    backend.backward(loss, retain_graph=True)
+    backend.grad(loss, [other], retain_graph=True, create_graph=True, allow_unused=True)
+    backend.saved_tensors(backend.grad_fn(y))
+
+    trace.expect(("unpack with grad", False), ("unpack with grad", True), ("unpack with grad", True))
+
+
+@rule(
+    "saved-tensor.unpack.metadata-restored",
+    level=Level.MUST,
+    sources=[SECTION, DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
+)
+def test_metadata_restored(backend: Backend, trace: Trace) -> None:
+    """Whatever unpack returns takes the saved tensor's place in the graph, so a detached one still gives second derivatives."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            square = x * x
+            return backend.sum(square * square)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    trace.expect_value("first derivative", [32.0], first)
+
+    (second,) = backend.grad(backend.sum(first), [x])
+    trace.expect_value("second derivative", [48.0], second)
+
+
+@rule(
+    "saved-tensor.unpack.leaf-metadata",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.CREATE_GRAPH,
+        Capability.AUTOGRAD_GRAD,
+        Capability.NODES,
+        Capability.SAVED_TENSOR_ACCESS,
+    ],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept", "unpacked-leaf-accumulates-into-itself"],
+)
+def test_leaf_metadata(backend: Backend, trace: Trace) -> None:
+    """A saved leaf is unpacked to a leaf that requires grad, and whose gradient accumulates into the original."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return x * x
+
+    x = backend.tensor([3.0], requires_grad=True)
+    y = backend.call(forward, x)
+    for read in backend.saved_tensors(backend.grad_fn(y)):
+        seen = [backend.is_leaf(read), backend.requires_grad(read), read is x]
+        trace.expect_value("is a leaf, requires grad, is x itself", [True, True, False], seen)
+
+    (first,) = backend.grad(backend.sum(y), [x], create_graph=True)
+    backend.backward(backend.sum(first))
+    trace.expect_value("x.grad", [2.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.unpack.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception raised by unpack comes out of backward")],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["hook-exceptions-wrapped", "hook-exceptions-swallowed", "unpacked-during-forward"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception raised by unpack comes out of the backward that needed the tensor, as what it is."""
+
+    def unpack(_):
+        raise UnpackError
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, unpack):
+            return backend.sum(backend.exp(x))
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    with trace.raises_type(UnpackError):
+        backend.backward(loss)

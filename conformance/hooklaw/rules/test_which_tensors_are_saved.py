@@ -1,0 +1,164 @@
+"""Which tensors an operation saves, so that a pack hook sees them, and which it does not."""
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+SAVED = notes("autograd", "saved-tensors")
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+GRAD_MODES = notes("autograd", "locally-disabling-gradient-computation")
+SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
+
+
+@rule(
+    "saved-tensor.which.mul",
+    level=Level.MUST,
+    sources=[SAVED, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["every-operand-saved"],
+)
+def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
+    """A product saves both factors where both require grad, and only the other one where one does."""
+
+    def forward(a, b, constant):
+        with backend.saved_tensors_hooks(trace.saw("both", backend.detach), lambda packed: packed):
+            both = a * b
+        with backend.saved_tensors_hooks(trace.saw("one", backend.detach), lambda packed: packed):
+            one = a * constant
+        return backend.sum(both + one)
+
+    a = backend.tensor([2.0], requires_grad=True)
+    b = backend.tensor([3.0], requires_grad=True)
+    backend.backward(backend.call(forward, a, b, backend.tensor([5.0])))
+
+    trace.expect_value("saved of a * b", [[2.0], [3.0]], sorted(trace.values("both")))
+    trace.expect_value("saved of a * constant", [[5.0]], trace.values("one"))
+    trace.expect_value("a.grad", [8.0], backend.grad_of(a))
+
+
+@rule(
+    "saved-tensor.which.none",
+    level=Level.MUST,
+    sources=[SAVED, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["every-operand-saved", "saved-without-grad"],
+)
+def test_nothing_to_save(backend: Backend, trace: Trace) -> None:
+    """An operation whose gradient needs no tensor, or whose inputs require none, saves nothing."""
+
+    def forward(x, constant):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
+            backend.exp(constant * constant)
+            return backend.sum(x + constant)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x, backend.tensor([3.0])))
+
+    trace.expect()
+
+
+@rule(
+    "saved-tensor.which.none.no-grad",
+    level=Level.MUST,
+    sources=[SAVED, GRAD_MODES],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.GRAD_MODE],
+    mutants=["saved-without-grad"],
+)
+def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
+    """Under no_grad nothing is saved, since nothing is recorded."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed), backend.no_grad():
+            return backend.exp(x * x)
+
+    backend.call(forward, backend.tensor([2.0], requires_grad=True))
+
+    trace.expect()
+
+
+@rule(
+    "saved-tensor.which.none.inference-mode",
+    level=Level.MUST,
+    sources=[SAVED, GRAD_MODES],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.INFERENCE_MODE],
+    mutants=["saved-without-grad"],
+)
+def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None:
+    """In inference mode nothing is saved, since nothing is recorded."""
+
+    def forward(x):
+        hooks = backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
+        with hooks, backend.inference_mode():
+            return backend.exp(x * x)
+
+    backend.call(forward, backend.tensor([2.0], requires_grad=True))
+
+    trace.expect()
+
+
+@rule(
+    "saved-tensor.which.custom-function",
+    level=Level.MUST,
+    sources=[HOOKS, SAVE_FOR_BACKWARD],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["custom-functions-bypass-saved-tensor-hooks", "ctx-attributes-packed"],
+)
+def test_custom_function(backend: Backend, trace: Trace) -> None:
+    """What a custom Function gives to save_for_backward is packed, an attribute put on its ctx is not."""
+
+    def save(ctx, a, b):
+        ctx.save_for_backward(a)
+        ctx.b = b
+        return a * b
+
+    def read(ctx, grad):
+        (a,) = ctx.saved_tensors
+        return grad * ctx.b, grad * a
+
+    function = backend.custom_function(save, read)
+
+    def forward(a, b):
+        with backend.saved_tensors_hooks(
+            trace.saw("pack", backend.detach),
+            trace.saw("unpack", lambda packed: packed),
+        ):
+            return backend.sum(function(a, b))
+
+    a = backend.tensor([2.0], requires_grad=True)
+    b = backend.tensor([3.0], requires_grad=True)
+    backend.backward(backend.call(forward, a, b))
+
+    trace.expect(("pack", [2.0]), ("unpack", [2.0]))
+    trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+
+@rule(
+    "saved-tensor.which.custom-non-inputs",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("tensors that are neither input nor output of a custom Function are packed too")],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["intermediates-of-custom-functions-not-packed"],
+)
+def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
+    """A tensor made inside a custom Function's forward, and saved there, is packed and unpacked like its inputs."""
+
+    def save(ctx, x):
+        ctx.save_for_backward(x, x * 5)
+        return x * x
+
+    def read(ctx, grad):
+        _, intermediate = ctx.saved_tensors
+        return grad * intermediate
+
+    function = backend.custom_function(save, read)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
+            return backend.sum(function(x))
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("packed", [[2.0], [10.0]], sorted(trace.values("pack")))
+    trace.expect_value("x.grad", [10.0], backend.grad_of(x))

@@ -1,0 +1,146 @@
+"""A pytest session over the rules, started from the command line with settings of its own."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hooklaw import plugin, records
+from hooklaw.errors import HooklawError
+from hooklaw.outcome import Exit, exit_of
+from hooklaw.recorder import Collected
+from hooklaw.records import Result, Run
+from hooklaw.spec import RULES_PACKAGE
+
+HERE = Path(__file__).parent
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session is to do: judge one backend."""
+
+    backend: str
+    selection: str = ""
+    only: str = ""
+    """A rule's id, where one rule alone is asked for."""
+    rules: str = RULES_PACKAGE
+    imports: list[str] = []
+    expectations: str = ""
+    limit: float = 0.0
+    in_process: bool = False
+    append: bool = False
+    probe_unsupported: bool = False
+
+
+class Listener:
+    """Passes on what happens while it happens."""
+
+    def __init__(self, on_collected: Callable[[Collected], None], on_result: Callable[[str, Result], None]) -> None:
+        self._on_collected, self._on_result = on_collected, on_result
+        self._capture: object = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Remember who holds the terminal."""
+        self._capture = config.pluginmanager.getplugin("capturemanager")
+
+    def pytest_hooklaw_collected(self, collected: Collected) -> None:
+        """Pass on what will be judged."""
+        self._on_collected(collected)
+
+    def pytest_hooklaw_result(self, spec: str, result: Result) -> None:
+        """Pass on a result."""
+        self._on_result(spec, result)
+
+
+class Session(msgspec.Struct):
+    """How a session ended."""
+
+    run: Run | None
+    exit: Exit
+    fault: str = ""
+
+
+def judge(
+    wanted: Wanted,
+    results: Path,
+    *,
+    on_collected: Callable[[Collected], None] = lambda _: None,
+    on_result: Callable[[str, Result], None] = lambda *_: None,
+) -> Session:
+    """Judge one backend, append its run to the results file, and read it back.
+
+    Raises HooklawError with the one sentence that says why nothing could be judged.
+    """
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    keeper = _Keeper()
+    status = pytest.main(_arguments(wanted, results), plugins=[Listener(on_collected, on_result), keeper])
+    if keeper.fault:
+        raise HooklawError(keeper.fault)
+    if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR) or not results.exists():
+        raise HooklawError(
+            f"the run broke inside pytest (exit status {int(status)}): {keeper.said or 'no more is known'}"
+        )
+    run = records.read(results, incomplete=True)[-1]
+    return Session(run, _exit(run, interrupted=status == pytest.ExitCode.INTERRUPTED))
+
+
+def _exit(run: Run, *, interrupted: bool) -> Exit:
+    cells = [(result.outcome, run.verdict(rule)) for rule in run.header.rules if (result := run.results.get(rule.id))]
+    found = exit_of(cells, stale=bool(run.footer and run.footer.stale), broken=interrupted)
+    lost = len(run.results) < run.header.collected
+    return Exit.REGRESSION if lost and found in (Exit.OK, Exit.FIXED_OR_STALE) else found
+
+
+def _arguments(wanted: Wanted, results: Path) -> list[str]:
+    named = {
+        "--results": str(results.absolute()),
+        "--expectations": wanted.expectations and str(Path(wanted.expectations).absolute()),
+        "--limit": wanted.limit and str(wanted.limit),
+    }
+    return [
+        *("-c", str(HERE / "pytest.ini"), "--rootdir", str(HERE)),
+        *("-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-p", "no:faulthandler"),
+        *(() if wanted.in_process else ("-p", "xdist", "-n1", "--max-worker-restart=9999")),
+        *("--backend", wanted.backend),
+        *(("--append-results",) if wanted.append else ()),
+        *(f"{name}={value}" for name, value in named.items() if value),
+        *(word for module in wanted.imports for word in ("--import", module)),
+        *(("--probe-unsupported",) if wanted.probe_unsupported else ()),
+        *(("-k", wanted.selection) if wanted.selection else ()),
+        *(("--only-rule", wanted.only) if wanted.only else ()),
+        *("--pyargs", wanted.rules),
+    ]
+
+
+class _Keeper:
+    """Keeps what pytest would have printed of a broken session."""
+
+    def __init__(self) -> None:
+        self.fault = ""
+        self.said = ""
+        self._config: pytest.Config | None = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        controller: plugin.Controller | None = self._config and self._config.pluginmanager.getplugin(
+            "hooklaw-controller"
+        )  # type: ignore[assignment]
+        self.fault = controller.fault if controller else ""
+
+    def pytest_internalerror(self, excrepr: object) -> bool:
+        self.said = str(excrepr).strip().splitlines()[-1]
+        return True  # said once, in our sentence
+
+
+def scratch() -> Path:
+    """Return a path for results that nobody asked to keep."""
+    handle, name = tempfile.mkstemp(prefix="hooklaw-", suffix=".jsonl")
+    os.close(handle)
+    Path(name).unlink()
+    return Path(name)

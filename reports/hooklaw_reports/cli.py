@@ -1,0 +1,28 @@
+"""Make one HTML file of result files: verdicts, the matrix of rules and backends, and what each rule saw."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hooklaw.errors import OutputError
+from hooklaw.outcome import Exit
+from hooklaw.records import read_all
+from hooklaw_reports import html
+from hooklaw_reports.sentences import sentences
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file from `hooklaw run --results=FILE`")
+    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="REPORT", help="report.html")
+    parser.add_argument("--title", default="", metavar="TEXT", help="the page's heading")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the report and print its path and the verdicts; a report gates nothing, so a written one is a success."""
+    if args.output.resolve() in {path.resolve() for path in args.files}:
+        raise OutputError(f"{args.output} is one of the result files: name another file for the report with -o")
+    runs = read_all(args.files)
+    html.write(args.output, html.render(runs, args.title))
+    sys.stdout.write(f"{args.output}: {sentences(runs)}\n")
+    return Exit.OK.code

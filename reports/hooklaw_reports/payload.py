@@ -1,0 +1,66 @@
+"""What the page draws when a rule is opened, as JSON that is safe inside a script element."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hooklaw.outcome import Expectation
+from hooklaw.records import Run, rules_of
+from hooklaw.spec import Rule
+from hooklaw_reports import sentences
+from hooklaw_reports.lanes import body
+from hooklaw_reports.view import LOOK, names
+
+WORST_FIRST = list(LOOK)
+
+
+def payload(runs: Sequence[Run]) -> str:
+    """Return the JSON; backends that did the same on a rule share one entry, so that the file stays small."""
+    found = [sentences.words(run) for run in runs]
+    data = {
+        "backends": names(runs),
+        "looks": LOOK,
+        "rules": {rule.id: _facts(rule) | {"groups": _groups(rule, runs, found)} for rule in rules_of(runs)},
+    }
+    return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+
+
+def _facts(rule: Rule) -> dict[str, Any]:
+    return {
+        "level": str(rule.level),
+        "basis": str(rule.basis),
+        "sources": [[str(source), source.url] for source in rule.sources],
+        "needs": rule.needs,
+        "mutants": rule.mutants,
+    }
+
+
+def _groups(rule: Rule, runs: Sequence[Run], found: list[dict[str, str]]) -> list[dict[str, Any]]:
+    groups: dict[bytes, dict[str, Any]] = {}
+    for column, (run, words) in enumerate(zip(runs, found, strict=True)):
+        did = _did(rule, run, words)
+        groups.setdefault(msgspec.json.encode(did), {"on": [], **did})["on"].append(column)
+    return sorted(groups.values(), key=lambda group: WORST_FIRST.index(group["word"]))
+
+
+def _did(rule: Rule, run: Run, words: dict[str, str]) -> dict[str, Any]:
+    result = run.results.get(rule.id)
+    if rule.id not in words:
+        return {"word": "not-run", "detail": run.header.not_run or "this run did not have the rule"}
+    if result is None:
+        return {"word": words[rule.id], "detail": run.header.not_run}
+    entry = {"expectation": _entry(result.expectation)} if result.expectation else {}
+    return {"word": words[rule.id], "verdict": str(run.verdict(rule))} | entry | body(result)
+
+
+def _entry(entry: Expectation) -> dict[str, str]:
+    parts = {
+        "outcome": " or ".join(entry.outcome),
+        "reason": entry.reason,
+        "issue": entry.issue,
+        "when": entry.when,
+        "expires": entry.expires,
+        "at": f"{entry.file}:{entry.line}" if entry.file else "",
+    }
+    return {name: part for name, part in parts.items() if part}

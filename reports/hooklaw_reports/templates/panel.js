@@ -1,0 +1,89 @@
+"use strict";
+
+// What an opened rule shows. All text comes from the records and is set as text, never as markup.
+
+function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+function link(text, address) {
+  return /^https?:\/\//.test(address) ? make("a", { href: address, rel: "noreferrer" }, text) : text;
+}
+
+function fact(name, ...items) {
+  if (!items.length) return [];
+  const list = make("ul", {}, ...items.map((item) => make("li", {}, item)));
+  return [make("dt", {}, name), make("dd", {}, list)];
+}
+
+function facts(id, rule) {
+  const level = rule.basis === "documented" ? rule.level : `${rule.level}, ${rule.basis} only`;
+  return make(
+    "dl", {},
+    ...fact("Rule", make("a", { href: `#rule=${encodeURIComponent(id)}` }, id)),
+    ...fact("Level", level),
+    ...fact(rule.basis === "documented" ? "Documented in" : "Basis", ...rule.sources.map(([text, url]) => link(text, url))),
+    ...fact("Needs", ...rule.needs),
+    ...fact("Catches a backend where", ...rule.mutants.map((mutant) => mutant.replaceAll("-", " "))),
+  );
+}
+
+function entryNote(entry) {
+  const when = [entry.when && `for ${entry.when}`, entry.expires && `until ${entry.expires}`, entry.at].filter(Boolean).join(", ");
+  const note = make("div", { class: "note" }, make("p", {}, `Expected to ${entry.outcome}: ${entry.reason}`));
+  if (entry.issue) note.append(make("p", {}, link(entry.issue, entry.issue)));
+  if (when) note.append(make("p", { class: "muted" }, when));
+  return note;
+}
+
+function table(caption, heads, rows) {
+  const head = make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)));
+  const body = rows.map(({ cells, differs }) => {
+    const [first, ...rest] = cells;
+    const row = make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((text) => make("td", {}, text)));
+    if (differs) row.className = "differs";
+    return row;
+  });
+  return make("table", { class: "small-table" }, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+function checksTable(checks) {
+  const rows = checks.map(([label, expected, observed, held]) => ({
+    cells: [label, expected, observed, held ? "✓ holds" : "✗ differs"], differs: !held,
+  }));
+  return table("Values", ["value", "expected", "observed", ""], rows);
+}
+
+function eventsTable(expected, observed, first) {
+  const text = (event) => (event ? event.join(": ") : "no event");
+  const rows = Array.from({ length: Math.max(expected.length, observed.length) }, (_, place) => {
+    const sides = expected.length ? [text(expected[place]), text(observed[place])] : [text(observed[place])];
+    return { cells: [String(place + 1), ...sides, place === first ? "◀ first difference" : ""], differs: place === first };
+  });
+  const heads = expected.length ? ["event", "expected", "observed", ""] : ["event", "observed", ""];
+  return make("details", {}, make("summary", {}, "The lanes as a table"), table("Events", heads, rows));
+}
+
+function groupSection(group, data, room) {
+  const [tone, glyph] = data.looks[group.word];
+  const mark = make("span", { class: `mark ${tone}` }, `${glyph} ${group.word}`);
+  const section = make("section", { class: "group" }, make("h3", {}, mark, group.on.map((at) => data.backends[at]).join(", ")));
+  if (group.expectation) section.append(entryNote(group.expectation));
+  if (group.detail) section.append(make("pre", {}, group.detail));
+  if (group.where) section.append(make("p", { class: "muted" }, "at ", make("code", {}, group.where)));
+  const { expected = [], observed = [], checks = [], first } = group;
+  if (expected.length || observed.length) {
+    section.append(drawLanes(expected, observed, first, room), eventsTable(expected, observed, first));
+  }
+  if (checks.length) section.append(checksTable(checks));
+  return section;
+}
+
+function panel(id, data, room) {
+  const rule = data.rules[id];
+  const results = make("div", {}, ...rule.groups.map((group) => groupSection(group, data, room)));
+  return make("div", { class: "panel" }, facts(id, rule), results);
+}

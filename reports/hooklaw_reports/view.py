@@ -1,0 +1,204 @@
+"""The view model of the report: what the template prints, made from records and decided nowhere here."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from hooklaw.outcome import JUDGED, Exit, Outcome, Stale, Verdict
+from hooklaw.records import Run, rules_of
+from hooklaw.spec import Level, Rule
+from hooklaw_reports import sentences
+
+LOOK = {
+    "crash": ("worst", "!"),
+    "timeout": ("worst", "…"),
+    "error": ("worst", "!"),
+    "fail": ("bad", "✗"),
+    "fixed": ("good", "↑"),
+    "known crash": ("known", "~"),
+    "known timeout": ("known", "~"),
+    "known error": ("known", "~"),
+    "known fail": ("known", "~"),
+    "differs": ("open", "≠"),
+    "pass": ("pass", "✓"),
+    "unsupported": ("out", "–"),
+    "not-run": ("out", "·"),
+}
+"""Tone and glyph of each word, the ones that need a person first."""
+
+RESULT_OF_RUN = {
+    Exit.OK: ("pass", "✓", "as expected"),
+    Exit.REGRESSION: ("bad", "✗", "regression"),
+    Exit.FIXED_OR_STALE: ("good", "↑", "expectations to update"),
+    Exit.BROKEN: ("worst", "!", "broken run"),
+}
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One rule on one backend, in a word."""
+
+    word: str
+
+    @property
+    def tone(self) -> str:
+        """The class that colours it."""
+        return LOOK[self.word][0]
+
+    @property
+    def glyph(self) -> str:
+        """The sign before the word."""
+        return LOOK[self.word][1]
+
+    @property
+    def quiet(self) -> bool:
+        """Tell whether only the sign is printed."""
+        return self.tone in {"pass", "out"}
+
+    @property
+    def letter(self) -> str:
+        """The word as one letter, by which the page filters."""
+        return "abcdefghijklmnopqrstuvwxyz"[list(LOOK).index(self.word)]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One rule across the backends."""
+
+    rule: Rule
+    cells: list[Cell]
+    disagree: bool
+
+    @property
+    def letters(self) -> str:
+        """One letter a backend."""
+        return "".join(cell.letter for cell in self.cells)
+
+
+class Chapter(msgspec.Struct, frozen=True):
+    """The rules of one chapter and, for each backend, how many of them hold."""
+
+    name: str
+    rows: list[Row]
+    tallies: list[str]
+
+    @property
+    def title(self) -> str:
+        """The name as a heading."""
+        return self.name.replace("-", " ").capitalize()
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One run."""
+
+    run: Run
+    name: str
+    tally: str
+    tone: str
+    glyph: str
+    result: str
+    sentence: str
+    started: str
+    regressions: list[str]
+    fixed: list[tuple[str, str]]
+    stale: list[Stale]
+
+    @property
+    def parts(self) -> list[str]:
+        """The name in pieces between which a line may break."""
+        return re.findall(r"[^:_/.-]*[:_/.-]?", self.name)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One button of the filter."""
+
+    cell: Cell
+    count: int
+
+
+class Page(msgspec.Struct, frozen=True):
+    """The whole report."""
+
+    title: str
+    headline: str
+    suites: list[str]
+    columns: list[Column]
+    chapters: list[Chapter]
+    outcomes: list[Choice]
+    levels: list[Level]
+    rules: int
+
+
+def page(runs: Sequence[Run], title: str = "") -> Page:
+    """Return the view model of these runs."""
+    runs = list(runs)
+    chapters = _chapters(runs)
+    counts = Counter(cell.word for chapter in chapters for row in chapter.rows for cell in row.cells)
+    rules = rules_of(runs)
+    return Page(
+        title=title or "hooklaw",
+        headline=sentences.headline(runs),
+        suites=list(dict.fromkeys(run.header.suite for run in runs)),
+        columns=[_column(run, name) for run, name in zip(runs, names(runs), strict=True)],
+        chapters=chapters,
+        outcomes=[Choice(Cell(word), counts[word]) for word in LOOK if counts[word]],
+        levels=[level for level in Level if any(rule.level is level for rule in rules)],
+        rules=len(rules),
+    )
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """Return the columns' names; where two runs judge one backend, the file tells them apart."""
+    often = Counter(run.header.backend for run in runs)
+    return [f"{run.header.backend} ({run.file})" if often[run.header.backend] > 1 else run.header.backend for run in runs]
+
+
+def _chapters(runs: list[Run]) -> list[Chapter]:
+    found = [sentences.words(run) for run in runs]
+    chapters: dict[str, list[Row]] = {}
+    for rule in rules_of(runs):
+        cells = [Cell(words.get(rule.id, str(Outcome.NOT_RUN))) for words in found]
+        chapters.setdefault(rule.chapter, []).append(Row(rule, cells, _disagree(rule, runs)))
+    return [Chapter(name, rows, [_tally(rows, run) for run in runs]) for name, rows in chapters.items()]
+
+
+def _disagree(rule: Rule, runs: list[Run]) -> bool:
+    return len({run.outcome(rule.id) for run in runs} & JUDGED) > 1
+
+
+def _tally(rows: list[Row], run: Run) -> str:
+    judged = [outcome for row in rows if (outcome := run.outcome(row.rule.id)) in JUDGED]
+    return f"{judged.count(Outcome.PASS)}/{len(judged)}" if judged else ""
+
+
+def _column(run: Run, name: str) -> Column:
+    passed, judged = run.count()
+    tone, glyph, result = RESULT_OF_RUN[sentences.exit_of_run(run)]
+    if run.header.not_run:
+        tone, glyph, result = "out", "·", "not run"
+    return Column(
+        run=run,
+        name=name,
+        tally="not run" if run.header.not_run else f"{passed}/{judged}",
+        tone=tone,
+        glyph=glyph,
+        result=result,
+        sentence=sentences.sentence(run),
+        started=_date(run.header.started),
+        regressions=sentences.of_verdict(run, Verdict.REGRESSION),
+        fixed=[(rule_id, _place(run, rule_id)) for rule_id in sentences.of_verdict(run, Verdict.FIXED)],
+        stale=run.footer.stale if run.footer else [],
+    )
+
+
+def _place(run: Run, rule_id: str) -> str:
+    entry = run.results[rule_id].expectation
+    return f"{entry.file}:{entry.line}" if entry and entry.file else ""
+
+
+def _date(started: str) -> str:
+    try:
+        return f"{datetime.fromisoformat(started):%Y-%m-%d %H:%M %Z}".strip()
+    except ValueError:
+        return started

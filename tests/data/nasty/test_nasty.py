@@ -1,0 +1,100 @@
+"""Twenty rules of which seven end or hang the process, each in its own way."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from hooklaw.spec import Level, observed, rule
+
+SLOW = 100_000
+
+
+def nasty(name):
+    """Register an observed MAY rule: what it says is of no interest here."""
+    return rule(f"nasty.{name}", level=Level.MAY, basis="observed", sources=[observed("a test of containment")])
+
+
+@nasty("segfault")
+def test_segfault(backend, trace):
+    """A null pointer is read."""
+    ctypes.string_at(0)
+
+
+@nasty("abort")
+def test_abort(backend, trace):
+    """The C library is told to abort."""
+    os.abort()
+
+
+@nasty("kill")
+def test_kill(backend, trace):
+    """The kernel kills the process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@nasty("exit")
+def test_exit(backend, trace):
+    """The process leaves without a word."""
+    os._exit(0)
+
+
+@nasty("loop")
+def test_loop(backend, trace):
+    """A loop in Python never ends."""
+    while True:
+        pass
+
+
+@nasty("sleep-in-c")
+def test_sleep_holding_the_gil(backend, trace):
+    """A sleep in C holds the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(SLOW)
+
+
+@nasty("deadlock")
+def test_deadlock_in_a_hook(backend, trace):
+    """A hook waits in the backward thread for a lock that nobody gives back."""
+    x = backend.tensor([1.0], requires_grad=True)
+    lock = threading.Lock()
+    lock.acquire()
+    backend.register_hook(x, lambda _: lock.acquire() and None)
+    backend.backward(backend.sum(x * x))
+
+
+@nasty("raises")
+def test_raises(backend, trace):
+    """An ordinary exception is raised."""
+    raise RuntimeError("boom")
+
+
+@nasty("recursion")
+def test_recursion(backend, trace):
+    """A function calls itself without end."""
+    test_recursion(backend, trace)
+
+
+@nasty("stderr")
+def test_writes_to_stderr(backend, trace):
+    """A rule prints."""
+    sys.stderr.write("noise\n")
+    time.sleep(0)
+
+
+for _number in range(10):
+
+    @nasty(f"calm-{_number}")
+    def _calm(backend, trace):
+        """Nothing happens."""
+        trace.expect()
+
+    _calm.__name__ = f"test_calm_{_number}"
+    globals()[_calm.__name__] = _calm
+del _calm
+
+if __name__ == "__main__":
+    pytest.main()
