@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from hooklaw.errors import BackendContractError
 
@@ -27,7 +27,7 @@ class Capability(StrEnum):
     verbs: tuple[str, ...]
     promise: str
 
-    def __new__(cls, name: str, promise: str, *verbs: str) -> "Capability":
+    def __new__(cls, name: str, promise: str, *verbs: str) -> Self:
         """Attach the promise and the verbs to the name."""
         member = str.__new__(cls, name)
         member._value_ = name
@@ -176,7 +176,7 @@ class Backend(Protocol):
     expectations: Path | None
     """The backend's expectation file."""
 
-    # values: core
+    # values, core verbs
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         """Make a leaf on the backend's device from nested lists of numbers; dtype by PyTorch's name."""
         ...
@@ -233,7 +233,7 @@ class Backend(Protocol):
         """Raise e to each element; saves its output, once."""
         ...
 
-    # running: core
+    # running, core verbs
     def call(self, fn: Callable[..., Any], *tensors: Any) -> Any:
         """Run the forward part of a rule: here a mode compiles, checkpoints, or just calls."""
         ...
@@ -465,7 +465,7 @@ def check_contract(backend: Any, known_as: str) -> None:
     for attribute in ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"):
         if not hasattr(backend, attribute):
             raise BackendContractError(
-                f"backend {known_as!r} has no attribute {attribute!r}: see docs/add-a-backend.md for the seven it needs",
+                f"backend {known_as!r} has no attribute {attribute!r}: docs/add-a-backend.md names the seven it needs",
             )
     _check_names(backend.capabilities, Capability, known_as, "capability")
     _check_names(backend.lacks, Capability, known_as, "capability")

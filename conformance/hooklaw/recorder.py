@@ -56,7 +56,9 @@ def read_collected(path: Path) -> Collected | None:
 class Recorder:
     """Writes one header, the results and one footer for each backend of a session."""
 
-    def __init__(self, path: Path | None, *, append: bool, selection: str, on_result: Callable[[str, Result], None]):
+    def __init__(
+        self, path: Path | None, *, append: bool, selection: str, on_result: Callable[[str, Result], None]
+    ) -> None:
         self._path, self._append = path, append
         self._selection = selection
         self._on_result = on_result

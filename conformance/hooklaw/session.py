@@ -4,11 +4,12 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from hooklaw import plugin, records
+from hooklaw import records
 from hooklaw.errors import HooklawError
 from hooklaw.outcome import Exit, exit_of
 from hooklaw.recorder import Collected
@@ -128,9 +129,7 @@ class _Keeper:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        controller: plugin.Controller | None = self._config and self._config.pluginmanager.getplugin(
-            "hooklaw-controller"
-        )  # type: ignore[assignment]
+        controller: Any = self._config and self._config.pluginmanager.getplugin("hooklaw-controller")  # type: ignore[assignment]
         self.fault = controller.fault if controller else ""
 
     def pytest_internalerror(self, excrepr: object) -> bool:

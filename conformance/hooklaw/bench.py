@@ -1,0 +1,200 @@
+"""The worker's side of a session: loads the backends, lets each rule run on them, and makes its result."""
+
+import gc
+import os
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hooklaw import blame, expectations, isolation, loading
+from hooklaw.backend import Backend
+from hooklaw.controller import FOLDER, Controller, isolated
+from hooklaw.errors import HooklawError, NotRunError
+from hooklaw.outcome import Outcome, Verdict, judge
+from hooklaw.recorder import Collected, Subject
+from hooklaw.records import Result
+from hooklaw.spec import Rule, load_rules, registered
+from hooklaw.trace import Trace
+
+TRACE = pytest.StashKey[Trace]()
+BEFORE = pytest.StashKey[tuple[Outcome, str]]()
+
+
+class _SkippedError(pytest.skip.Exception):
+    """A rule that does not run, because of what the backend declared or this machine lacks."""
+
+
+class Bench:
+    """Where the backends stand: in the worker, or in the only process there is."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self.backends: dict[str, Backend] = {}
+        self.subjects: dict[str, Subject] = {}
+        self._folder = _worker_folder(config)
+        self._watchdog = isolation.Watchdog(self._folder / _worker_file("txt")) if self._folder else None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Load the backends once it is known what there is to run; a fault leaves nothing to run."""
+        if not self._folder and isolated(self._config):
+            return
+        only = self._config.getoption("--only-rule")
+        if only:
+            items[:] = [
+                item for item in items if (rule := rule_of(getattr(item, "function", None))) and rule.id == only
+            ]
+        found = self._collect(items)
+        if found.fault:
+            items.clear()
+        if self._folder:
+            found.write(self._folder / _worker_file("json"))
+        else:
+            _controller(self._config).collected(found)
+        gc.collect()
+        gc.freeze()  # a rule that collects garbage need not look at a whole framework
+
+    def _collect(self, items: list[pytest.Item]) -> Collected:
+        ours = [(item, rule) for item in items if (rule := rule_of(getattr(item, "function", None)))]
+        found = Collected(rules=[one.rule for one in registered()])
+        if self._watchdog:
+            self._watchdog.start(isolation.LOADING_LIMIT)
+        try:
+            for module in self._config.getoption("imports"):
+                loading.import_module(module)
+            for spec in self._config.getoption("--backend"):
+                self.subjects[spec] = self._load(spec)
+        except HooklawError as error:
+            found.fault = str(error)
+        finally:
+            if self._watchdog:
+                self._watchdog.stop()
+        found.subjects = self.subjects
+        found.items = {item.nodeid: (rule.id, _spec_of(item)) for item, rule in ours}
+        found.places = {item.nodeid: _place(item) for item, _ in ours}
+        return found
+
+    def _load(self, spec: str) -> Subject:
+        try:
+            made = loading.load(spec)
+        except NotRunError as reason:
+            return Subject(spec, not_run=str(reason))
+        self.backends[spec] = made
+        subject = Subject(spec, _texts(made.versions), _texts(made.notes))
+        given: str | None = self._config.getoption("--expectations")
+        path = Path(given) if given else made.expectations
+        if path:
+            known = expectations.read(path, load_rules(), made.versions)
+            subject.known, subject.stale = known.known, known.stale
+        return subject
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        """Watch a rule."""
+        if not self._watchdog:
+            return (yield)
+        self._watchdog.start(item.config.getoption("--limit"))
+        try:
+            return (yield)
+        finally:
+            self._watchdog.stop()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Let a rule run only where the backend declares what it needs."""
+        rule = rule_of(getattr(item, "function", None))
+        if not rule:
+            return
+        spec = _spec_of(item)
+        if self.subjects[spec].not_run:
+            self._skip(item, Outcome.NOT_RUN, self.subjects[spec].not_run)
+        made = self.backends[spec]
+        denied = [need for need in rule.needs if need not in made.capabilities]
+        if denied and not item.config.getoption("--probe-unsupported"):
+            self._skip(item, Outcome.UNSUPPORTED, _why_denied(made, denied))
+        if callable(reset := getattr(made, "reset", None)):
+            reset()
+
+    @staticmethod
+    def _skip(item: pytest.Item, outcome: Outcome, why: str) -> None:
+        item.stash[BEFORE] = (outcome, why)
+        raise _SkippedError(why)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach the result to the report, and let pytest's own outcome follow the verdict."""
+        report = yield
+        rule = rule_of(getattr(item, "function", None))
+        if rule and (call.when == "call" or (call.when == "setup" and call.excinfo)):
+            result = self._result(item, rule, call)
+            report.__dict__["hooklaw"] = msgspec.to_builtins(result)
+            self._dress(report, rule, result, _spec_of(item))
+        return report
+
+    def _result(self, item: pytest.Item, rule: Rule, call: pytest.CallInfo[Any]) -> Result:
+        before = item.stash.get(BEFORE, None)
+        if before:
+            return Result(run="", rule=rule.id, outcome=before[0], detail=before[1])
+        outcome, detail, where = Outcome.PASS, "", ""
+        if call.excinfo:
+            outcome, detail, where = blame.classify(call.excinfo.value, self.backends[_spec_of(item)])
+        seen = item.stash.get(TRACE, None)
+        lanes: dict[str, Any] = {}
+        if seen:
+            lanes = {"expected": seen.expected, "observed": seen.observed, "checks": seen.checks}
+        duration = round(call.duration, 5)
+        return Result(run="", rule=rule.id, outcome=outcome, detail=detail, where=where, duration=duration, **lanes)
+
+    def _dress(self, report: pytest.TestReport, rule: Rule, result: Result, spec: str) -> None:
+        known = self.subjects[spec].known.get(rule.id)
+        verdict = judge(result.outcome, rule.level, known)
+        report.__dict__["hooklaw_word"] = str(result.outcome)
+        if verdict is Verdict.FIXED:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"[fixed] expected to {'/'.join(known.outcome if known else [])}, and passes: drop the entry"
+            )
+        elif verdict is Verdict.AS_EXPECTED and report.outcome == "failed":
+            report.outcome = "skipped"
+            report.wasxfail = known.reason if known else "a MAY rule is allowed to differ"
+
+
+def rule_of(function: Any) -> Rule | None:
+    """Return the rule that a test function tries, if it is one."""
+    return getattr(function, "hooklaw_rule", None)
+
+
+def _texts(mapping: Mapping[str, object]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in mapping.items()}
+
+
+def _place(item: pytest.Item) -> str:
+    file, line, _ = item.location
+    return f"{file}:{(line or 0) + 1}"
+
+
+def _spec_of(item: pytest.Item) -> str:
+    return item.callspec.params["backend"]  # type: ignore[attr-defined]
+
+
+def _why_denied(made: Backend, denied: list[str]) -> str:
+    reasons = [str(made.lacks.get(need, "not declared")) for need in denied]  # type: ignore[call-overload]
+    return "; ".join(f"{need}: {why}" for need, why in zip(denied, reasons, strict=True))
+
+
+def _controller(config: pytest.Config) -> Controller:
+    return config.pluginmanager.getplugin("hooklaw-controller")  # type: ignore[return-value]
+
+
+def _worker_folder(config: pytest.Config) -> Path | None:
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    return Path(worker[FOLDER]) if FOLDER in worker else None
+
+
+def _worker_file(ending: str) -> str:
+    return f"{os.environ['PYTEST_XDIST_WORKER']}.{ending}"
