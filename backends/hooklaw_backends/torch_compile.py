@@ -32,7 +32,7 @@ def _check_name(compiler: str) -> None:
 
 
 def _check_use(compiler: str) -> None:
-    """Compile something that no rule can be about, so that a missing package or C++ compiler is known before the run."""
+    """Compile something once, so that a missing package or C++ compiler is known before the run."""
     try:
         torch.compile(lambda x: x + 1, backend=compiler)(torch.ones(1))
     except Exception as error:

@@ -133,6 +133,9 @@ class TorchEager:
     def expand(self, tensor: Any, *shape: int) -> Any:
         return tensor.expand(*shape)
 
+    def requires_grad_(self, tensor: Any) -> Any:
+        return tensor.requires_grad_()
+
     def stride(self, tensor: Any) -> tuple[int, ...]:
         return tensor.stride()
 
@@ -146,7 +149,8 @@ class TorchEager:
         return tensor.conj()
 
     def neg_view(self, tensor: Any) -> Any:
-        return torch._neg_view(tensor)  # noqa: SLF001 - the only way to ask for the bit on a real tensor
+        view = torch._neg_view  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return view(tensor)  # there is no public way to ask for the bit on a real tensor
 
     def is_conj(self, tensor: Any) -> bool:
         return tensor.is_conj()

@@ -358,6 +358,10 @@ class Backend(Protocol):
         """View with dimensions of size 1 repeated, stride 0."""
         ...
 
+    def requires_grad_(self, tensor: Any) -> Any:
+        """Make a tensor without history, such as a view of one, a leaf that requires grad; returns it."""
+        ...
+
     def stride(self, tensor: Any) -> tuple[int, ...]:
         """Return the strides in elements."""
         ...

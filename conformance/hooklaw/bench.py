@@ -11,7 +11,7 @@ import pytest
 
 from hooklaw import blame, expectations, isolation, loading
 from hooklaw.backend import Backend
-from hooklaw.controller import FOLDER, Controller, isolated
+from hooklaw.controller import FOLDER, Controller, isolated, option
 from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.outcome import Outcome, Verdict, judge
 from hooklaw.recorder import Collected, Subject
@@ -42,7 +42,7 @@ class Bench:
         """Load the backends once it is known what there is to run; a fault leaves nothing to run."""
         if not self._folder and isolated(self._config):
             return
-        only = self._config.getoption("--only-rule")
+        only = option(self._config, "--only-rule")
         if only:
             items[:] = [
                 item for item in items if (rule := rule_of(getattr(item, "function", None))) and rule.id == only
@@ -63,9 +63,9 @@ class Bench:
         if self._watchdog:
             self._watchdog.start(isolation.LOADING_LIMIT)
         try:
-            for module in self._config.getoption("imports"):
+            for module in option(self._config, "imports"):
                 loading.import_module(module)
-            for spec in self._config.getoption("--backend"):
+            for spec in option(self._config, "--backend"):
                 self.subjects[spec] = self._load(spec)
         except HooklawError as error:
             found.fault = str(error)
@@ -84,7 +84,7 @@ class Bench:
             return Subject(spec, not_run=str(reason))
         self.backends[spec] = made
         subject = Subject(spec, _texts(made.versions), _texts(made.notes))
-        given: str | None = self._config.getoption("--expectations")
+        given: str | None = option(self._config, "--expectations")
         path = Path(given) if given else made.expectations
         if path:
             known = expectations.read(path, load_rules(), made.versions)
@@ -96,7 +96,7 @@ class Bench:
         """Watch a rule."""
         if not self._watchdog:
             return (yield)
-        self._watchdog.start(item.config.getoption("--limit"))
+        self._watchdog.start(option(item.config, "--limit"))
         try:
             return (yield)
         finally:
@@ -113,7 +113,7 @@ class Bench:
             self._skip(item, Outcome.NOT_RUN, self.subjects[spec].not_run)
         made = self.backends[spec]
         denied = [need for need in rule.needs if need not in made.capabilities]
-        if denied and not item.config.getoption("--probe-unsupported"):
+        if denied and not option(item.config, "--probe-unsupported"):
             self._skip(item, Outcome.UNSUPPORTED, _why_denied(made, denied))
         if callable(reset := getattr(made, "reset", None)):
             reset()

@@ -22,15 +22,16 @@ class Controller:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        path: str | None = config.getoption("--results")
+        path: str | None = option(config, "--results")
         self.fault = ""
         self.lost: list[str] = []
         self._deaths = 0
+        self._session: pytest.Session | None = None
         self._made_folder = tempfile.TemporaryDirectory(prefix="hooklaw-") if isolated(config) else None
         self.recorder = Recorder(
             Path(path) if path else None,
-            append=config.getoption("--append-results"),
-            selection=config.getoption("keyword", "") or "",
+            append=option(config, "--append-results"),
+            selection=option(config, "keyword", "") or "",
             on_result=lambda spec, result: config.hook.pytest_hooklaw_result(spec=spec, result=result),
         )
         try:
@@ -58,7 +59,7 @@ class Controller:
             self._deaths += 1
             if self._deaths > MOST_DEATHS_WHILE_LOADING:
                 _, said, _ = isolation.last_words(self._file(node, "txt"))
-                names = ", ".join(self._config.getoption("--backend"))
+                names = ", ".join(option(self._config, "--backend"))
                 self._give_up(f"backend {names!r} cannot be loaded, each time {said}")
 
     def collected(self, found: Collected) -> None:
@@ -73,14 +74,12 @@ class Controller:
 
     def _give_up(self, fault: str) -> None:
         self.fault = self.fault or fault
-        session = self._config.pluginmanager.getplugin("session")
-        if session:
-            session.shouldstop = fault
+        if self._session:
+            self._session.shouldstop = fault
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember the session, to be able to stop it."""
-        if not self._config.pluginmanager.has_plugin("session"):
-            self._config.pluginmanager.register(session, "session")
+        self._session = session
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Say which chapter does not import."""
@@ -92,8 +91,8 @@ class Controller:
         """Record a result, or the end of the worker that ran the rule."""
         if found := getattr(report, "hooklaw", None):
             self.recorder.add(report.nodeid, msgspec.convert(found, Result))
-        elif report.when == "???":  # xdist's word for a worker that died
-            outcome, detail, where = isolation.last_words(self._file(report.node, "txt"))
+        elif str(report.when) == "???":  # xdist's word for a worker that died
+            outcome, detail, where = isolation.last_words(self._file(report.__dict__["node"], "txt"))
             self.recorder.add(report.nodeid, Result(run="", rule="", outcome=outcome, detail=detail, where=where))
 
     @pytest.hookimpl(trylast=True)
@@ -113,6 +112,11 @@ class Controller:
         return Path(folder) / f"{node.workerinput['workerid']}.{ending}"
 
 
+def option(config: pytest.Config, name: str, default: Any = None) -> Any:
+    """Return an option's value, of the type that its declaration gives it."""
+    return config.getoption(name, default)
+
+
 def isolated(config: pytest.Config) -> bool:
     """Tell whether rules run in workers, and this is not one of them."""
-    return bool(config.getoption("tx", None)) and not hasattr(config, "workerinput")
+    return bool(option(config, "tx", None)) and not hasattr(config, "workerinput")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hooklaw import isolation
 from hooklaw.backend import Backend
 from hooklaw.bench import TRACE, Bench, rule_of
-from hooklaw.controller import Controller
+from hooklaw.controller import Controller, option
 from hooklaw.recorder import Collected
 from hooklaw.records import Result
 from hooklaw.trace import Trace
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Try every rule on every backend."""
     if rule_of(metafunc.function) and "backend" in metafunc.fixturenames:
-        specs: list[str] = metafunc.config.getoption("--backend")
+        specs: list[str] = option(metafunc.config, "--backend")
         if not specs:
             raise pytest.UsageError(
                 "rules are judged on a backend: name one with --backend, e.g. --backend torch-eager"
@@ -77,7 +77,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> Any:
     """Return the backend under judgement."""
-    return request.config.pluginmanager.getplugin("hooklaw-bench").backends[request.param]
+    bench: Any = request.config.pluginmanager.getplugin("hooklaw-bench")
+    return bench.backends[request.param]
 
 
 @pytest.fixture

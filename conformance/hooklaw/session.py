@@ -129,7 +129,7 @@ class _Keeper:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        controller: Any = self._config and self._config.pluginmanager.getplugin("hooklaw-controller")  # type: ignore[assignment]
+        controller: Any = self._config and self._config.pluginmanager.getplugin("hooklaw-controller")
         self.fault = controller.fault if controller else ""
 
     def pytest_internalerror(self, excrepr: object) -> bool:

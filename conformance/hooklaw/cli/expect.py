@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import tomlkit
-from tomlkit.items import AoT
+from tomlkit.items import AoT, Table
 
 from hooklaw import expectations, loading, records
 from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
@@ -112,7 +112,7 @@ def _is_entry(table: object, rule: str, when: str) -> bool:
     return isinstance(table, dict) and table.get("rule") == rule and table.get("when", "") == when
 
 
-def _entry(rule: Rule, result: Result, run: Run) -> tomlkit.items.Table:
+def _entry(rule: Rule, result: Result, run: Run) -> Table:
     made = tomlkit.table()
     made["rule"] = rule.id
     made["outcome"] = str(result.outcome)

@@ -122,7 +122,7 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
     """In each replica the forward pre-hook runs before that replica's forward, and the forward hook after it."""
 
     def step(label):
-        return lambda _, args, *output: trace.log(f"{label}, {row_of(backend, args[0])}")
+        return lambda _, args, *_output: trace.log(f"{label}, {row_of(backend, args[0])}")
 
     def forward(module, x):
         trace.log(f"forward, {row_of(backend, x)}")

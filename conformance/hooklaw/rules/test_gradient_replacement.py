@@ -210,17 +210,15 @@ def test_wrong_type(backend: Backend, trace: Trace) -> None:
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another shape makes the backward fail, even if it could be broadcast."""
-
-    def forward(x):
-        y = x * 2
-        backend.register_hook(y, backend.sum)
-        return backend.sum(y)
-
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    y = backend.call(lambda x: x * 2, x)
+    for tensor in (y, x):
+        handle = backend.register_hook(tensor, backend.sum)
+        loss = backend.call(backend.sum, tensor)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
+            backend.backward(loss)
+        handle.remove()
 
 
 @rule(

@@ -197,7 +197,7 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     mutants=["pack-runs-with-grad"],
 )
 def test_not_recursive(backend: Backend, trace: Trace) -> None:
-    """Operations inside pack and unpack call neither of them again, even while the context is still active."""
+    """Operations inside pack and unpack call neither of them again, even where the context is active around them."""
     factor = backend.tensor([2.0], requires_grad=True)
 
     def multiply(tensor):
@@ -205,9 +205,15 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
             backend.exp(tensor * factor)
         return backend.detach(tensor)
 
-    x = backend.tensor([0.0], requires_grad=True)
-    with backend.saved_tensors_hooks(trace.saw("pack", multiply), trace.saw("unpack", multiply)):
-        loss = backend.call(lambda x: backend.sum(backend.exp(x)), x)
+    def hooks():
+        return backend.saved_tensors_hooks(trace.saw("pack", multiply), trace.saw("unpack", multiply))
+
+    def forward(x):
+        with hooks():
+            return backend.sum(backend.exp(x))
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    with hooks():
         backend.backward(loss)
 
     trace.expect("pack", "unpack")

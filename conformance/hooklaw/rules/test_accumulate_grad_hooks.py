@@ -1,0 +1,93 @@
+"""Hooks on the AccumulateGrad Node of a leaf: when they run, what they see, and how long they live."""
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, notes, observed, rule
+from hooklaw.trace import Trace
+
+EXECUTION = notes("autograd", "backward-hooks-execution")
+NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
+EVERY_LEAF_HOOK = [*NODE_HOOKS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE]
+
+
+def _put_every_hook(backend, trace, leaf):
+    """Put a hook of each kind on a leaf, and return its Node: the hooks on that live as long as it."""
+    node = backend.accumulate_grad(leaf)
+    backend.node_register_hook(node, trace.saw("node post-hook"))
+    backend.register_post_accumulate_grad_hook(leaf, trace.saw("post-accumulate hook"))
+    backend.node_register_prehook(node, trace.saw("node pre-hook"))
+    backend.register_hook(leaf, trace.saw("tensor hook"))
+    return node
+
+
+@rule(
+    "node-hook.fire.backward-inputs-leaf",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[*EVERY_LEAF_HOOK, Capability.BACKWARD_INPUTS],
+    mutants=["backward-inputs-skip-accumulate-grad-hooks"],
+)
+def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
+    """Where backward is limited to a leaf, its AccumulateGrad Node is executed and hooks of every kind run."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    _node = _put_every_hook(backend, trace, x)
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x), inputs=[x])
+
+    trace.expect("tensor hook", "node pre-hook", "post-accumulate hook", "node post-hook")
+
+
+@rule(
+    "node-hook.fire.leaf-autograd-grad",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=[*EVERY_LEAF_HOOK, Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-executes-the-nodes-of-its-inputs", "post-accumulate-fires-in-autograd-grad"],
+)
+def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
+    """Where autograd.grad asks for a leaf, its AccumulateGrad Node is not executed and only its tensor hooks run."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    _node = _put_every_hook(backend, trace, x)
+
+    backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x])
+
+    trace.expect("tensor hook")
+
+
+@rule(
+    "node-hook.accumulate-grad",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("AccumulateGrad has no grad_inputs; its grad_outputs is the gradient of the pass")],
+    needs=NODE_HOOKS,
+    mutants=["accumulate-grad-passes-the-sum-on"],
+)
+def test_accumulate_grad_arguments(backend: Backend, trace: Trace) -> None:
+    """A post-hook on an AccumulateGrad Node may get no grad_inputs, and as grad_outputs this pass's gradient alone."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.set_grad(x, backend.tensor([9.0, 9.0]))
+    node = backend.accumulate_grad(x)
+    backend.node_register_hook(node, trace.saw("node post-hook"))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("node post-hook", [[], [[2.0, 2.0]]]))
+
+
+@rule(
+    "node-hook.accumulate-grad-lifetime",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("hooks on AccumulateGrad vanish with the last reference to it")],
+    needs=[*NODE_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["accumulate-grad-lives-with-its-leaf"],
+)
+def test_accumulate_grad_lifetime(backend: Backend, trace: Trace) -> None:
+    """Hooks on a leaf's AccumulateGrad Node may be lost once neither the user nor a graph refers to the Node."""
+    x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    kept = backend.accumulate_grad(x)
+    backend.node_register_hook(kept, trace.saw("node kept"))
+    backend.node_register_hook(backend.accumulate_grad(y), trace.saw("node dropped"))
+
+    backend.backward(backend.call(lambda x, y: backend.sum(x * 2 + y * 3), x, y))
+
+    trace.expect("node kept")

@@ -1,0 +1,165 @@
+"""What backward does to the .grad of leaves: when it appears, how it adds up, and how it is laid out."""
+
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Level, docstring, page, rule
+from hooklaw.trace import Trace
+
+BACKWARD = docstring("torch.Tensor.backward")
+GRAD_FIELD = docstring("torch.Tensor.grad")
+LAYOUTS = page("autograd", "default-gradient-layouts")
+
+
+@rule(
+    "grad-accum.adds",
+    level=Level.MUST,
+    sources=[BACKWARD, GRAD_FIELD],
+    mutants=["gradient-overwritten"],
+)
+def test_adds(backend: Backend, trace: Trace) -> None:
+    """Each backward adds its gradient to what a leaf's .grad already holds."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "grad-accum.none-until-first",
+    level=Level.MUST,
+    sources=[GRAD_FIELD],
+    mutants=["gradient-starts-as-zeros"],
+)
+def test_none_until_first(backend: Backend, trace: Trace) -> None:
+    """A leaf has no .grad until the first backward that computes its gradient."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    trace.expect_value("x.grad before", None, backend.grad_of(x))
+    backend.backward(loss)
+    trace.expect_value("x.grad after", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "grad-accum.reset",
+    level=Level.MUST,
+    sources=[BACKWARD],
+    mutants=["gradient-kept-aside-of-grad"],
+)
+def test_reset(backend: Backend, trace: Trace) -> None:
+    """After .grad was set to None or to zeros, the next backward leaves its own gradient alone in it."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for cleared in (None, backend.tensor([0.0, 0.0])):
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+        backend.set_grad(x, cleared)
+        backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+        trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+
+
+@rule(
+    "grad-accum.grad-no-side-effect",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad")],
+    needs=[Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-accumulates"],
+)
+def test_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """The gradients that autograd.grad returns are not accumulated into the .grad of any leaf."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    w = backend.tensor([3.0, 4.0], requires_grad=True)
+    (grad,) = backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), [x])
+
+    trace.expect_value("gradient", [3.0, 4.0], grad)
+    trace.expect_value("x.grad", None, backend.grad_of(x))
+    trace.expect_value("w.grad", None, backend.grad_of(w))
+
+
+@rule(
+    "grad-accum.inplace-vs-new",
+    level=Level.MAY,
+    sources=[LAYOUTS],
+    mutants=["gradient-replaced-when-accumulated"],
+)
+def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
+    """A .grad that is held on to may change with the next backward, which adds to it in place."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    held = backend.grad_of(x)
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect_value("the .grad held since the first pass", [5.0, 5.0], held)
+
+
+@rule(
+    "grad-accum.layout.match-param",
+    level=Level.MUST,
+    sources=[LAYOUTS],
+    needs=[Capability.VIEWS, Capability.STRIDES],
+    mutants=["gradient-always-contiguous"],
+)
+def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
+    """The first .grad of a leaf whose memory is dense and does not overlap has the strides of the leaf."""
+    x = backend.requires_grad_(backend.transpose(backend.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 0, 1))
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect_value("strides of the leaf", (1, 2), backend.stride(x))
+    trace.expect_value("strides of x.grad", (1, 2), backend.stride(backend.grad_of(x)))
+
+
+@rule(
+    "grad-accum.layout.otherwise-contiguous",
+    level=Level.MUST,
+    sources=[LAYOUTS],
+    needs=[Capability.VIEWS, Capability.STRIDES],
+    mutants=["gradient-keeps-overlapping-strides"],
+)
+def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
+    """The first .grad of a leaf whose memory overlaps or has gaps is contiguous, row after row."""
+    x = backend.requires_grad_(backend.expand(backend.tensor([[1.0], [2.0]]), 2, 3))
+    backend.backward(backend.call(backend.sum, x))
+
+    trace.expect_value("strides of the leaf", (1, 0), backend.stride(x))
+    trace.expect_value("strides of x.grad", (3, 1), backend.stride(backend.grad_of(x)))
+
+
+@rule(
+    "grad-accum.layout.inplace",
+    level=Level.MUST,
+    sources=[LAYOUTS],
+    needs=[Capability.VIEWS, Capability.STRIDES],
+    mutants=["gradient-replaced-when-accumulated", "gradient-laid-out-anew"],
+)
+def test_in_place(backend: Backend, trace: Trace) -> None:
+    """Backward adds to an existing .grad in place, so a layout that the user gave it survives."""
+    x = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    mine = backend.transpose(backend.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), 0, 1)
+    backend.set_grad(x, mine)
+    with catch_warnings(action="ignore"):  # torch warns of a layout unlike the leaf's
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect_value("what the user gave", [[3.0, 3.0, 3.0], [3.0, 3.0, 3.0]], mine)
+    trace.expect_value("x.grad", [[3.0, 3.0, 3.0], [3.0, 3.0, 3.0]], backend.grad_of(x))
+    trace.expect_value("strides of x.grad", (1, 2), backend.stride(backend.grad_of(x)))
+
+
+@rule(
+    "grad-accum.layout.create-graph-new",
+    level=Level.MUST,
+    sources=[LAYOUTS],
+    needs=[Capability.CREATE_GRAPH],
+    mutants=["create-graph-accumulates-in-place"],
+)
+def test_create_graph_replaces(backend: Backend, trace: Trace) -> None:
+    """A backward that creates a graph puts the sum in a new .grad and leaves the one before it as it was."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    held = backend.grad_of(x)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle that create_graph makes
+        backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
+
+    trace.expect_value("the .grad held since the first pass", [2.0, 2.0], held)
+    trace.expect_value("x.grad", [4.0, 6.0], backend.grad_of(x))
+    backend.set_grad(x, None)

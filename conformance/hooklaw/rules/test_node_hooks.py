@@ -1,0 +1,327 @@
+"""Nodes, and hooks that run after a Node was executed: what they see and what they may replace."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.autograd.graph.Node.register_hook")
+PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
+
+
+@rule(
+    "node.identity",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.graph.Node.name"), docstring("torch.autograd.graph.Node.next_functions")],
+    needs=[Capability.NODES],
+    mutants=["leaf-has-a-grad-fn", "next-functions-empty"],
+)
+def test_identity(backend: Backend, trace: Trace) -> None:
+    """The Node of a non-leaf has a name and leads to the Nodes of its inputs, at last to those of the leaves."""
+
+    def forward(x):
+        y = backend.clone(x)
+        z = backend.clone(y)
+        node = backend.grad_fn(z)
+        trace.log("has a name", bool(backend.node_name(node)))
+        trace.log("leads to the Node before it", backend.node_next(node) == [backend.grad_fn(y)])
+        trace.log("leads to the leaf's Node", backend.node_next(backend.grad_fn(y)) == [backend.accumulate_grad(x)])
+        return z
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    trace.log("leaf has a grad_fn", backend.grad_fn(x) is not None)
+    backend.call(forward, x)
+
+    trace.expect(
+        ("leaf has a grad_fn", False),
+        ("has a name", True),
+        ("leads to the Node before it", True),
+        ("leads to the leaf's Node", True),
+    )
+
+
+@rule(
+    "node.metadata",
+    level=Level.MAY,
+    sources=[docstring("torch.autograd.graph.Node.metadata")],
+    needs=[Capability.NODES, Capability.NODE_METADATA],
+    mutants=["node-metadata-made-anew"],
+)
+def test_metadata(backend: Backend, trace: Trace) -> None:
+    """A Node may offer a mapping in which user data lasts as long as the Node."""
+
+    def forward(x):
+        y = x * 2
+        backend.node_metadata(backend.grad_fn(y))["key"] = "mine"
+        return y
+
+    y = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+
+    trace.expect_value("metadata", "mine", backend.node_metadata(backend.grad_fn(y)).get("key"))
+
+
+@rule(
+    "node-hook.args",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-post-hook-arguments-swapped", "node-post-hook-gets-lists"],
+)
+def test_arguments(backend: Backend, trace: Trace) -> None:
+    """A Node post-hook is given two tuples: the gradients the execution computed, then those it was given."""
+
+    def types(grad_inputs, grad_outputs):
+        trace.log("tuples", isinstance(grad_inputs, tuple) and isinstance(grad_outputs, tuple))
+
+    def forward(x, w):
+        y = x * w
+        backend.node_register_hook(backend.grad_fn(y), trace.saw("grad_inputs, grad_outputs", types))
+        return backend.sum(y * 5)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    w = backend.tensor([3.0], requires_grad=True)
+    backend.backward(backend.call(forward, x, w))
+
+    trace.expect(("grad_inputs, grad_outputs", [[[15.0], [10.0]], [[5.0]]]), ("tuples", True))
+
+
+@rule(
+    "node-hook.replace",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-post-hook-replacement-not-propagated"],
+)
+def test_replacement(backend: Backend, trace: Trace) -> None:
+    """The tuple that a post-hook returns goes on through the graph in place of what the execution computed."""
+
+    def forward(x):
+        y = backend.clone(x * 5)
+        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: (grad_inputs[0] * 2,))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "node-hook.none-keeps",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["none-taken-as-zero"],
+)
+def test_none_keeps(backend: Backend, trace: Trace) -> None:
+    """A post-hook that returns None leaves the computed gradients as they are."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_hook(backend.grad_fn(y), trace.saw("node post-hook"))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("node post-hook")
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "node-hook.order",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=NODE_HOOKS,
+    mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient"],
+)
+def test_registration_order(backend: Backend, trace: Trace) -> None:
+    """The post-hooks of a Node run in the order of registration, each on what the one before it returned."""
+
+    def forward(x):
+        y = backend.clone(x)
+        node = backend.grad_fn(y)
+        backend.node_register_hook(node, trace.saw("doubles", lambda grad_inputs, _: (grad_inputs[0] * 2,)))
+        backend.node_register_hook(node, trace.saw("adds one", lambda grad_inputs, _: (grad_inputs[0] + 1,)))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("doubles", [[[1.0]], [[1.0]]]), ("adds one", [[[2.0]], [[1.0]]]))
+    trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+
+
+@rule(
+    "node-hook.grad-outputs-after-prehook",
+    level=Level.MUST,
+    sources=[EXECUTION],
+    needs=NODE_HOOKS,
+    mutants=["node-post-hook-sees-the-raw-gradient"],
+)
+def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
+    """The grad_outputs of a post-hook are those the Node was executed with: what its pre-hooks have left."""
+
+    def forward(x):
+        y = backend.clone(x)
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 2,))
+        backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("grad_outputs", [[2.0, 2.0]]))
+
+
+@rule(
+    "node-hook.return.wrong-length",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-hook-return-count-unchecked"],
+)
+def test_wrong_length(backend: Backend, trace: Trace) -> None:
+    """A post-hook that returns more gradients than the execution computed is an error."""
+
+    def forward(x):
+        y = backend.clone(x)
+        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: (*grad_inputs, *grad_inputs))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+        backend.backward(loss)
+
+
+@rule(
+    "node-hook.return.non-tuple",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-hook-bare-tensor-accepted"],
+)
+def test_bare_tensor(backend: Backend, trace: Trace) -> None:
+    """A post-hook that returns a bare tensor where a tuple is due may be refused."""
+
+    def forward(x):
+        y = backend.clone(x)
+        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: grad_inputs[0] * 2)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+
+    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+        backend.backward(loss)
+
+
+@rule(
+    "node-hook.handle.remove",
+    level=Level.MUST,
+    sources=[HOOK, PREHOOK],
+    needs=NODE_HOOKS,
+    mutants=["handle-remove-does-nothing"],
+)
+def test_remove(backend: Backend, trace: Trace) -> None:
+    """Once its handle has removed it, a Node hook of either kind no longer runs, and the others still do."""
+
+    def forward(x):
+        y = x * 5
+        node = backend.grad_fn(y)
+        pre = backend.node_register_prehook(node, trace.saw("removed pre-hook"))
+        post = backend.node_register_hook(node, trace.saw("removed post-hook"))
+        backend.node_register_prehook(node, trace.saw("kept pre-hook"))
+        backend.node_register_hook(node, trace.saw("kept post-hook"))
+        pre.remove()
+        post.remove()
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("kept pre-hook", "kept post-hook")
+
+
+@rule(
+    "node-hook.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception leaves a Node hook unchanged")],
+    needs=NODE_HOOKS,
+    mutants=["hook-exception-swallowed", "hook-exception-type-lost"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception raised in a Node hook of either kind reaches the caller of backward as it is."""
+
+    def stop(_grads, _grad_outputs=None):
+        raise KeyError("stop")
+
+    def forward(register, x):
+        y = x * 5
+        register(backend.grad_fn(y), stop)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for register in (backend.node_register_prehook, backend.node_register_hook):
+        loss = backend.call(lambda x, register=register: forward(register, x), x)
+        with trace.raises_type(KeyError):
+            backend.backward(loss)
+
+
+@rule(
+    "node-hook.register-during-execution",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["late-node-post-hook-waits-for-the-next-pass"],
+)
+def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
+    """A post-hook put on a Node by its own pre-hook may still replace the grad_inputs of this execution."""
+
+    def forward(x):
+        y = backend.clone(x)
+        node = backend.grad_fn(y)
+
+        def register(_grad_outputs):
+            backend.node_register_hook(node, lambda grad_inputs, _: (grad_inputs[0] * 2,))
+
+        backend.node_register_prehook(node, register)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "node-hook.register-during-execution.custom-backward",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[*NODE_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["late-node-post-hook-waits-for-the-next-pass"],
+)
+def test_registered_by_backward(backend: Backend, trace: Trace) -> None:
+    """A post-hook put on a Node by the custom backward it executes may still replace the grad_inputs."""
+    nodes = []
+
+    def execution(_ctx, grad):
+        backend.node_register_hook(nodes.pop(), lambda grad_inputs, _: (grad_inputs[0] * 2,))
+        return grad * 3
+
+    triple = backend.custom_function(lambda _ctx, x: x * 3, execution)
+
+    def forward(x):
+        y = triple(x)
+        nodes.append(backend.grad_fn(y))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))

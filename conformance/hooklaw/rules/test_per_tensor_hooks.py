@@ -1,0 +1,154 @@
+"""A pair of hooks given to one saved tensor, after the operation has saved it."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, notes, observed, rule
+from hooklaw.trace import Trace
+
+SECTION = notes("autograd", "hooks-for-saved-tensors")
+ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+REGISTER = [Capability.NODES, Capability.SAVED_TENSOR_REGISTER]
+
+
+@rule(
+    "saved-tensor.per-tensor.pack-immediately",
+    level=Level.MUST,
+    sources=[ONE_SAVED_TENSOR],
+    needs=REGISTER,
+    mutants=["per-tensor-pack-deferred"],
+)
+def test_packs_immediately(backend: Backend, trace: Trace) -> None:
+    """Giving a saved tensor its own pair calls pack at once, and only then."""
+
+    def forward(x):
+        y = backend.exp(x)
+        (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
+        trace.log("saved")
+        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed)
+        trace.log("registered")
+        return backend.sum(y)
+
+    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+
+    trace.expect("saved", ("pack", [1.0]), "registered")
+
+
+@rule(
+    "saved-tensor.per-tensor.unpack-each-access",
+    level=Level.MUST,
+    sources=[ONE_SAVED_TENSOR],
+    needs=[*REGISTER, Capability.SAVED_TENSOR_ACCESS],
+    mutants=["unpacked-tensor-cached", "per-tensor-hooks-ignored-by-backward"],
+)
+def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
+    """The unpack of a saved tensor's own pair runs at every access, by a read or by backward."""
+
+    def forward(x):
+        y = backend.exp(x)
+        node = backend.grad_fn(y)
+        (saved,) = backend.raw_saved_tensors(node)
+        backend.saved_tensor_register_hooks(saved, backend.detach, trace.saw("unpack", lambda packed: packed * 10))
+        for _ in range(2):
+            trace.log("read", backend.saved_tensors(node))
+        return backend.sum(y)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    read = ("read", [[10.0]])
+    trace.expect("unpack", read, "unpack", read, "unpack")
+    trace.expect_value("x.grad", [10.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.pack.input-detached.per-tensor",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS],
+    needs=REGISTER,
+    mutants=["per-tensor-pack-receives-the-live-tensor"],
+)
+def test_input_is_detached(backend: Backend, trace: Trace) -> None:
+    """The pack of a saved tensor's own pair receives a detached tensor: leaf, intermediate or output."""
+
+    def pack(tensor):
+        trace.log("pack", backend.requires_grad(tensor))
+        return tensor
+
+    def register(y):
+        for saved in backend.raw_saved_tensors(backend.grad_fn(y)):
+            backend.saved_tensor_register_hooks(saved, pack, lambda packed: packed)
+        return y
+
+    def forward(x):
+        y = register(x * x)
+        return register(backend.exp(register(y * y)))
+
+    backend.call(forward, backend.tensor([1.0], requires_grad=True))
+
+    trace.expect(*[("pack", False)] * 5)
+
+
+@rule(
+    "saved-tensor.per-tensor.after-release",
+    level=Level.MUST,
+    sources=[ONE_SAVED_TENSOR],
+    needs=REGISTER,
+    mutants=["hooks-accepted-after-release"],
+)
+def test_after_release(backend: Backend, trace: Trace) -> None:
+    """Giving hooks to a saved tensor that backward has released is an error."""
+
+    def forward(x):
+        y = backend.exp(x)
+        return backend.sum(y), backend.raw_saved_tensors(backend.grad_fn(y))
+
+    loss, (saved,) = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    backend.backward(loss)
+
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.saved_tensor_register_hooks(saved, backend.detach, lambda packed: packed)
+
+
+@rule(
+    "saved-tensor.per-tensor.twice",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a saved tensor takes one pair, be it its own or the context's")],
+    needs=[*REGISTER, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["second-pair-replaces-the-first"],
+)
+def test_only_one_pair(backend: Backend, trace: Trace) -> None:
+    """Giving hooks to a saved tensor that has a pair, its own or that of a context, may be an error."""
+
+    def give_hooks(y):
+        (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
+        backend.saved_tensor_register_hooks(saved, backend.detach, lambda packed: packed)
+
+    def forward(x):
+        y = backend.exp(x)
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return y, backend.exp(y)
+
+    own, of_context = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    give_hooks(own)
+
+    with trace.raises(ErrorKind.SAVED_HOOKS_ALREADY_SET):
+        give_hooks(own)
+    with trace.raises(ErrorKind.SAVED_HOOKS_ALREADY_SET):
+        give_hooks(of_context)
+
+
+@rule(
+    "saved-tensor.per-tensor.inplace",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[*REGISTER, Capability.IN_PLACE],
+    mutants=["pack-in-place-not-detected"],
+)
+def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
+    """The pack of a saved tensor's own pair must not change its input in place either, and doing so is an error."""
+    y = backend.call(backend.exp, backend.tensor([0.0], requires_grad=True))
+    (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
+
+    with trace.raises(ErrorKind.PACK_IN_PLACE):
+        backend.saved_tensor_register_hooks(saved, lambda t: backend.mul_(t, 2.0), lambda packed: packed)

@@ -1,0 +1,203 @@
+"""How long a graph can be walked: what a backward pass frees, and what keeps it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+BACKWARD = docstring("torch.Tensor.backward")
+GRAD = docstring("torch.autograd.grad")
+THREADS = notes("autograd", "multithreaded-autograd")
+
+
+@rule(
+    "retain-graph.second-backward-error",
+    level=Level.MUST,
+    sources=[BACKWARD, THREADS],
+    mutants=["freed-graph-walked-again", "freed-graph-gives-zeros"],
+)
+def test_second_backward(backend: Backend, trace: Trace) -> None:
+    """A second backward through saved tensors that the first has freed is an error that speaks of retain_graph."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+    backend.backward(loss)
+
+    with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
+        backend.backward(loss)
+
+
+@rule(
+    "retain-graph.no-saved-tensors",
+    level=Level.MAY,
+    sources=[BACKWARD],
+    mutants=["graph-without-saved-tensors-freed"],
+)
+def test_nothing_saved(backend: Backend, trace: Trace) -> None:
+    """A graph that saved no tensor may be walked again although it was not retained, and then accumulates again."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x + 1), x)
+    backend.backward(loss)
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "retain-graph.true-allows",
+    level=Level.MUST,
+    sources=[BACKWARD],
+    needs=[Capability.RETAIN_GRAPH],
+    mutants=["retain-graph-ignored", "gradient-overwritten"],
+)
+def test_retained(backend: Backend, trace: Trace) -> None:
+    """A graph that each pass retains can be walked any number of times, and every pass adds its gradients."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+    for _ in range(3):
+        backend.backward(loss, retain_graph=True)
+
+    trace.expect_value("x.grad", [6.0, 12.0], backend.grad_of(x))
+
+
+@rule(
+    "retain-graph.last-frees",
+    level=Level.MUST,
+    sources=[BACKWARD],
+    needs=[Capability.RETAIN_GRAPH],
+    mutants=["retain-graph-ignored", "retained-graph-never-freed"],
+)
+def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
+    """A retained graph is freed by the first pass that does not retain it, which itself still succeeds."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+    backend.backward(loss, retain_graph=True)
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [4.0, 8.0], backend.grad_of(x))
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(loss)
+
+
+@rule(
+    "retain-graph.default-from-create-graph",
+    level=Level.MUST,
+    sources=[GRAD, docstring("torch.autograd.backward"), BACKWARD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.CREATE_GRAPH],
+    mutants=["retain-graph-default-always-false", "create-graph-always-retains"],
+)
+def test_default(backend: Backend, trace: Trace) -> None:
+    """Where nothing is said of retaining, a pass that creates a graph retains the one it walks; saying so prevails."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+    backend.grad(loss, [x], create_graph=True)
+    (again,) = backend.grad(loss, [x], create_graph=True, retain_graph=False)
+
+    trace.expect_value("gradient of the second pass", [2.0, 4.0], again)
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.grad(loss, [x])
+
+
+@rule(
+    "retain-graph.grad-too",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-retains-the-graph"],
+)
+def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
+    """Unless told to retain it, autograd.grad frees the graph just as backward does."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+    backend.grad(loss, [x])
+
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.grad(loss, [x])
+
+
+@rule(
+    "retain-graph.partial-shared",
+    level=Level.MUST,
+    sources=[BACKWARD, THREADS],
+    mutants=["shared-graph-copied-per-root", "freed-graph-walked-again"],
+)
+def test_shared_part(backend: Backend, trace: Trace) -> None:
+    """A backward from one root also frees the part of the graph it shares with another, whose backward then fails."""
+
+    def forward(x):
+        shared = x * x
+        return backend.sum(shared * 2), backend.sum(shared * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    first, second = backend.call(forward, x)
+    backend.backward(first)
+
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(second)
+
+
+@rule(
+    "retain-graph.threads-error",
+    level=Level.MUST,
+    sources=[THREADS],
+    needs=[Capability.THREADS],
+    mutants=["shared-graph-copied-per-thread", "freed-graph-walked-again"],
+)
+def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
+    """Where threads run backward on a shared graph, the one that finds it freed gets the error of a second backward."""
+
+    def forward(x):
+        shared = x * x
+        return backend.sum(shared * 2), backend.sum(shared * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    first, second = backend.call(forward, x)
+    with ThreadPoolExecutor(max_workers=1) as one, ThreadPoolExecutor(max_workers=1) as other:
+        one.submit(backend.backward, first).result()
+        with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
+            other.submit(backend.backward, second).result()
+
+
+@rule(
+    "retain-graph.hooks-before-error",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("hooks on the way to a freed Node run in the failing pass too")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["freed-graph-found-before-any-hook"],
+)
+def test_hooks_before_the_error(backend: Backend, trace: Trace) -> None:
+    """In a pass that will fail at a freed Node, hooks on the way there may run before the error."""
+
+    def forward(x):
+        y = x * x
+        backend.register_hook(y, trace.saw("tensor hook"))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    backend.backward(loss)
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(loss)
+
+    trace.expect("tensor hook", "tensor hook")
+
+
+@rule(
+    "retain-graph.error-partial-accumulation",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("what a failing pass accumulated before the error stays accumulated")],
+    mutants=["failing-pass-rolled-back"],
+)
+def test_no_rollback(backend: Backend, trace: Trace) -> None:
+    """A pass that fails at a freed Node may leave the gradients it had accumulated by then."""
+    near = backend.tensor([1.0, 2.0], requires_grad=True)
+    behind = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda near, behind: backend.sum(behind * behind + near), near, behind)
+    backend.backward(loss)
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(loss)
+
+    trace.expect_value("grad before the freed Node", [2.0, 2.0], backend.grad_of(near))
+    trace.expect_value("grad behind the freed Node", [2.0, 4.0], backend.grad_of(behind))

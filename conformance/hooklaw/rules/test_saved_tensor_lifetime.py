@@ -1,0 +1,204 @@
+"""How long saved tensors and packed objects live."""
+
+import gc
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Level, docstring, notes, rule, tutorial
+from hooklaw.trace import Trace
+
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+SECTION = notes("autograd", "hooks-for-saved-tensors")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+
+
+class Packed:
+    """A packed object whose deletion is logged."""
+
+    def __init__(self, trace: Trace, tensor: object) -> None:
+        self.tensor = tensor
+        weakref.finalize(self, trace.log, "released").atexit = False
+
+
+@contextmanager
+def without_collector() -> Generator[None]:
+    """Free nothing that is in a cycle meanwhile."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@rule(
+    "saved-tensor.identity.no-cycle",
+    level=Level.MUST,
+    sources=[notes("autograd", "saved-tensors")],
+    needs=[Capability.WEAK_REFERENCES],
+    mutants=["saved-output-is-itself"],
+)
+def test_no_cycle(backend: Backend, trace: Trace) -> None:
+    """An output that its own operation saved is freed with the last reference to it, without the garbage collector."""
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        y = backend.call(backend.exp, x)
+        alive = weakref.ref(y)
+        del y
+
+        trace.expect_value("is freed", expected=True, observed=alive() is None)
+
+
+@rule(
+    "saved-tensor.cycle.identity-pack",
+    level=Level.SHOULD,
+    sources=[HOOKS, DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["packed-tensor-keeps-the-saved-one"],
+)
+def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
+    """A pack hook that detaches its input keeps nothing alive: an output it packed is freed with its last reference."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return backend.exp(x)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        y = backend.call(forward, x)
+        alive = weakref.ref(y)
+        del y
+
+        trace.expect_value("is freed", expected=True, observed=alive() is None)
+
+
+@rule(
+    "saved-tensor.cycle.identity-pack.leak",
+    level=Level.MAY,
+    sources=[HOOKS, DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["identity-pack-makes-no-cycle"],
+)
+def test_identity_makes_a_cycle(backend: Backend, trace: Trace) -> None:
+    """A pack hook that returns its input may keep an output, and the graph behind it, alive with no reference left."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: t, lambda packed: packed):
+            return backend.exp(x)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        y = backend.call(forward, x)
+        alive = weakref.ref(y)
+        del y
+        y = alive()
+
+        trace.expect_value("is freed", expected=False, observed=y is None)
+    backend.backward(backend.sum(y))
+
+
+@rule(
+    "saved-tensor.cycle.broken-by-backward",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["saved-tensors-kept-after-backward"],
+)
+def test_backward_breaks_the_cycle(backend: Backend, trace: Trace) -> None:
+    """Backward without retain_graph breaks the cycle that a pack hook made by returning its input."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: t, lambda packed: packed):
+            y = backend.exp(x)
+        return backend.sum(y), y
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        loss, y = backend.call(forward, x)
+        backend.backward(loss)
+        alive = weakref.ref(y)
+        del loss, y
+
+        trace.expect_value("is freed", expected=True, observed=alive() is None)
+
+
+@rule(
+    "saved-tensor.cycle.broken-by-backward.retained",
+    level=Level.MAY,
+    sources=[DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
+    mutants=["retain-graph-ignored"],
+)
+def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> None:
+    """Backward with retain_graph may leave that cycle as it is, so that output and graph stay alive."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: t, lambda packed: packed):
+            y = backend.exp(x)
+        return backend.sum(y), y
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        loss, y = backend.call(forward, x)
+        backend.backward(loss, retain_graph=True)
+        alive = weakref.ref(y)
+        del loss, y
+        y = alive()
+
+        trace.expect_value("is freed", expected=False, observed=y is None)
+    backend.backward(backend.sum(y))
+
+
+@rule(
+    "saved-tensor.release.after-backward",
+    level=Level.MUST,
+    sources=[SECTION, TUTORIAL],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
+    mutants=["packed-object-released-before-unpack", "saved-tensors-kept-after-backward", "retain-graph-ignored"],
+)
+def test_released_by_backward(backend: Backend, trace: Trace) -> None:
+    """A packed object lives until a backward that does not retain the graph has used it, and not longer."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(
+            lambda t: Packed(trace, backend.detach(t)),
+            lambda packed: trace.log("unpack") or packed.tensor,
+        ):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        loss = backend.call(forward, x)
+        trace.log("forward done")
+        backend.backward(loss, retain_graph=True)
+        trace.log("retaining backward done")
+        backend.backward(loss)
+
+        trace.expect("forward done", "unpack", "retaining backward done", "unpack", "released")
+
+
+@rule(
+    "saved-tensor.release.graph-dropped",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["packed-object-released-before-unpack", "packed-objects-outlive-the-graph"],
+)
+def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
+    """A packed object is deleted with its graph where no backward ever runs."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: Packed(trace, backend.detach(t)), lambda packed: packed.tensor):
+            return backend.exp(x)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        y = backend.call(forward, x)
+        trace.log("forward done")
+        del y
+
+        trace.expect("forward done", "released")

@@ -1,0 +1,162 @@
+"""To which saved tensors a pair of hooks applies: inside its context, the innermost one, and nowhere else."""
+
+from contextlib import AbstractContextManager
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Level, docstring, rule
+from hooklaw.trace import Trace
+
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+
+
+class LeavingError(Exception):
+    """Leaves a context."""
+
+
+def pair(backend: Backend, trace: Trace, name: str) -> AbstractContextManager[object]:
+    """Return a context whose pair logs ``pack NAME`` and ``unpack NAME``."""
+    return backend.saved_tensors_hooks(
+        trace.saw(f"pack {name}", backend.detach),
+        trace.saw(f"unpack {name}", lambda packed: packed),
+    )
+
+
+@rule(
+    "saved-tensor.scope.context",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["hooks-outlive-their-context", "hooks-dropped-at-context-exit"],
+)
+def test_context(backend: Backend, trace: Trace) -> None:
+    """Hooks apply to the tensors saved inside their context, and those are unpacked also after it has been left."""
+
+    def forward(x):
+        before = backend.exp(x)
+        with pair(backend, trace, "inside"):
+            inside = backend.exp(before * 2)
+        return backend.sum(backend.exp(inside * 3))
+
+    x = backend.tensor([0.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    trace.expect("pack inside")
+
+    backend.backward(loss)
+    trace.expect("unpack inside")
+
+
+@rule(
+    "saved-tensor.scope.exception",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["hooks-outlive-an-exception"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """Hooks no longer apply once an exception has left their context."""
+
+    def leave():
+        with pair(backend, trace, "left"):
+            raise LeavingError
+
+    with trace.raises_type(LeavingError):
+        leave()
+    loss = backend.call(lambda x: backend.sum(backend.exp(x)), backend.tensor([0.0], requires_grad=True))
+    backend.backward(loss)
+
+    trace.expect()
+
+
+@rule(
+    "saved-tensor.nesting.innermost",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["outermost-pair-wins", "nested-pairs-composed"],
+)
+def test_innermost(backend: Backend, trace: Trace) -> None:
+    """Where pairs are nested only the innermost applies, alone."""
+
+    def forward(x):
+        with pair(backend, trace, "outer"), pair(backend, trace, "inner"):
+            return backend.sum(backend.exp(x))
+
+    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+
+    trace.expect("pack inner", "unpack inner")
+
+
+@rule(
+    "saved-tensor.nesting.restored",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["outer-pair-lost-after-inner"],
+)
+def test_restored(backend: Backend, trace: Trace) -> None:
+    """When the inner context is left the outer pair applies again."""
+
+    def forward(x):
+        with pair(backend, trace, "outer"):
+            with pair(backend, trace, "inner"):
+                y = backend.exp(x)
+            return backend.sum(backend.exp(y))
+
+    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+
+    trace.expect("pack inner", "pack outer", "unpack outer", "unpack inner")
+
+
+@rule(
+    "saved-tensor.nesting.wording",
+    level=Level.MAY,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["nesting-is-an-error"],
+)
+def test_nesting_is_accepted(backend: Backend, trace: Trace) -> None:
+    """A second pair may be set while one is active, without an error.
+
+    That only one pair is allowed at a time can also be read as forbidding this.
+    """
+    with pair(backend, trace, "outer"), pair(backend, trace, "inner"):
+        trace.log("nested")
+
+    trace.expect("nested")
+
+
+@rule(
+    "saved-tensor.create-graph.inner-saves",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.AUTOGRAD_GRAD,
+        Capability.RETAIN_GRAPH,
+        Capability.CREATE_GRAPH,
+    ],
+    mutants=["hooks-inherited-from-the-forward-pass", "hooks-ignored-during-backward"],
+)
+def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
+    """What a backward under create_graph saves is packed by the pair active around it, or by none, not by forward's."""
+
+    def forward(x):
+        with pair(backend, trace, "forward"):
+            return backend.sum(x * x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    packed = trace.count("pack forward")
+
+    backend.grad(loss, [x], retain_graph=True, create_graph=True)
+    trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
+
+    with pair(backend, trace, "backward"):
+        (first,) = backend.grad(loss, [x], create_graph=True)
+    trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
+    trace.expect_value("packed by backward's pair", expected=True, observed=trace.count("pack backward") > 0)
+    trace.expect_value("first derivative", [12.0], first)
+
+    (second,) = backend.grad(backend.sum(first), [x])
+    trace.expect_value("unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 0)
+    trace.expect_value("second derivative", [12.0], second)

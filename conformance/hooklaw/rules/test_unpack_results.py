@@ -1,0 +1,172 @@
+"""What becomes of the tensor that unpack returns: backward uses it, in the saved tensor's place in the graph."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule, tutorial
+from hooklaw.trace import Trace
+
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+SECTION = notes("autograd", "hooks-for-saved-tensors")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+
+
+@rule(
+    "saved-tensor.identity.violation-visible",
+    level=Level.MUST,
+    sources=[TUTORIAL],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpacked-tensor-ignored"],
+)
+def test_violation_is_visible(backend: Backend, trace: Trace) -> None:
+    """Backward uses what unpack returns: a pair that changes the tensor changes the gradient, without an error."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * 10):
+            return backend.sum(x * x)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [20.0, 40.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.retain-graph.same-data",
+    level=Level.MUST,
+    sources=[SECTION, TUTORIAL],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["unpacked-tensor-cached"],
+)
+def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
+    """Every backward asks unpack anew and uses its answer, so a pair must be able to answer more than once."""
+    factors = [1.0, 10.0]
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * factors.pop(0)):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([0.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    backend.backward(loss, retain_graph=True)
+    trace.expect_value("x.grad of the first answer", [1.0], backend.grad_of(x))
+
+    backend.set_grad(x, None)
+    backend.backward(loss)
+    trace.expect_value("x.grad of the second answer", [10.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.unpack.must-return-tensor",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpack-result-of-any-type-accepted"],
+)
+def test_must_return_a_tensor(backend: Backend, trace: Trace) -> None:
+    """An unpack hook that returns something other than a tensor makes the access an error."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda _: 7):
+            return backend.sum(backend.exp(x))
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    with trace.raises(ErrorKind.UNPACK_RETURN_TYPE):
+        backend.backward(loss)
+
+
+@rule(
+    "saved-tensor.unpack.wrong-shape",
+    level=Level.MAY,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpacked-shape-checked"],
+)
+def test_wrong_shape(backend: Backend, trace: Trace) -> None:
+    """A tensor of another shape than the saved one may be taken from unpack, and used, without an error."""
+    other = backend.tensor([5.0])
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda _: other):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [5.0, 5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.unpack.wrong-dtype",
+    level=Level.MAY,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.FLOAT64],
+    mutants=["unpacked-dtype-checked"],
+)
+def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
+    """A tensor of another dtype than the saved one may be taken from unpack, and the gradient keeps its own dtype."""
+    other = backend.tensor([5.0], dtype="float64")
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda _: other):
+            return backend.sum(backend.exp(x))
+
+    x = backend.tensor([1.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [5.0], backend.grad_of(x))
+    trace.expect_value("dtype of x.grad", "float32", backend.dtype(backend.grad_of(x)))
+
+
+@rule(
+    "saved-tensor.unpack.metadata-restored",
+    level=Level.MUST,
+    sources=[SECTION, DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
+)
+def test_metadata_restored(backend: Backend, trace: Trace) -> None:
+    """What unpack returns takes the saved tensor's place in the graph, so a detached one still has derivatives."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            square = x * x
+            return backend.sum(square * square)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    trace.expect_value("first derivative", [32.0], first)
+
+    (second,) = backend.grad(backend.sum(first), [x])
+    trace.expect_value("second derivative", [48.0], second)
+
+
+@rule(
+    "saved-tensor.unpack.leaf-metadata",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.CREATE_GRAPH,
+        Capability.AUTOGRAD_GRAD,
+        Capability.NODES,
+        Capability.SAVED_TENSOR_ACCESS,
+    ],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept", "unpacked-leaf-accumulates-into-itself"],
+)
+def test_leaf_metadata(backend: Backend, trace: Trace) -> None:
+    """A saved leaf is unpacked to a leaf that requires grad, and whose gradient accumulates into the original."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return x * x
+
+    x = backend.tensor([3.0], requires_grad=True)
+    y = backend.call(forward, x)
+    for read in backend.saved_tensors(backend.grad_fn(y)):
+        seen = [backend.is_leaf(read), backend.requires_grad(read), read is x]
+        trace.expect_value("is a leaf, requires grad, is x itself", [True, True, False], seen)
+
+    (first,) = backend.grad(backend.sum(y), [x], create_graph=True)
+    backend.backward(backend.sum(first))
+    trace.expect_value("x.grad", [2.0], backend.grad_of(x))
