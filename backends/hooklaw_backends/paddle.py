@@ -72,7 +72,7 @@ class Paddle:
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {ErrorKind.UNPACK_RETURN_TYPE: (ValueError,)}
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
     notes: Mapping[str, str] = {
-        "expand": "paddle's expand copies: its result is no view",
+        "expand": "by as_strided, since paddle's own expand copies",
         "channels_last": "by two transposes, since a paddle tensor carries no memory format",
     }
     expectations: Path | None = Path(__file__).with_name("expectations") / "paddle.toml"
@@ -86,6 +86,7 @@ class Paddle:
     is_tensor = staticmethod(paddle.is_tensor)
     detach = staticmethod(paddle.Tensor.detach)
     clone = staticmethod(paddle.clone)
+    requires_grad_ = staticmethod(paddle.Tensor.requires_grad_)
     stride = staticmethod(paddle.Tensor.stride)
     data_ptr = staticmethod(paddle.Tensor.data_ptr)
 
@@ -136,7 +137,8 @@ class Paddle:
         return paddle.swapaxes(tensor, first, second)
 
     def expand(self, tensor: Any, *shape: int) -> Any:
-        return tensor.expand(shape)
+        sizes = zip(tensor.stride(), tensor.shape, shape, strict=True)
+        return paddle.as_strided(tensor, shape, [stride if now == then else 0 for stride, now, then in sizes])
 
     def channels_last(self, tensor: Any) -> Any:
         return tensor.transpose([0, 2, 3, 1]).contiguous().transpose([0, 3, 1, 2])

@@ -229,10 +229,13 @@ class TorchEager:
         return graph.save_on_cpu(pin_memory=pin_memory)
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        read = [getattr(node, name.removeprefix("_raw")) for name in _raw_names(node)]
-        return list(node.saved_tensors) if hasattr(node, "saved_tensors") else read
+        if "saved_tensors" in dir(node):  # of a custom Function; hasattr would unpack them once more
+            return list(node.saved_tensors)
+        return [getattr(node, name.removeprefix("_raw")) for name in _raw_names(node)]
 
     def raw_saved_tensors(self, node: Any) -> list[Any]:
+        if "_raw_saved_tensors" in dir(node):  # of a custom Function, all in one tuple
+            return list(node._raw_saved_tensors)  # noqa: SLF001 - the only way to them
         return [getattr(node, name) for name in _raw_names(node)]
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:

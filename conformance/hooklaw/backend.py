@@ -70,7 +70,14 @@ class Capability(StrEnum):
     IN_PLACE = "in-place", "tensors can be changed in place", "mul_", "cos_"
     VERSION_COUNTER = "version-counter", "a saved tensor that was changed in place is detected"
     MULTI_OUTPUT = "multi-output", "one node can have several outputs", "split"
-    VIEWS = "views", "tensors can be views of others", "view", "transpose", "expand"
+    VIEWS = (
+        "views",
+        "tensors can be views of others",
+        "view",
+        "transpose",
+        "expand",
+        "requires_grad_",
+    )
     STRIDES = "strides", "the strides of a tensor can be read", "stride"
     STORAGE = "storage", "the address of a tensor's data can be read", "data_ptr"
     CHANNELS_LAST = "channels-last", "tensors can be laid out channels-last", "channels_last"

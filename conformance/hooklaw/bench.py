@@ -14,7 +14,7 @@ from hooklaw.backend import Backend
 from hooklaw.controller import FOLDER, Controller, isolated, option
 from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.outcome import Outcome, Verdict, judge
-from hooklaw.recorder import Collected, Subject
+from hooklaw.recorder import DIED, Collected, Subject
 from hooklaw.records import Result
 from hooklaw.spec import Rule, load_rules, registered
 from hooklaw.trace import Trace
@@ -73,6 +73,7 @@ class Bench:
             if self._watchdog:
                 self._watchdog.stop()
         found.subjects = self.subjects
+        items.sort(key=lambda item: self._ends_process(item))  # a worker that dies last need not be replaced
         found.items = {item.nodeid: (rule.id, _spec_of(item)) for item, rule in ours}
         found.places = {item.nodeid: _place(item) for item, _ in ours}
         return found
@@ -111,12 +112,19 @@ class Bench:
         spec = _spec_of(item)
         if self.subjects[spec].not_run:
             self._skip(item, Outcome.NOT_RUN, self.subjects[spec].not_run)
+        if not self._watchdog and self._ends_process(item):
+            self._skip(item, Outcome.NOT_RUN, "known to end the process, and nothing contains it here (--in-process)")
         made = self.backends[spec]
         denied = [need for need in rule.needs if need not in made.capabilities]
         if denied and not option(item.config, "--probe-unsupported"):
             self._skip(item, Outcome.UNSUPPORTED, _why_denied(made, denied))
         if callable(reset := getattr(made, "reset", None)):
             reset()
+
+    def _ends_process(self, item: pytest.Item) -> bool:
+        rule = rule_of(getattr(item, "function", None))
+        known = self.subjects[_spec_of(item)].known.get(rule.id) if rule else None
+        return bool(known and DIED.intersection(known.outcome))
 
     @staticmethod
     def _skip(item: pytest.Item, outcome: Outcome, why: str) -> None:

@@ -61,6 +61,7 @@ class Controller:
                 _, said, _ = isolation.last_words(self._file(node, "txt"))
                 names = ", ".join(option(self._config, "--backend"))
                 self._give_up(f"backend {names!r} cannot be loaded, each time {said}")
+                raise pytest.Session.Interrupted(self.fault)  # xdist would replace the worker for ever
 
     def collected(self, found: Collected) -> None:
         """Start the record, or give up."""
@@ -94,6 +95,14 @@ class Controller:
         elif str(report.when) == "???":  # xdist's word for a worker that died
             outcome, detail, where = isolation.last_words(self._file(report.__dict__["node"], "txt"))
             self.recorder.add(report.nodeid, Result(run="", rule="", outcome=outcome, detail=detail, where=where))
+            if self.recorder.complete:
+                self._need_no_more_workers()
+
+    def _need_no_more_workers(self) -> None:
+        """Spare the seconds that xdist would take to replace the worker; only time depends on this."""
+        scheduler = self._config.pluginmanager.getplugin("dsession")
+        if hasattr(scheduler, "_max_worker_restart"):
+            scheduler.__dict__["_max_worker_restart"] = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:

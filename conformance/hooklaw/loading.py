@@ -57,7 +57,7 @@ def import_module(name: str) -> None:
     """Import a module for its side effects, such as registering a device (``--import MODULE``)."""
     try:
         importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BackendImportError(f"--import {name}: the module does not import: {_said(error)}") from error
 
 
@@ -67,7 +67,7 @@ def _import(spec: str, target: str) -> Any:
         found = importlib.import_module(module)
     except NotRunError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BackendImportError(f"backend {spec!r}: module {module} does not import: {_said(error)}") from error
     if not hasattr(found, attribute):
         raise BackendImportError(f"backend {spec!r}: module {module} has no attribute {attribute!r}")
@@ -79,7 +79,7 @@ def _make(spec: str, factory: Callable[[str], Any], argument: str) -> Any:
         return factory(argument)
     except NotRunError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BackendImportError(f"backend {spec!r}: its factory raised {_said(error)}") from error
 
 

@@ -18,7 +18,7 @@ from hooklaw.outcome import Expectation, Outcome, Stale
 from hooklaw.records import FORMAT, Footer, Header, Result, Writer
 from hooklaw.spec import Rule, digest
 
-DIED = (Outcome.CRASH, Outcome.TIMEOUT)
+DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 
 
 class Subject(msgspec.Struct):
@@ -98,6 +98,12 @@ class Recorder:
         line = msgspec.structs.replace(result, run=self._runs[spec], rule=rule, expectation=known, where=where)
         self._write(line)
         self._on_result(spec, line)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every item has its result."""
+        done = sum(map(len, self._seen.values()))
+        return self.collected is not None and done == len(self.collected.items)
 
     def finish(self, *, interrupted: bool) -> None:
         """Write the footers and close."""

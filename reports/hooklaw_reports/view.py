@@ -32,8 +32,8 @@ LOOK = {
 RESULT_OF_RUN = {
     Exit.OK: ("pass", "✓", "as expected"),
     Exit.REGRESSION: ("bad", "✗", "regression"),
-    Exit.FIXED_OR_STALE: ("good", "↑", "expectations to update"),
-    Exit.BROKEN: ("worst", "!", "broken run"),
+    Exit.FIXED_OR_STALE: ("good", "↑", "fixed or stale"),
+    Exit.BROKEN: ("worst", "!", "broken"),
 }
 
 
@@ -108,6 +108,11 @@ class Column(msgspec.Struct, frozen=True):
     def parts(self) -> list[str]:
         """The name in pieces between which a line may break."""
         return re.findall(r"[^:_/.-]*[:_/.-]?", self.name)
+
+    @property
+    def framework(self) -> str:
+        """The version that matters most, which a backend names first."""
+        return "".join(f"{name} {version}, " for name, version in list(self.run.header.versions.items())[:1])
 
 
 class Choice(msgspec.Struct, frozen=True):

@@ -219,3 +219,30 @@ def test_view_old_grad_fn(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [[7.0], [7.0]]))
     trace.expect_value("x.grad", [44.0, 44.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.inplace.view-after-alias",
+    level=Level.MUST,
+    sources=[IN_PLACE],
+    needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE, Capability.VIEWS],
+    mutants=["hook-bound-to-the-first-grad-fn"],
+)
+def test_after_alias(backend: Backend, trace: Trace) -> None:
+    """A hook registered on a view after its data changed through another view receives the gradient for the new value.
+
+    The hook is the first thing that asks for the view's history after the change.
+    """
+
+    def forward(x):
+        base = x * 2
+        view = backend.view(base, 2)
+        backend.mul_(backend.view(base, 2, 1), 3)
+        backend.register_hook(view, trace.saw("hook"))
+        return backend.sum(view * 5)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("hook", [5.0, 5.0]))
+    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))

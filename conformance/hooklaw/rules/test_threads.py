@@ -93,7 +93,7 @@ def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVED],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
-    mutants=["saved-tensor-hooks-reach-other-threads"],
+    mutants=["saved-tensor-hooks-reach-other-threads", "saved-tensor-hooks-only-in-the-main-thread"],
 )
 def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
     """Hooks set by the context manager pack what its own thread saves, and nothing that another thread saves."""

@@ -1,82 +1,181 @@
-"""The identity of unpack and pack: under a pair that gives back what it got nothing changes, whatever the tensor is."""
+"""The identity of unpack and pack: a pair that gives back what it got changes nothing, whatever is saved."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from math import inf, nan, prod
-from typing import Any
+from math import inf, nan
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, observed, rule, tutorial
+from hooklaw.rules.identity import COPYING, NEEDS, SCALING, SHARING, Trial, numbers, pair_of, pairs
+from hooklaw.spec import Level, docstring, rule, tutorial
 from hooklaw.trace import Trace
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SOURCES = [HOOKS, tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")]
-NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
+LOSSY = "saved-tensors-rounded"
 
-SHARING = ["detached", "index of a list", "in a tuple"]
-COPYING = ["cloned", "rebuilt"]
-pairs = st.sampled_from(SHARING + COPYING)
-sharing_pairs = st.sampled_from(SHARING)
+small = st.integers(-8, 8).map(lambda number: number / 4)
 
 
-def pair_of(backend: Backend, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return a pack and an unpack that together give back the tensor; those of SHARING keep its very data."""
-    kept: list[Any] = []
+@rule(
+    "saved-tensor.identity.value",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["unpacks-another-save", LOSSY],
+)
+@given(pair=st.sampled_from(SHARING + COPYING + SCALING), numbers=st.lists(small, min_size=1, max_size=4))
+def test_value(backend: Backend, trace: Trace, pair: str, numbers: list[float]) -> None:
+    """Under a pair whose unpack gives back what pack got, gradients are those of a run without hooks."""
+    trace.clear()
 
-    def into_list(tensor):
-        kept.append(backend.detach(tensor))
-        return len(kept) - 1
+    def loss(x):
+        return backend.sum(x * backend.exp(x) + backend.exp(x * 2))
 
-    return {
-        "detached": (backend.detach, lambda packed: packed),
-        "index of a list": (into_list, kept.__getitem__),
-        "in a tuple": (lambda t: (backend.detach(t), "note"), lambda packed: packed[0]),
-        "cloned": (lambda t: backend.clone(backend.detach(t)), lambda packed: packed),
-        "rebuilt": (
-            lambda t: (backend.tolist(t), backend.dtype(t)),
-            lambda packed: backend.tensor(packed[0], dtype=packed[1]),
-        ),
-        "scaled": (lambda t: backend.detach(t) * 4, lambda packed: packed * 0.25),
-    }[name]
+    def under_hooks(x):
+        with backend.saved_tensors_hooks(*pair_of(backend, pair)):
+            return loss(x)
 
+    def gradient(forward):
+        x = backend.tensor(numbers, requires_grad=True)
+        backend.backward(backend.call(forward, x))
+        return backend.grad_of(x)
 
-def numbers(shape: Sequence[int], first: float = 0.5) -> Any:
-    """Return nested lists of that shape, holding 0.5, 1.0, 1.5 and so on."""
-    if not shape:
-        return first
-    step = 0.5 * prod(shape[1:])
-    return [numbers(shape[1:], first + step * place) for place in range(shape[0])]
+    trace.expect_value("gradient", gradient(loss), gradient(under_hooks))
 
 
-class Trial:
-    """Saves one tensor, laid out in some way, with and without a pair, and compares all that can be seen of it."""
+@rule(
+    "saved-tensor.identity.special-values",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=NEEDS,
+    mutants=["saved-tensors-made-finite"],
+)
+@given(pair=pairs, special=st.lists(st.sampled_from([0.0, -0.0, 1e-40, inf, -inf, nan]), min_size=1, max_size=4))
+def test_special_values(backend: Backend, trace: Trace, pair: str, special: list[float]) -> None:
+    """Infinities, NaN, signed zeros and subnormal numbers are saved and read back as they are."""
+    Trial(backend, trace, pair).holds(lambda: backend.tensor(special, requires_grad=True))
 
-    def __init__(self, backend: Backend, trace: Trace, pair: str, *look: Callable[[Any], Any]) -> None:
-        trace.clear()
-        self.backend, self.trace, self.pair = backend, trace, pair
-        self.look = (lambda t: str(backend.tolist(t)), *look)
-        self.received: list[Any] = []
-        self.read: list[Any] = []
 
-    def describe(self, tensor: Any) -> list[Any]:
-        """Return the exact value, what else is looked at, shape, dtype and device."""
-        backend = self.backend
-        seen = [look(tensor) for look in self.look]
-        return [*seen, backend.shape(tensor), backend.dtype(tensor), backend.device(tensor)]
+@rule(
+    "saved-tensor.identity.dtypes",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=[*NEEDS, Capability.FLOAT64],
+    mutants=["saved-tensors-cast-to-float32", LOSSY],
+)
+@given(
+    pair=pairs,
+    dtype=st.sampled_from(["float32", "float64"]),
+    number=st.floats(-100, 100, width=32, allow_subnormal=False),
+)
+def test_dtypes(backend: Backend, trace: Trace, pair: str, dtype: str, number: float) -> None:
+    """A saved tensor of any floating dtype is read back in that dtype, exact to the last bit."""
+    data = [number, 0.1]
+    Trial(backend, trace, pair).holds(lambda: backend.tensor(data, requires_grad=True, dtype=dtype))
 
-    def reader(self) -> Callable[..., Any]:
-        """Return a custom Function that saves its last input and notes what its backward reads."""
 
-        def save(ctx, *inputs):
-            ctx.save_for_backward(inputs[-1])
-            return inputs[0] * 2
+@rule(
+    "saved-tensor.identity.dtypes.bfloat16",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=[*NEEDS, Capability.BFLOAT16],
+    mutants=["saved-tensors-cast-to-float32"],
+)
+@given(pair=pairs, number=small)
+def test_bfloat16(backend: Backend, trace: Trace, pair: str, number: float) -> None:
+    """A saved bfloat16 tensor is read back as bfloat16, exact to the last bit."""
+    data = [number, 0.1]
+    Trial(backend, trace, pair).holds(lambda: backend.tensor(data, requires_grad=True, dtype="bfloat16"))
 
-        def read(ctx, grad):
-            (saved,) = ctx.saved_tensors
-            self.read.append(self.describe(saved))
-            return (grad * saved, None)[: self.inputs] if self.inputs > 1 else grad * saved
 
-        return self.backend.custom_function(save, read)
+@rule(
+    "saved-tensor.identity.dtypes.complex",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=[*NEEDS, Capability.COMPLEX, Capability.SEED_GRADIENT],
+    mutants=["imaginary-part-lost", "saved-tensors-cast-to-complex64"],
+)
+@given(pair=pairs, dtype=st.sampled_from(["complex64", "complex128"]), number=st.builds(complex, small, small))
+def test_complex(backend: Backend, trace: Trace, pair: str, dtype: str, number: complex) -> None:
+    """A saved complex tensor is read back in its dtype, both parts exact to the last bit."""
+    data, seed = [number, 0.1 - 0.3j], backend.tensor(1 + 0j, dtype=dtype)
+    Trial(backend, trace, pair, seed=seed).holds(lambda: backend.tensor(data, requires_grad=True, dtype=dtype))
+
+
+@rule(
+    "saved-tensor.identity.dtypes.integer",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=[*NEEDS, Capability.INTEGER],
+    mutants=["integers-not-packed", "saved-tensors-cast-to-float32"],
+)
+@given(
+    pair=pairs, dtype=st.sampled_from(["bool", "uint8", "int8", "int16", "int32", "int64"]), bits=st.integers(0, 127)
+)
+def test_integer(backend: Backend, trace: Trace, pair: str, dtype: str, bits: int) -> None:
+    """An integer or bool tensor that a custom Function saves is packed, and read back as it was."""
+    trial = Trial(backend, trace, pair)
+    largest = {"bool": 1, "int32": 2**31 - 1, "int64": 2**63 - 1}.get(dtype, 127)
+    saved = backend.tensor([largest, bits % (largest + 1), 0], dtype=dtype)
+    pack, unpack = pair_of(backend, pair)
+
+    def save(ctx, x, integers):
+        ctx.save_for_backward(integers)
+        return x * 2
+
+    def read(ctx, grad):
+        trace.log("read", trial.describe(ctx.saved_tensors[0], trial.value))
+        return grad * 2, None
+
+    function = backend.custom_function(save, read)
+
+    def forward(x, integers):
+        with backend.saved_tensors_hooks(trace.saw("pack", pack), unpack):
+            return backend.sum(function(x, integers))
+
+    backend.backward(backend.call(forward, backend.tensor([1.0], requires_grad=True), saved))
+
+    trace.expect("pack", ("read", trial.describe(saved, trial.value)))
+
+
+@rule(
+    "saved-tensor.identity.shapes",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=NEEDS,
+    mutants=["saved-scalars-become-vectors", "saved-tensors-squeezed", "empty-tensors-not-packed"],
+)
+@given(
+    pair=pairs,
+    shape=st.lists(st.integers(1, 3), max_size=3),
+    end=st.sampled_from([[], [], [0]]),
+)
+def test_shapes(backend: Backend, trace: Trace, pair: str, shape: list[int], end: list[int]) -> None:
+    """A saved tensor of any number of dimensions, none and empty ones included, is read back in its shape."""
+    data = numbers([*shape, *end])
+    Trial(backend, trace, pair).holds(lambda: backend.tensor(data, requires_grad=True))
+
+
+@rule(
+    "saved-tensor.identity.large",
+    level=Level.MUST,
+    sources=SOURCES,
+    needs=[*NEEDS, Capability.VIEWS],
+    mutants=["large-saved-tensors-truncated", "large-saved-tensors-rounded"],
+)
+@given(pair=st.sampled_from(["detached", "cloned"]), rows=st.sampled_from([1, 70_000]))
+def test_large(backend: Backend, trace: Trace, pair: str, rows: int) -> None:
+    """A saved tensor of hundreds of thousands of elements is read back whole, like a small one."""
+
+    def lay_out(x):
+        return backend.clone(backend.expand(x, rows, 3))
+
+    def first_row_and_sum(tensor):
+        return backend.tolist(backend.sum(tensor))
+
+    Trial(backend, trace, pair).holds(
+        lambda: backend.tensor([[1.0, 2.0, 4.0]], requires_grad=True),
+        lay_out,
+        look=first_row_and_sum,
+    )

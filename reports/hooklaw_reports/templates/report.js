@@ -6,6 +6,7 @@ const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const bar = $("#bar");
 const matrix = $("#matrix");
+const heads = $("#heads");
 const rules = new Map($$("tr[id^='rule=']").map((row) => [row.id.slice("rule=".length), row]));
 const backends = $$("select[name=on] option", bar).slice(1).map((option) => option.value);
 const letters = new Map($$("input[name=outcome]", bar).map((input) => [input.value, input.dataset.letter]));
@@ -83,7 +84,7 @@ function matches(id, row, query, wanted, column) {
     (!wanted.length || wanted.some((letter) => cells.includes(letter))) &&
     (!state.level.length || state.level.includes(row.dataset.l)) &&
     (!state.disagree.length || "d" in row.dataset) &&
-    (!state.chapter || row.parentNode.dataset.chapter === state.chapter) &&
+    (!state.chapter || row.closest(".chapter").dataset.chapter === state.chapter) &&
     (!query.length || found(id, row, query))
   );
 }
@@ -99,7 +100,7 @@ function filter() {
     if (row.nextElementSibling?.classList.contains("open-rule")) row.nextElementSibling.hidden = !fits;
     shown += fits;
   }
-  for (const body of $$("tbody[data-chapter]", matrix)) body.hidden = !$("tr[id]:not([hidden])", body);
+  for (const chapter of $$(".chapter", matrix)) chapter.hidden = !$("tr[id]:not([hidden])", chapter);
   return shown;
 }
 
@@ -162,17 +163,16 @@ function toggle(row) {
 
 // The names of the backends stay below the filters, however many lines these take; a matrix wider than its place scrolls.
 function fit() {
-  const root = document.documentElement.style;
-  const sticky = getComputedStyle(bar).position === "sticky";
-  root.setProperty("--bar", sticky ? `${bar.offsetHeight}px` : "0px");
-  matrix.classList.remove("boxed");
-  const boxed = $("#rules").offsetWidth > matrix.clientWidth + 1;
+  const boxed = $("#sheet").offsetWidth > matrix.offsetWidth + 1;
   matrix.classList.toggle("boxed", boxed);
   for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", "Rules and backends"]]) {
     if (boxed) matrix.setAttribute(name, value);
     else matrix.removeAttribute(name);
   }
-  root.setProperty("--view", `${matrix.clientWidth}px`);
+  const above = getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
+  heads.style.top = `${boxed ? 0 : above}px`;
+  matrix.style.scrollPaddingTop = `${heads.offsetHeight}px`;
+  document.documentElement.style.scrollPaddingTop = `${above + heads.offsetHeight}px`;
   if (drawnFor !== matrix.clientWidth) redraw();
 }
 

@@ -1,0 +1,126 @@
+"""How the identity of unpack and pack is tried: a tensor saved without hooks, and under a pair that changes nothing."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from math import prod
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.trace import Trace
+
+NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
+SHARING = ["detached", "index of a list", "in a tuple"]
+"""Pairs that keep the tensor's very data, and so its layout."""
+COPYING = ["cloned", "rebuilt"]
+"""Pairs that keep its value, shape, dtype and device."""
+SCALING = ["scaled"]
+"""Pairs that keep those of a tensor of small floats."""
+
+pairs = st.sampled_from(SHARING + COPYING)
+sharing_pairs = st.sampled_from(SHARING)
+Hook = Callable[[Any], Any]
+
+
+def pair_of(backend: Backend, name: str) -> tuple[Hook, Hook]:
+    """Return the pack and the unpack of that name."""
+    kept: list[Any] = []
+
+    def into_list(tensor: Any) -> int:
+        kept.append(backend.detach(tensor))
+        return len(kept) - 1
+
+    return {
+        "detached": (backend.detach, lambda packed: packed),
+        "index of a list": (into_list, kept.__getitem__),
+        "in a tuple": (lambda t: (backend.detach(t), "a note"), lambda packed: packed[0]),
+        "cloned": (lambda t: backend.clone(backend.detach(t)), lambda packed: packed),
+        "rebuilt": (
+            lambda t: (backend.tolist(t), backend.dtype(t)),
+            lambda packed: backend.tensor(packed[0], dtype=packed[1]),
+        ),
+        "scaled": (lambda t: backend.detach(t) * 4, lambda packed: packed * 0.25),
+    }[name]
+
+
+def numbers(shape: Sequence[int], first: float = 0.5) -> Any:
+    """Return nested lists of that shape, holding 0.5, 1.0, 1.5 and so on."""
+    if not shape:
+        return first
+    step = 0.5 * prod(shape[1:])
+    return [numbers(shape[1:], first + step * place) for place in range(shape[0])]
+
+
+class Trial:
+    """One comparison of a run under a pair with a run without hooks."""
+
+    def __init__(self, backend: Backend, trace: Trace, pair: str, *, seed: Any = None) -> None:
+        trace.clear()
+        self._backend, self._trace, self._seed = backend, trace, seed
+        self._pack, self._unpack = pair_of(backend, pair)
+        self._packed: list[Any] = []
+
+    def value(self, tensor: Any) -> str:
+        """Return the value, to the last bit."""
+        return str(self._backend.tolist(tensor))
+
+    def holds(
+        self,
+        leaf: Callable[[], Any],
+        lay_out: Callable[[Any], Any] = lambda leaf: leaf,
+        *,
+        look: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Demand that ``lay_out(leaf())`` is packed, read and differentiated as without hooks.
+
+        `look` is what is compared beside shape, dtype and device: the value, where nothing else is said.
+        """
+        see = look or self.value
+        plain_read, plain_gradient = self._run(leaf(), lay_out, see, nullcontext())
+        hooks = self._backend.saved_tensors_hooks(self._noting(see), self._unpack)
+        read, gradient = self._run(leaf(), lay_out, see, hooks)
+
+        self._trace.expect_value("received by pack", plain_read * 3, self._packed)
+        self._trace.expect_value("read in backward", plain_read, read)
+        self._trace.expect_value("gradient", plain_gradient, gradient)
+
+    def describe(self, tensor: Any, look: Callable[[Any], Any]) -> list[Any]:
+        """Return what is to be equal."""
+        backend = self._backend
+        return [look(tensor), backend.shape(tensor), backend.dtype(tensor), backend.device(tensor)]
+
+    def _noting(self, look: Callable[[Any], Any]) -> Hook:
+        def pack(tensor: Any) -> Any:
+            self._packed.append(self.describe(tensor, look))
+            return self._pack(tensor)
+
+        return pack
+
+    def _run(
+        self,
+        x: Any,
+        lay_out: Callable[[Any], Any],
+        look: Callable[[Any], Any],
+        hooks: AbstractContextManager[Any],
+    ) -> tuple[Any, Any]:
+        backend, seen = self._backend, []
+
+        def save(ctx: Any, t: Any) -> Any:
+            ctx.save_for_backward(t)
+            return t * t
+
+        def read(ctx: Any, grad: Any) -> Any:
+            (saved,) = ctx.saved_tensors
+            seen.append(self.describe(saved, look))
+            return grad * saved
+
+        square = backend.custom_function(save, read)
+
+        def forward(x: Any) -> Any:
+            t = lay_out(x)
+            with hooks:
+                return backend.sum(square(t) + t * t)
+
+        backend.backward(backend.call(forward, x), self._seed)
+        return seen, backend.grad_of(x)
