@@ -11,12 +11,12 @@ from hooklaw.backend import Backend, Capability
 from hooklaw.trace import Trace
 
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
-SHARING = ["detached", "index of a list", "in a tuple"]
+SHARING = ["detached", "in a tuple"]
 """Pairs that keep the tensor's very data, and so its layout."""
 COPYING = ["cloned", "rebuilt"]
 """Pairs that keep its value, shape, dtype and device."""
-SCALING = ["scaled"]
-"""Pairs that keep those of a tensor of small floats."""
+OTHERS = ["index of a list", "scaled"]
+"""Further pairs that keep those of a tensor of small floats."""
 
 pairs = st.sampled_from(SHARING + COPYING)
 sharing_pairs = st.sampled_from(SHARING)

@@ -172,7 +172,7 @@ function fit() {
   const above = getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
   heads.style.top = `${boxed ? 0 : above}px`;
   matrix.style.scrollPaddingTop = `${heads.offsetHeight}px`;
-  document.documentElement.style.scrollPaddingTop = `${above + heads.offsetHeight}px`;
+  document.documentElement.style.scrollPaddingTop = `${boxed ? 0 : above + heads.offsetHeight}px`;
   if (drawnFor !== matrix.clientWidth) redraw();
 }
 
@@ -184,6 +184,11 @@ function redraw() {
     open(row.id.slice("rule=".length), row);
   }
   filter();
+}
+
+function goTo(row) {
+  row?.scrollIntoView();
+  if (row && matrix.classList.contains("boxed")) matrix.scrollIntoView();
 }
 
 function listen() {
@@ -205,7 +210,7 @@ function listen() {
   $("#theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));
   addEventListener("hashchange", () => {
     state = readState();
-    show()?.scrollIntoView();
+    goTo(show());
   });
   new ResizeObserver(fit).observe(bar);
   new ResizeObserver(fit).observe(document.body);
@@ -215,4 +220,4 @@ bar.hidden = false;
 $("#theme").hidden = false;
 fit();
 listen();
-show()?.scrollIntoView();
+goTo(show());

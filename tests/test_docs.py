@@ -1,0 +1,48 @@
+"""What the documentation shows is run: every hooklaw command in a shell block exits as it should."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands():
+    """Find every line of a shell block that begins with hooklaw."""
+    for page in PAGES:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.splitlines():
+                if line.startswith("hooklaw "):
+                    yield pytest.param(line, id=f"{page.name}: {line}")
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_command_runs(hooklaw_command, line, tmp_path):
+    """A command that the documentation shows ends with exit code 0."""
+    pytest.importorskip("torch", reason="the commands judge torch, which is not installed")
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
+
+    assert 0 == done.returncode, done.stderr
+
+
+def test_links_lead_somewhere():
+    """Every relative link of a page is a file."""
+    broken = [
+        f"{page.name}: {link}"
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+        if not (page.parent / link).exists()
+    ]
+
+    assert [] == broken
+
+
+def test_ci_runs_the_readme_command():
+    """CI takes the test command out of the README, so the README's is the one that is known to work."""
+    readme = (ROOT / "README.md").read_text()
+
+    assert re.search(r"^Pass the tests:\n\n```sh\npython3 -m venv .+ tox .+\n```", readme, re.MULTILINE)
