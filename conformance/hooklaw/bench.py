@@ -13,7 +13,7 @@ from hooklaw import blame, expectations, isolation, loading
 from hooklaw.backend import Backend
 from hooklaw.controller import FOLDER, Controller, isolated, option
 from hooklaw.errors import HooklawError, NotRunError
-from hooklaw.outcome import Outcome, Verdict, judge
+from hooklaw.outcome import HOLDS_THOUGH_DENIED, Outcome, Verdict, judge
 from hooklaw.recorder import DIED, Collected, Subject
 from hooklaw.records import Result
 from hooklaw.spec import Rule, load_rules, registered
@@ -21,6 +21,7 @@ from hooklaw.trace import Trace
 
 TRACE = pytest.StashKey[Trace]()
 BEFORE = pytest.StashKey[tuple[Outcome, str]]()
+DENIED = pytest.StashKey[str]()
 
 
 class _SkippedError(pytest.skip.Exception):
@@ -116,8 +117,10 @@ class Bench:
             self._skip(item, Outcome.NOT_RUN, "known to end the process, and nothing contains it here (--in-process)")
         made = self.backends[spec]
         denied = [need for need in rule.needs if need not in made.capabilities]
+        if denied:
+            item.stash[DENIED] = _why_denied(made, denied)
         if denied and not option(item.config, "--probe-unsupported"):
-            self._skip(item, Outcome.UNSUPPORTED, _why_denied(made, denied))
+            self._skip(item, Outcome.UNSUPPORTED, item.stash[DENIED])
         if callable(reset := getattr(made, "reset", None)):
             reset()
 
@@ -151,6 +154,9 @@ class Bench:
         outcome, detail, where = Outcome.PASS, "", ""
         if call.excinfo:
             outcome, detail, where = blame.classify(call.excinfo.value, self.backends[_spec_of(item)])
+        if denied := item.stash.get(DENIED, ""):
+            word = HOLDS_THOUGH_DENIED if outcome is Outcome.PASS else "denied, and it does not hold: "
+            outcome, detail, where = Outcome.UNSUPPORTED, word + denied, ""
         seen = item.stash.get(TRACE, None)
         lanes: dict[str, Any] = {}
         if seen:

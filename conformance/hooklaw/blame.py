@@ -1,5 +1,6 @@
 """Whose fault an exception is: the backend broke the law (fail), or the suite or the adapter broke (error)."""
 
+import re
 import sys
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
@@ -71,9 +72,15 @@ def _place(frame: FrameSummary) -> str:
     return f"{shown}:{frame.lineno}"
 
 
+def _gist(lines: list[str]) -> str:
+    """Return the first line of a long message, and the exception it quotes, if any."""
+    quoted = [line.strip() for line in lines[1:] if re.match(r"\s*[\w.]*(Error|Exception)\b.*:", line)]
+    return " ... ".join([lines[0].strip(), *quoted[-1:]]) + f" (+{len(lines) - 1} lines)"
+
+
 def _text(error: BaseException) -> str:
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [""]
     notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
     example = next((note for note in notes if note.startswith("Falsifying")), "")
-    head = lines[0] if isinstance(error, Mismatch) or len(lines) == 1 else f"{lines[0]} (+{len(lines) - 1} lines)"
+    head = lines[0].strip() if isinstance(error, Mismatch) or len(lines) == 1 else _gist(lines)
     return (head + (f" [{' '.join(example.split())}]" if example else ""))[:600]

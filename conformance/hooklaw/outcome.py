@@ -24,6 +24,9 @@ class Outcome(StrEnum):
 JUDGED = frozenset({Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT})
 """Outcomes that count in the denominator."""
 
+HOLDS_THOUGH_DENIED = "denied, yet it holds: "
+"""How the detail of an unsupported rule begins that was probed and passed."""
+
 
 class Verdict(StrEnum):
     """What an outcome means, given what was expected."""

@@ -174,8 +174,17 @@ def load_rules() -> dict[str, Registered]:
     package = importlib.import_module(RULES_PACKAGE)
     for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
         if module.startswith("test_"):
-            importlib.import_module(f"{RULES_PACKAGE}.{module}")
+            _import(f"{RULES_PACKAGE}.{module}")
     return dict(_registry)
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except RuleDefinitionError:
+        raise
+    except Exception as error:
+        raise RuleDefinitionError(f"the chapter {module} does not import: {type(error).__name__}: {error}") from error
 
 
 def find_rule(rule_id: str) -> Registered:

@@ -21,6 +21,7 @@ OTHERS = ["index of a list", "scaled"]
 pairs = st.sampled_from(SHARING + COPYING)
 sharing_pairs = st.sampled_from(SHARING)
 Hook = Callable[[Any], Any]
+Look = Callable[[Any], Any]
 
 
 def pair_of(backend: Backend, name: str) -> tuple[Hook, Hook]:
@@ -53,74 +54,60 @@ def numbers(shape: Sequence[int], first: float = 0.5) -> Any:
 
 
 class Trial:
-    """One comparison of a run under a pair with a run without hooks."""
+    """Compares a run under a pair with a run without hooks."""
 
-    def __init__(self, backend: Backend, trace: Trace, pair: str, *, seed: Any = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        trace: Trace,
+        pair: str,
+        *,
+        look: Look | None = None,
+        seed: Any = None,
+    ) -> None:
         trace.clear()
         self._backend, self._trace, self._seed = backend, trace, seed
+        self._look = look or (lambda tensor: str(backend.tolist(tensor)))
         self._pack, self._unpack = pair_of(backend, pair)
-        self._packed: list[Any] = []
 
-    def value(self, tensor: Any) -> str:
-        """Return the value, to the last bit."""
-        return str(self._backend.tolist(tensor))
-
-    def holds(
-        self,
-        leaf: Callable[[], Any],
-        lay_out: Callable[[Any], Any] = lambda leaf: leaf,
-        *,
-        look: Callable[[Any], Any] | None = None,
-    ) -> None:
-        """Demand that ``lay_out(leaf())`` is packed, read and differentiated as without hooks.
-
-        `look` is what is compared beside shape, dtype and device: the value, where nothing else is said.
-        """
-        see = look or self.value
-        plain_read, plain_gradient = self._run(leaf(), lay_out, see, nullcontext())
-        hooks = self._backend.saved_tensors_hooks(self._noting(see), self._unpack)
-        read, gradient = self._run(leaf(), lay_out, see, hooks)
-
-        self._trace.expect_value("received by pack", plain_read * 3, self._packed)
-        self._trace.expect_value("read in backward", plain_read, read)
-        self._trace.expect_value("gradient", plain_gradient, gradient)
-
-    def describe(self, tensor: Any, look: Callable[[Any], Any]) -> list[Any]:
-        """Return what is to be equal."""
+    def describe(self, tensor: Any) -> list[Any]:
+        """Return what is to be equal: what `look` gives (the value, to the last bit), shape, dtype and device."""
         backend = self._backend
-        return [look(tensor), backend.shape(tensor), backend.dtype(tensor), backend.device(tensor)]
+        return [self._look(tensor), backend.shape(tensor), backend.dtype(tensor), backend.device(tensor)]
 
-    def _noting(self, look: Callable[[Any], Any]) -> Hook:
+    def holds(self, leaf: Callable[[], Any], lay_out: Callable[[Any], Any] = lambda leaf: leaf) -> None:
+        """Demand that ``lay_out(leaf())`` is packed, read in backward and differentiated as without hooks."""
+        packed: list[Any] = []
+
         def pack(tensor: Any) -> Any:
-            self._packed.append(self.describe(tensor, look))
+            packed.append(self.describe(tensor))
             return self._pack(tensor)
 
-        return pack
+        plain, plain_gradient = self._run(leaf(), lay_out, nullcontext())
+        read, gradient = self._run(leaf(), lay_out, self._backend.saved_tensors_hooks(pack, self._unpack))
 
-    def _run(
-        self,
-        x: Any,
-        lay_out: Callable[[Any], Any],
-        look: Callable[[Any], Any],
-        hooks: AbstractContextManager[Any],
-    ) -> tuple[Any, Any]:
+        self._trace.expect_value("received by pack", [plain] * 3, packed)
+        self._trace.expect_value("read in backward", plain, read)
+        self._trace.expect_value("gradient", plain_gradient, gradient)
+
+    def _run(self, x: Any, lay_out: Callable[[Any], Any], hooks: AbstractContextManager[Any]) -> tuple[Any, Any]:
         backend, seen = self._backend, []
 
-        def save(ctx: Any, t: Any) -> Any:
-            ctx.save_for_backward(t)
-            return t * t
+        def save(ctx: Any, tensor: Any) -> Any:
+            ctx.save_for_backward(tensor)
+            return tensor * tensor
 
         def read(ctx: Any, grad: Any) -> Any:
             (saved,) = ctx.saved_tensors
-            seen.append(self.describe(saved, look))
+            seen.append(self.describe(saved))
             return grad * saved
 
         square = backend.custom_function(save, read)
 
         def forward(x: Any) -> Any:
-            t = lay_out(x)
+            tensor = lay_out(x)
             with hooks:
-                return backend.sum(square(t) + t * t)
+                return backend.sum(square(tensor) + tensor * tensor)
 
         backend.backward(backend.call(forward, x), self._seed)
-        return seen, backend.grad_of(x)
+        return seen[0], backend.grad_of(x)

@@ -16,8 +16,8 @@ SOURCES = [HOOKS, tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
 CONTIGUOUS = "saved-views-read-as-their-base"
 BITS_DROPPED = "pending-bits-dropped"
 
-swaps = st.lists(st.sampled_from([(0, 1), (0, 2), (1, 2)]), min_size=1, max_size=3)
-bits = st.lists(st.sampled_from(["conj", "negate"]), min_size=1, max_size=3)
+swaps = st.sampled_from([[(0, 1)], [(0, 2)], [(1, 2)], [(0, 1), (1, 2)], [(0, 2), (0, 1)]])
+bits = st.sampled_from([["conj"], ["negate"], ["conj", "negate"], ["negate", "conj", "negate"]])
 
 
 def swapped(backend: Backend, tensor: Any, dimensions: list[tuple[int, int]]) -> Any:
@@ -58,13 +58,13 @@ def test_views(backend: Backend, trace: Trace, pair: str, swap: list[tuple[int, 
 
 
 @rule(
-    "saved-tensor.identity.reshaped",
+    "saved-tensor.identity.views.reshaped",
     level=Level.MUST,
     sources=SOURCES,
     needs=[*NEEDS, Capability.VIEWS],
     mutants=[CONTIGUOUS],
 )
-@given(pair=pairs, shape=st.permutations([1, 2, 3]))
+@given(pair=pairs, shape=st.sampled_from([[2, 3], [3, 2], [1, 6], [3, 1, 2]]))
 def test_reshaped(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> None:
     """A saved view with another shape than its base is read back in the view's shape."""
     Trial(backend, trace, pair).holds(
@@ -80,7 +80,7 @@ def test_reshaped(backend: Backend, trace: Trace, pair: str, shape: list[int]) -
     needs=[*NEEDS, Capability.VIEWS],
     mutants=["expanded-tensors-saved-unexpanded"],
 )
-@given(pair=pairs, rows=st.integers(1, 4), columns=st.integers(1, 3))
+@given(pair=pairs, rows=st.sampled_from([1, 4]), columns=st.sampled_from([1, 3]))
 def test_expanded(backend: Backend, trace: Trace, pair: str, rows: int, columns: int) -> None:
     """A saved tensor that repeats its elements without storing them again is read back with all of them."""
     Trial(backend, trace, pair).holds(
@@ -99,13 +99,12 @@ def test_expanded(backend: Backend, trace: Trace, pair: str, rows: int, columns:
     needs=[*NEEDS, Capability.VIEWS, Capability.STRIDES],
     mutants=["saved-tensors-made-contiguous"],
 )
-@given(pair=sharing_pairs, repeats=st.integers(1, 3), swap=swaps)
+@given(pair=sharing_pairs, repeats=st.sampled_from([1, 3]), swap=swaps)
 def test_strides(backend: Backend, trace: Trace, pair: str, repeats: int, swap: list[tuple[int, int]]) -> None:
     """Under a pair that keeps the tensor's data, its strides reach pack and backward unchanged, also those of 0."""
-    Trial(backend, trace, pair).holds(
+    Trial(backend, trace, pair, look=backend.stride).holds(
         lambda: backend.tensor(numbers([1, 2, 3]), requires_grad=True),
         lambda x: swapped(backend, backend.expand(x, repeats, 2, 3), swap),
-        look=backend.stride,
     )
 
 
@@ -116,7 +115,7 @@ def test_strides(backend: Backend, trace: Trace, pair: str, repeats: int, swap: 
     needs=[*NEEDS, Capability.CHANNELS_LAST],
     mutants=["channels-last-read-as-contiguous"],
 )
-@given(pair=pairs, shape=st.lists(st.integers(1, 3), min_size=4, max_size=4))
+@given(pair=pairs, shape=st.sampled_from([[1, 1, 1, 1], [1, 3, 2, 2], [2, 2, 1, 3], [2, 1, 2, 2]]))
 def test_channels_last(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> None:
     """A saved tensor laid out channels-last is read back with every element in its place."""
     Trial(backend, trace, pair).holds(
@@ -132,11 +131,11 @@ def test_channels_last(backend: Backend, trace: Trace, pair: str, shape: list[in
     needs=[*NEEDS, Capability.LAZY_BITS, Capability.COMPLEX, Capability.SEED_GRADIENT],
     mutants=[BITS_DROPPED],
 )
-@given(pair=pairs, names=bits, part=st.sampled_from([1.5, -0.25]))
-def test_lazy_bits(backend: Backend, trace: Trace, pair: str, names: list[str], part: float) -> None:
+@given(pair=pairs, names=bits)
+def test_lazy_bits(backend: Backend, trace: Trace, pair: str, names: list[str]) -> None:
     """A saved tensor whose conjugation or negation is pending is read back as conjugated and negated."""
     Trial(backend, trace, pair, seed=backend.tensor(1 + 0j, dtype="complex64")).holds(
-        lambda: backend.tensor([1 + part * 1j, 2j], requires_grad=True, dtype="complex64"),
+        lambda: backend.tensor([1 + 3j, 2j], requires_grad=True, dtype="complex64"),
         lambda x: reduce(lambda t, name: step(backend, t, name), names, x),
     )
 
@@ -152,10 +151,10 @@ def test_lazy_bits(backend: Backend, trace: Trace, pair: str, names: list[str], 
 @given(pair=sharing_pairs, names=bits)
 def test_lazy_bits_kept(backend: Backend, trace: Trace, pair: str, names: list[str]) -> None:
     """Under a pair that keeps the tensor's data, a pending conjugation or negation stays pending up to backward."""
-    Trial(backend, trace, pair, seed=backend.tensor(1 + 0j, dtype="complex64")).holds(
+    seed = backend.tensor(1 + 0j, dtype="complex64")
+    Trial(backend, trace, pair, seed=seed, look=lambda t: [backend.is_conj(t), backend.is_neg(t)]).holds(
         lambda: backend.tensor([1 + 3j, 2j], requires_grad=True, dtype="complex64"),
         lambda x: reduce(lambda t, name: step(backend, t, name), names, x),
-        look=lambda t: [backend.is_conj(t), backend.is_neg(t)],
     )
 
 

@@ -100,8 +100,18 @@ function filter() {
     if (row.nextElementSibling?.classList.contains("open-rule")) row.nextElementSibling.hidden = !fits;
     shown += fits;
   }
-  for (const chapter of $$(".chapter", matrix)) chapter.hidden = !$("tr[id]:not([hidden])", chapter);
+  showChapters();
   return shown;
+}
+
+// A chapter out of sight is not laid out; until it is, it stands in the page with about the height it will have.
+function showChapters() {
+  const sample = [...rules.values()].find((row) => !row.hidden);
+  for (const chapter of $$(".chapter", matrix)) {
+    const count = $$("tr[id]:not([hidden])", chapter).length;
+    chapter.hidden = count === 0;
+    chapter.style.containIntrinsicHeight = `${56 + count * (sample?.offsetHeight ?? 0)}px`;
+  }
 }
 
 function showCount(shown) {
@@ -172,7 +182,7 @@ function fit() {
   const above = getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
   heads.style.top = `${boxed ? 0 : above}px`;
   matrix.style.scrollPaddingTop = `${heads.offsetHeight}px`;
-  document.documentElement.style.scrollPaddingTop = `${boxed ? 0 : above + heads.offsetHeight}px`;
+  document.documentElement.style.scrollPaddingTop = `${(boxed ? 0 : above) + heads.offsetHeight}px`;
   if (drawnFor !== matrix.clientWidth) redraw();
 }
 
@@ -184,11 +194,6 @@ function redraw() {
     open(row.id.slice("rule=".length), row);
   }
   filter();
-}
-
-function goTo(row) {
-  row?.scrollIntoView();
-  if (row && matrix.classList.contains("boxed")) matrix.scrollIntoView();
 }
 
 function listen() {
@@ -210,7 +215,7 @@ function listen() {
   $("#theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));
   addEventListener("hashchange", () => {
     state = readState();
-    goTo(show());
+    show()?.scrollIntoView();
   });
   new ResizeObserver(fit).observe(bar);
   new ResizeObserver(fit).observe(document.body);
@@ -220,4 +225,4 @@ bar.hidden = false;
 $("#theme").hidden = false;
 fit();
 listen();
-goTo(show());
+show()?.scrollIntoView();
