@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hooklaw.outcome import Expectation, Outcome, Stale
 from hooklaw.records import FORMAT, Footer, Header, Result, Run, Writer
 from hooklaw.spec import Basis, Level, Rule, Source, digest
@@ -70,7 +72,11 @@ def run(
 ) -> Run:
     """Make a complete run."""
     name = f"run-of-{backend}"
-    given = {"versions": {"torch": "2.13.0", "python": "3.13.1"}, "command": f"hooklaw run --backend {backend}"}
+    given: dict[str, Any] = {
+        "started": "2026-11-21T10:22:05+00:00",
+        "versions": {"torch": "2.13.0", "python": "3.13.1"},
+        "command": f"hooklaw run --backend {backend}",
+    }
     header = Header(
         hooklaw=FORMAT,
         run=name,
@@ -79,7 +85,6 @@ def run(
         collected=len(results),
         backend=backend,
         rules=list(rules),
-        started="2026-11-21T10:22:05+00:00",
         **(given | parts),
     )
     footer = Footer(run=name, results=len(results), seconds=0.5, stale=list(stale))
@@ -92,7 +97,7 @@ def write(path: Path, *runs: Run) -> Path:
         for one in runs:
             writer.write(one.header)
             for result in one.results.values():
-                writer.write(Result(**{name: getattr(result, name) for name in result.__struct_fields__} | {"run": one.header.run}))
+                writer.write(msgspec.structs.replace(result, run=one.header.run))
             if one.footer:
                 writer.write(one.footer)
     return path
@@ -106,11 +111,16 @@ def three() -> list[Run]:
     may = rule("unpack.may", "unpack-and-pack", Level.MAY, basis=Basis.OBSERVED, sources=[Source("observed", "2.13")])
     rules = [first, second, third, may]
     good = [passed(one.id) for one in rules]
-    checks = [Check("x.grad", [2.0, 4.0], [2.0, 4.5], held=False), Check("raises", "no-gradient", "RuntimeError", held=True)]
+    checks = [
+        Check("x.grad", [2.0, 4.0], [2.0, 4.5], held=False),
+        Check("raises", "no-gradient", "RuntimeError", held=True),
+    ]
     bad = [
         failed("order.first", expectation=known("order.first")),
         failed("order.second", observed=events("first")),
-        failed("unpack.third", Outcome.CRASH, detail="Fatal Python error: Segmentation fault", expected=[], observed=[]),
+        failed(
+            "unpack.third", Outcome.CRASH, detail="Fatal Python error: Segmentation fault", expected=[], observed=[]
+        ),
         failed("unpack.may", checks=checks),
     ]
     worse = [

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ LACKS = {
     Capability.BACKWARD_INPUTS: "backward takes no inputs, it always goes to every leaf",
     Capability.INFERENCE_MODE: "there is no inference mode, only no_grad",
     Capability.LAZY_BITS: "conj() computes at once, and there is no negated view",
+    Capability.BFLOAT16: "on the CPU there is no kernel that adds two bfloat16 tensors",
     Capability.SAVED_TENSOR_ACCESS: "a node does not show what it saved",
     Capability.SAVED_TENSOR_REGISTER: "a saved tensor is no object of its own",
     Capability.DISABLE_SAVED_TENSOR_HOOKS: "nothing forbids saved-tensor hooks in a context",
@@ -84,6 +86,8 @@ class Paddle:
 
     # values
     is_tensor = staticmethod(paddle.is_tensor)
+    is_leaf = staticmethod(attrgetter("is_leaf"))
+    grad_of = staticmethod(attrgetter("grad"))
     detach = staticmethod(paddle.Tensor.detach)
     clone = staticmethod(paddle.clone)
     requires_grad_ = staticmethod(paddle.Tensor.requires_grad_)
@@ -107,12 +111,6 @@ class Paddle:
 
     def requires_grad(self, tensor: Any) -> bool:
         return not tensor.stop_gradient
-
-    def is_leaf(self, tensor: Any) -> bool:
-        return tensor.is_leaf
-
-    def grad_of(self, tensor: Any) -> Any:
-        return tensor.grad
 
     def set_grad(self, tensor: Any, value: Any) -> None:
         tensor.grad = value
@@ -164,26 +162,18 @@ class Paddle:
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return tuple(paddle.grad(outputs, list(inputs), grad_outputs, **how))
 
-    # hooks
+    # hooks and nodes
     register_hook = staticmethod(paddle.Tensor.register_hook)
     retain_grad = staticmethod(paddle.Tensor.retain_grads)
+    grad_fn = staticmethod(attrgetter("grad_fn"))
+    accumulate_grad = staticmethod(attrgetter("grad_fn"))
+    node_name = staticmethod(methodcaller("name"))
+    node_next = staticmethod(attrgetter("next_functions"))
     register_forward_pre_hook = staticmethod(paddle.nn.Layer.register_forward_pre_hook)
     register_forward_hook = staticmethod(paddle.nn.Layer.register_forward_post_hook)
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return paddle.autograd.saved_tensors_hooks(pack, unpack)
-
-    def grad_fn(self, tensor: Any) -> Any:
-        return tensor.grad_fn
-
-    def accumulate_grad(self, leaf: Any) -> Any:
-        return leaf.grad_fn
-
-    def node_name(self, node: Any) -> str:
-        return node.name()
-
-    def node_next(self, node: Any) -> list[Any]:
-        return node.next_functions
 
     # modules
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:

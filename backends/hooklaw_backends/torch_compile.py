@@ -8,8 +8,8 @@ from hooklaw.errors import NotRunError
 from hooklaw_backends.torch_eager import Hook, TorchEager, torch
 
 DEFAULT = "aot_eager"
-RECOMPILES = 64
-"""Beyond torch's limit of 8 a frame runs uncompiled in silence; a property has more examples than that."""
+CALLS = 8
+"""After so many compilations torch runs a function uncompiled, in silence; a property has more examples than that."""
 
 
 def backend(argument: str = "") -> "TorchCompile":
@@ -46,15 +46,19 @@ class TorchCompile(TorchEager):
     def __init__(self, compiler: str = DEFAULT) -> None:
         super().__init__(name=f"torch-compile:{compiler}")
         self._compiler = compiler
+        self._calls = 0
         self.expectations = _expectations(compiler)
         self.notes["call"] = f"torch.compile(fn, backend={compiler!r}), graph breaks allowed."
-        torch._dynamo.config.cache_size_limit = RECOMPILES  # noqa: SLF001 - see RECOMPILES
 
     def reset(self) -> None:
         super().reset()
+        self._calls = 0
         torch.compiler.reset()
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
+        self._calls += 1
+        if self._calls % CALLS == 0:
+            torch.compiler.reset()
         return torch.compile(fn, backend=self._compiler)(*tensors)
 
 

@@ -18,7 +18,7 @@ from hooklaw_backends import _data_parallel
 
 graph = torch.autograd.graph
 Hook = Callable[..., Any]
-HOST_ONLY = frozenset({Capability.CALLER_THREAD})
+HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
 CHANNELS_LAST_DIMENSIONS = 4
 

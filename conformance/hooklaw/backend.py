@@ -6,6 +6,7 @@ tensors and with Python numbers, and everything else through a verb. An adapter 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
@@ -116,6 +117,7 @@ class Capability(StrEnum):
     SERIALIZATION = "serialization", "a tensor can be saved and loaded", "save", "load", "unserializable_hook"
     WEAK_REFERENCES = "weak-references", "tensors and handles are freed when the last reference goes"
     THREADS = "threads", "several threads can each build a graph and run backward"
+    HOST = "host", "tensors live in the memory of the host's CPU"
     CALLER_THREAD = "caller-thread", "backward on this device runs in the thread that called it"
     MODULES = (
         "modules",
@@ -478,6 +480,7 @@ def check_contract(backend: Any, known_as: str) -> None:
             raise BackendContractError(
                 f"backend {known_as!r} has no attribute {attribute!r}: docs/add-a-backend.md names the seven it needs",
             )
+    _check_kinds(backend, known_as)
     _check_names(backend.capabilities, Capability, known_as, "capability")
     _check_names(backend.lacks, Capability, known_as, "capability")
     _check_names(backend.errors, ErrorKind, known_as, "error kind")
@@ -486,6 +489,14 @@ def check_contract(backend: Any, known_as: str) -> None:
     for capability in sorted(backend.capabilities):
         for verb in Capability(capability).verbs:
             _check_verb(backend, verb, known_as, f"which its capability {str(capability)!r} needs")
+
+
+def _check_kinds(backend: Any, known_as: str) -> None:
+    if not isinstance(backend.capabilities, AbstractSet):
+        raise BackendContractError(f"backend {known_as!r}: its capabilities are no set")
+    for attribute in ("lacks", "errors", "versions", "notes"):
+        if not isinstance(getattr(backend, attribute), Mapping):
+            raise BackendContractError(f"backend {known_as!r}: its {attribute} are no mapping")
 
 
 def _check_names(names: Iterable[str], kind: type[StrEnum], known_as: str, what: str) -> None:

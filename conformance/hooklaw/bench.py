@@ -74,7 +74,8 @@ class Bench:
             if self._watchdog:
                 self._watchdog.stop()
         found.subjects = self.subjects
-        items.sort(key=lambda item: self._ends_process(item))  # a worker that dies last need not be replaced
+        if not found.fault:
+            items.sort(key=self._ends_process)  # a worker that dies last need not be replaced
         found.items = {item.nodeid: (rule.id, _spec_of(item)) for item, rule in ours}
         found.places = {item.nodeid: _place(item) for item, _ in ours}
         return found
@@ -87,11 +88,15 @@ class Bench:
         self.backends[spec] = made
         subject = Subject(spec, _texts(made.versions), _texts(made.notes))
         given: str | None = option(self._config, "--expectations")
-        path = Path(given) if given else made.expectations
+        path = given or made.expectations
         if path:
-            known = expectations.read(path, load_rules(), made.versions)
+            known = expectations.read(Path(path), load_rules(), made.versions)
             subject.known, subject.stale = known.known, known.stale
         return subject
+
+    def pytest_internalerror(self) -> bool:
+        """In a worker, leave it to the controller to say so, once."""
+        return bool(self._folder)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:

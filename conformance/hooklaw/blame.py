@@ -62,7 +62,7 @@ def _file_of(backend: Any) -> Path | None:
 
 
 def _last_outside(frames: list[FrameSummary]) -> FrameSummary:
-    rules = [frame for frame in frames if Path(frame.filename).parent.name == "rules"]
+    rules = [frame for frame in frames if Path(frame.filename).name.startswith("test_")]
     return rules[-1] if rules else frames[-1]
 
 

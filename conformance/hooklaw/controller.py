@@ -26,6 +26,7 @@ class Controller:
         self.fault = ""
         self.lost: list[str] = []
         self._deaths = 0
+        self._interrupted = False
         self._session: pytest.Session | None = None
         self._made_folder = tempfile.TemporaryDirectory(prefix="hooklaw-") if isolated(config) else None
         self.recorder = Recorder(
@@ -34,6 +35,8 @@ class Controller:
             selection=option(config, "keyword", "") or "",
             on_result=lambda spec, result: config.hook.pytest_hooklaw_result(spec=spec, result=result),
         )
+        mark: Any = config.pluginmanager.getplugin("mark")
+        mark.pytest_collection_modifyitems(items=[], config=config)  # refuses a malformed -k before a worker starts
         try:
             self.recorder.open()
         except HooklawError as error:
@@ -55,6 +58,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Give up on a backend that ends every worker before its first rule."""
+        self._interrupted = self._interrupted or error == "keyboard-interrupt"
         if error and not self._file(node, "json").exists():
             self._deaths += 1
             if self._deaths > MOST_DEATHS_WHILE_LOADING:
@@ -85,14 +89,14 @@ class Controller:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Say which chapter does not import."""
         if report.failed and not self.fault:
-            said = str(report.longrepr).strip().splitlines()[-1]
+            said = str(report.longrepr).strip().splitlines()[-1].removeprefix("E").strip()
             self._give_up(f"the chapter {report.nodeid} does not import: {said}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a result, or the end of the worker that ran the rule."""
         if found := getattr(report, "hooklaw", None):
             self.recorder.add(report.nodeid, msgspec.convert(found, Result))
-        elif str(report.when) == "???":  # xdist's word for a worker that died
+        elif str(report.when) == "???" and not self._interrupted:  # xdist's word for a worker that died
             outcome, detail, where = isolation.last_words(self._file(report.__dict__["node"], "txt"))
             self.recorder.add(report.nodeid, Result(run="", rule="", outcome=outcome, detail=detail, where=where))
             if self.recorder.complete:

@@ -61,7 +61,8 @@ def parse(path: Path) -> list[Expectation]:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise ExpectationFileError(f"cannot read the expectation file {path}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ExpectationFileError(f"cannot read the expectation file {path}: {why}") from error
     except tomllib.TOMLDecodeError as error:
         raise ExpectationFileError(f"{_place(path, error)}: the expectation file is no TOML: {error}") from error
     tables = data.pop("expect", [])

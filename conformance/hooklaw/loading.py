@@ -38,7 +38,7 @@ def resolve(spec: str) -> tuple[str, str]:
         return f"{name}:{attribute}", rest
     near = get_close_matches(name, known, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted(known))}"
-    raise UnknownBackendError(f"no backend is called {spec!r}: {hint} Your own is named module:attribute")
+    raise UnknownBackendError(f"no backend is called {spec!r}: {hint} (one of your own is named module:attribute)")
 
 
 def load(spec: str) -> Backend:

@@ -4,6 +4,7 @@ A file holds one run or several, each line naming its run, so files can be joine
 `record.schema.json` beside this file is generated from the types below (`python -m hooklaw.records`).
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -111,7 +112,7 @@ class Writer:
         self.path = path
         self._fresh = not append
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_room(path)
             self._file = path.open("ab")
         except OSError as error:
             raise OutputError(
@@ -140,6 +141,16 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def make_room(path: Path) -> None:
+    """Make the folder of a file that is to be written; OSError where no such file can be."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+    if not path.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if path.exists() and not path.is_file():  # a device or a pipe is neither emptied nor taken away
+        raise OSError(errno.EINVAL, "Is a directory" if path.is_dir() else "Not a regular file")
 
 
 def read(path: Path, *, incomplete: bool = False) -> list[Run]:

@@ -1,8 +1,11 @@
 """A pytest session over the rules, started from the command line with settings of its own."""
 
+import io
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import msgspec
 import pytest
 
 from hooklaw import records
-from hooklaw.errors import HooklawError
+from hooklaw.errors import HooklawError, UnknownRuleError
 from hooklaw.outcome import Exit, exit_of
 from hooklaw.recorder import Collected
 from hooklaw.records import Result, Run
@@ -41,6 +44,7 @@ class Listener:
     def __init__(self, on_collected: Callable[[Collected], None], on_result: Callable[[str, Result], None]) -> None:
         self._on_collected, self._on_result = on_collected, on_result
         self._capture: object = None
+        self.collected = False
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Remember who holds the terminal."""
@@ -48,6 +52,7 @@ class Listener:
 
     def pytest_hooklaw_collected(self, collected: Collected) -> None:
         """Pass on what will be judged."""
+        self.collected = True
         self._on_collected(collected)
 
     def pytest_hooklaw_result(self, spec: str, result: Result) -> None:
@@ -72,20 +77,35 @@ def judge(
 ) -> Session:
     """Judge one backend, append its run to the results file, and read it back.
 
-    Raises HooklawError with the one sentence that says why nothing could be judged.
+    Raises HooklawError with the one sentence that says why nothing could be judged, or KeyboardInterrupt.
     """
+    _refuse_unknown(wanted.rules)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
-    keeper = _Keeper()
-    status = pytest.main(_arguments(wanted, results), plugins=[Listener(on_collected, on_result), keeper])
+    keeper, listener = _Keeper(), Listener(on_collected, on_result)
+    with redirect_stderr(io.StringIO()) as said:
+        status = pytest.main(_arguments(wanted, results), plugins=[listener, keeper])
     if keeper.fault:
         raise HooklawError(keeper.fault)
-    if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR) or not results.exists():
+    if status == pytest.ExitCode.USAGE_ERROR:
+        raise HooklawError(said.getvalue().strip().removeprefix("ERROR: "))
+    if status == pytest.ExitCode.INTERRUPTED and not listener.collected:
+        raise KeyboardInterrupt
+    if status == pytest.ExitCode.INTERNAL_ERROR or not listener.collected:
         raise HooklawError(
             f"the run broke inside pytest (exit status {int(status)}): {keeper.said or 'no more is known'}"
         )
     run = records.read(results, incomplete=True)[-1]
     return Session(run, _exit(run, interrupted=status == pytest.ExitCode.INTERRUPTED))
+
+
+def _refuse_unknown(rules: str) -> None:
+    try:
+        found = Path(rules).exists() or find_spec(rules)
+    except (ImportError, ValueError):
+        found = None
+    if not found:
+        raise UnknownRuleError(f"no rules are at {rules!r}: name a folder or a package that holds test_*.py")
 
 
 def _exit(run: Run, *, interrupted: bool) -> Exit:
@@ -132,8 +152,9 @@ class _Keeper:
         controller: Any = self._config and self._config.pluginmanager.getplugin("hooklaw-controller")
         self.fault = controller.fault if controller else ""
 
-    def pytest_internalerror(self, excrepr: object) -> bool:
-        self.said = str(excrepr).strip().splitlines()[-1]
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+        said = str(excinfo.value).strip().splitlines() or [""]  # of a worker's, the whole traceback
+        self.said = self.said or (said[-1] if len(said) > 1 else f"{excinfo.typename}: {said[0]}")
         return True  # said once, in our sentence
 
 

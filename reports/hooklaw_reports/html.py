@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hooklaw import __version__
 from hooklaw.errors import OutputError
-from hooklaw.records import Run
+from hooklaw.records import Run, make_room
 from hooklaw_reports.payload import payload
 from hooklaw_reports.view import page
 
@@ -43,9 +43,9 @@ def render(runs: Sequence[Run], title: str = "") -> str:
 
 def write(path: Path, text: str) -> None:
     """Put the text in place of the file, whole or not at all; OutputError where it cannot be written."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.parent / f".{path.name}.{os.getpid()}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_room(path)
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:

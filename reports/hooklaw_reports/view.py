@@ -24,7 +24,7 @@ LOOK = {
     "known fail": ("known", "~"),
     "differs": ("open", "≠"),
     "pass": ("pass", "✓"),
-    "unsupported": ("out", "–"),
+    "unsupported": ("out", "\u2013"),
     "not-run": ("out", "·"),
 }
 """Tone and glyph of each word, the ones that need a person first."""
@@ -156,7 +156,9 @@ def page(runs: Sequence[Run], title: str = "") -> Page:
 def names(runs: Sequence[Run]) -> list[str]:
     """Return the columns' names; where two runs judge one backend, the file tells them apart."""
     often = Counter(run.header.backend for run in runs)
-    return [f"{run.header.backend} ({run.file})" if often[run.header.backend] > 1 else run.header.backend for run in runs]
+    return [
+        f"{run.header.backend} ({run.file})" if often[run.header.backend] > 1 else run.header.backend for run in runs
+    ]
 
 
 def _chapters(runs: list[Run]) -> list[Chapter]:

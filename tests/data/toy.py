@@ -1,5 +1,7 @@
 """A backend in plain Python, quick to start: vectors, a few operations, hooks on tensors."""
 
+# ruff: noqa: D102, RUF012 - the protocol documents the verbs; the attributes are constants
+
 import math
 
 from hooklaw.errors import NotRunError

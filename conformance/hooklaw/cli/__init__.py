@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the complaint and exit 3."""
-        sys.stderr.write(f"{self.prog}: {message}; `{self.prog} --help` shows how it is used\n")
+        sys.stderr.write(f"hooklaw: {message}; `{self.prog} --help` shows how it is used\n")
         raise SystemExit(Exit.BROKEN.code)
 
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     if not words:
         parser.print_help()
-        return Exit.BROKEN.code
+        parser.error("no verb is named")
     name = words[0]
     if name not in VERBS:
         parser.parse_args(words)

@@ -8,17 +8,19 @@ import importlib
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from hooklaw import isolation, loading
 from hooklaw.cli import summary
-from hooklaw.errors import HooklawError
-from hooklaw.outcome import Exit
+from hooklaw.errors import HooklawError, OutputError
+from hooklaw.outcome import Exit, Outcome
 from hooklaw.recorder import Collected
-from hooklaw.records import Result, Run
+from hooklaw.records import Result, Run, make_room
 from hooklaw.session import Session, Wanted, judge, scratch
 from hooklaw.spec import RULES_PACKAGE
 
+LONGEST = 1e9
 WORST_FIRST = (Exit.BROKEN, Exit.REGRESSION, Exit.FIXED_OR_STALE, Exit.OK)
 
 
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument("--limit", type=float, default=isolation.LIMIT, metavar="SECONDS", help="limit of one rule")
+    parser.add_argument("--limit", type=seconds, default=isolation.LIMIT, metavar="SECONDS", help="limit of one rule")
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )
@@ -41,13 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
 
 
+def seconds(text: str) -> float:
+    """Read a number of seconds above zero; argparse words the refusal from the function's name."""
+    number = float(text)
+    if not 0 < number < LONGEST:
+        raise ValueError
+    return number
+
+
 def main(args: argparse.Namespace) -> int:
     """Judge, print the summary, and return the exit code."""
     backends: list[str] = args.backend or ["torch-eager"]
-    for spec in backends:
-        loading.resolve(spec)  # a mistaken name is known before anything runs
-    if len(set(backends)) < len(backends):
-        raise HooklawError("a backend is named twice: name each once")
+    _refuse_mistakes(backends, args.results, args.report)
     results: Path = args.results or scratch()
     sessions: list[Session] = []
     try:
@@ -57,12 +64,44 @@ def main(args: argparse.Namespace) -> int:
                 break
         runs = [one.run for one in sessions if one.run]
         sys.stdout.write(summary.render(runs, args.format) if runs else "")
-        if args.report and runs:
+        sys.stdout.flush()
+        sys.stderr.write(_why_broken(runs))
+        if args.report and runs and not _interrupted(runs[-1]):
             _report(results, args.report, runs)
     finally:
         if not args.results:
             results.unlink(missing_ok=True)
     return next(exit_ for exit_ in WORST_FIRST if exit_ in {one.exit for one in sessions}).code
+
+
+def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path | None) -> None:
+    """Know before anything runs what would spoil the run's end."""
+    for spec in backends:
+        loading.resolve(spec)
+    if len(set(backends)) < len(backends):
+        raise HooklawError("a backend is named twice: name each once")
+    if not report:
+        return
+    if results and report.resolve() == results.resolve():
+        raise OutputError(f"{report} is to hold both the results and the report: name two files")
+    try:
+        make_room(report)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the report to {report}: {error.strerror}; name another file with --report=FILE"
+        ) from error
+
+
+def _why_broken(runs: Sequence[Run]) -> str:
+    """Return in one sentence why the exit code is 3, if it is."""
+    if runs and _interrupted(runs[-1]):
+        done, all_ = len(runs[-1].results), runs[-1].header.collected
+        return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
+    broken = [one for run in runs for one in run.results.values() if one.outcome is Outcome.ERROR]
+    if not broken:
+        return ""
+    first = broken[0]
+    return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
 
 
 def _judge(spec: str, args: argparse.Namespace, results: Path, *, append: bool) -> Session:

@@ -7,7 +7,7 @@ const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const bar = $("#bar");
 const matrix = $("#matrix");
 const heads = $("#heads");
-const rules = new Map($$("tr[id^='rule=']").map((row) => [row.id.slice("rule=".length), row]));
+const rules = new Map($$("tr[data-rule]").map((row) => [row.dataset.rule, row]));
 const backends = $$("select[name=on] option", bar).slice(1).map((option) => option.value);
 const letters = new Map($$("input[name=outcome]", bar).map((input) => [input.value, input.dataset.letter]));
 let data = null;
@@ -108,7 +108,7 @@ function filter() {
 function showChapters() {
   const sample = [...rules.values()].find((row) => !row.hidden);
   for (const chapter of $$(".chapter", matrix)) {
-    const count = $$("tr[id]:not([hidden])", chapter).length;
+    const count = $$("tr[data-rule]:not([hidden])", chapter).length;
     chapter.hidden = count === 0;
     chapter.style.containIntrinsicHeight = `${56 + count * (sample?.offsetHeight ?? 0)}px`;
   }
@@ -166,7 +166,7 @@ function show() {
 }
 
 function toggle(row) {
-  const id = row.id.slice("rule=".length);
+  const id = row.dataset.rule;
   const others = state.rule.filter((one) => one !== id);
   change({ rule: others.length < state.rule.length ? others : [...others, id] });
 }
@@ -191,7 +191,7 @@ function redraw() {
   for (const panelRow of $$("tr.open-rule", matrix)) {
     const row = panelRow.previousElementSibling;
     panelRow.remove();
-    open(row.id.slice("rule=".length), row);
+    open(row.dataset.rule, row);
   }
   filter();
 }
@@ -205,11 +205,11 @@ function listen() {
     bar.elements.q.focus();
   });
   matrix.addEventListener("click", (event) => {
-    const row = event.target.closest("tr[id]");
+    const row = event.target.closest("tr[data-rule]");
     if (row && event.target.closest("button, td")) toggle(row);
   });
   matrix.addEventListener("mouseover", (event) => {
-    const cell = event.target.closest("tr[id] > td");
+    const cell = event.target.closest("tr[data-rule] > td");
     if (cell) cell.title = `${details().backends[cell.cellIndex - 1]}: ${cell.textContent.replace(/^\W+/, "")}`;
   });
   $("#theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));

@@ -1,0 +1,139 @@
+"""Forbidding saved-tensor hooks in a context."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.trace import Trace
+
+DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
+NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.DISABLE_SAVED_TENSOR_HOOKS]
+
+
+def use_hooks(backend: Backend, trace: Trace) -> None:
+    """Save a tensor under a pair that logs ``pack``."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
+            return backend.exp(x)
+
+    backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+
+@rule(
+    "disable-hooks.raises",
+    level=Level.MUST,
+    sources=[DISABLE],
+    needs=NEEDS,
+    mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced"],
+)
+def test_raises(backend: Backend, trace: Trace) -> None:
+    """Using a pair of hooks where they are disabled is an error that carries the message given."""
+    with (
+        backend.disable_saved_tensors_hooks("no hooks in here"),
+        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
+    ):
+        use_hooks(backend, trace)
+
+
+@rule(
+    "disable-hooks.raises.save-on-cpu",
+    level=Level.MUST,
+    sources=[DISABLE],
+    needs=[Capability.SAVE_ON_CPU, Capability.DISABLE_SAVED_TENSOR_HOOKS],
+    mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced", "save-on-cpu-not-disabled"],
+)
+def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
+    """Using save_on_cpu where hooks are disabled is an error that carries the message given."""
+
+    def forward(x):
+        with backend.save_on_cpu():
+            return backend.exp(x)
+
+    with (
+        backend.disable_saved_tensors_hooks("no hooks in here"),
+        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
+    ):
+        backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+
+@rule(
+    "disable-hooks.restored",
+    level=Level.MUST,
+    sources=[DISABLE],
+    needs=NEEDS,
+    mutants=["hooks-stay-disabled", "inner-disabling-message-stays", "inner-exit-enables-hooks"],
+)
+def test_restored(backend: Backend, trace: Trace) -> None:
+    """Leaving the context brings back what held before it: the outer context's message, then working hooks."""
+    with backend.disable_saved_tensors_hooks("the outer reason"):
+        with (
+            backend.disable_saved_tensors_hooks("the inner reason"),
+            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"),
+        ):
+            use_hooks(backend, trace)
+        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the outer reason"):
+            use_hooks(backend, trace)
+    trace.expect()
+
+    use_hooks(backend, trace)
+    trace.expect("pack")
+
+
+@rule(
+    "disable-hooks.when-active",
+    level=Level.MAY,
+    sources=[DISABLE],
+    needs=NEEDS,
+    mutants=["disabling-suspends-active-hooks"],
+)
+def test_while_active(backend: Backend, trace: Trace) -> None:
+    """Disabling hooks while a pair is active may itself be the error, with the message given."""
+    with (
+        backend.saved_tensors_hooks(backend.detach, lambda packed: packed),
+        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
+        backend.disable_saved_tensors_hooks("no hooks in here"),
+    ):
+        trace.log("entered")
+
+    trace.expect()
+
+
+@rule(
+    "disable-hooks.thread-local",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("another thread may use hooks meanwhile")],
+    needs=[*NEEDS, Capability.THREADS],
+    mutants=["hooks-disabled-in-every-thread"],
+)
+def test_thread_local(backend: Backend, trace: Trace) -> None:
+    """Disabling hooks in one thread leaves them usable in another."""
+    with backend.disable_saved_tensors_hooks("no hooks in this thread"), ThreadPoolExecutor(1) as other:
+        other.submit(use_hooks, backend, trace).result()
+
+    trace.expect("pack")
+
+
+@rule(
+    "disable-hooks.per-tensor",
+    level=Level.MAY,
+    sources=[DISABLE],
+    needs=[Capability.DISABLE_SAVED_TENSOR_HOOKS, Capability.NODES, Capability.SAVED_TENSOR_REGISTER],
+    mutants=["per-tensor-hooks-disabled-too"],
+)
+def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
+    """Only default hooks are disabled: a saved tensor may still be given its own pair."""
+
+    def forward(x):
+        y = backend.exp(x)
+        (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
+        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed)
+        return backend.sum(y)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with backend.disable_saved_tensors_hooks("no default hooks"):
+        backend.backward(backend.call(forward, x))
+
+    trace.expect("pack")
+    trace.expect_value("x.grad", [1.0], backend.grad_of(x))

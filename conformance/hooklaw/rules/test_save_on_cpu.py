@@ -1,0 +1,169 @@
+"""Keeping saved tensors on the CPU: the same gradients, no copy of what is there already, less held elsewhere."""
+
+from contextlib import nullcontext
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.trace import Trace
+
+SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
+IN_PLACE = [
+    Capability.SAVE_ON_CPU,
+    Capability.HOST,
+    Capability.NODES,
+    Capability.SAVED_TENSOR_ACCESS,
+    Capability.STORAGE,
+]
+ELEMENTS = 4096
+BYTES = 4 * ELEMENTS
+
+
+def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
+    """Tell of each tensor saved by a square under save_on_cpu whether it is on the data of its input."""
+
+    def forward(x):
+        with backend.save_on_cpu(pin_memory=pin_memory):
+            return x * x
+
+    x = backend.tensor([2.0, 3.0], requires_grad=True)
+    y = backend.call(forward, x)
+    return [backend.data_ptr(read) == backend.data_ptr(x) for read in backend.saved_tensors(backend.grad_fn(y))]
+
+
+@rule(
+    "save-on-cpu.grads",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU],
+    mutants=["save-on-cpu-reads-before-the-copy", "save-on-cpu-unpacks-on-the-cpu"],
+)
+def test_gradients(backend: Backend, trace: Trace) -> None:
+    """Under save_on_cpu, with pinned memory or without, gradients and their device are those of a plain run."""
+
+    def gradient(hooks):
+        def forward(x):
+            with hooks:
+                return backend.sum(x * x * x + backend.exp(x))
+
+        x = backend.tensor([0.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(forward, x))
+        return [backend.grad_of(x), backend.device(backend.grad_of(x))]
+
+    plain = gradient(nullcontext())
+    trace.expect_value("pageable", plain, gradient(backend.save_on_cpu()))
+    trace.expect_value("pinned", plain, gradient(backend.save_on_cpu(pin_memory=True)))
+
+
+@rule(
+    "save-on-cpu.no-copy-on-cpu",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=IN_PLACE,
+    mutants=["save-on-cpu-always-copies"],
+)
+def test_no_copy(backend: Backend, trace: Trace) -> None:
+    """Under save_on_cpu a tensor that is on the CPU already is saved without a copy."""
+    trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=False))
+
+
+@rule(
+    "save-on-cpu.no-copy-on-cpu.pinned",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=IN_PLACE,
+    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-to-pinned-memory"],
+)
+def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
+    """With pinned memory too, a tensor that is on the CPU already is saved without a copy."""
+    trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=True))
+
+
+@rule(
+    "save-on-cpu.is-saved-tensors-hooks",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("save_on_cpu is itself a pair of saved-tensor hooks")],
+    needs=[Capability.SAVE_ON_CPU, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["nested-pairs-composed"],
+)
+def test_is_a_pair(backend: Backend, trace: Trace) -> None:
+    """Nested with a pair of hooks, save_on_cpu may count as one itself: the innermost applies, alone."""
+
+    def user_pair(name):
+        return backend.saved_tensors_hooks(trace.saw(f"pack {name}", backend.detach), lambda packed: packed)
+
+    def forward(x):
+        with user_pair("outer"), backend.save_on_cpu():
+            y = backend.exp(x)
+        with backend.save_on_cpu(), user_pair("inner"):
+            return backend.sum(backend.exp(y))
+
+    x = backend.tensor([0.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("pack inner")
+
+
+@rule(
+    "save-on-cpu.cuda.moves",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU, Capability.ACCELERATOR],
+    mutants=["save-on-cpu-leaves-tensors-on-the-device"],
+)
+def test_moves(backend: Backend, trace: Trace) -> None:
+    """Under save_on_cpu a tensor that only the graph still needs takes no memory of the device until backward."""
+    x = backend.tensor([0.5] * ELEMENTS, requires_grad=True)
+
+    def held_by_graph(hooks):
+        def forward(x):
+            with hooks:
+                return backend.sum(backend.exp(x))
+
+        before = backend.memory_allocated()
+        loss = backend.call(forward, x)
+        held = backend.memory_allocated() - before
+        backend.backward(loss)
+        backend.set_grad(x, None)
+        return held
+
+    held_by_graph(nullcontext())
+    trace.expect_value("held by a plain graph", expected=True, observed=held_by_graph(nullcontext()) >= BYTES)
+    trace.expect_value("held, pageable", expected=False, observed=held_by_graph(backend.save_on_cpu()) >= BYTES)
+    pinned = backend.save_on_cpu(pin_memory=True)
+    trace.expect_value("held, pinned", expected=False, observed=held_by_graph(pinned) >= BYTES)
+
+
+@rule(
+    "save-on-cpu.cuda.moves-back",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU, Capability.ACCELERATOR, Capability.CUSTOM_FUNCTION],
+    mutants=["save-on-cpu-unpacks-on-the-cpu"],
+)
+def test_moves_back(backend: Backend, trace: Trace) -> None:
+    """Under save_on_cpu backward reads each saved tensor on the device that it came from."""
+
+    def save(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    def read(ctx, grad):
+        (saved,) = ctx.saved_tensors
+        trace.log("read", [saved, backend.device(saved)])
+        return grad * saved * 2
+
+    square = backend.custom_function(save, read)
+
+    def forward(x):
+        with backend.save_on_cpu():
+            y = square(x)
+        with backend.save_on_cpu(pin_memory=True):
+            return backend.sum(square(x) + y)
+
+    x = backend.tensor([2.0, 3.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    there = ("read", [[2.0, 3.0], backend.device(x)])
+    trace.expect(there, there)
+    trace.expect_value("x.grad", [8.0, 12.0], backend.grad_of(x))
