@@ -24,6 +24,7 @@ LACKS = {
     Capability.POST_ACCUMULATE: "hooks after accumulation exist only as a private method, which passes them no tensor",
     Capability.NODE_HOOKS: "a node takes hooks only through a private method, and only after it has run",
     Capability.NODE_METADATA: "a node carries nothing of the user's",
+    Capability.BACKWARD_CREATE_GRAPH: "only paddle.grad takes create_graph, backward does not",
     Capability.BACKWARD_INPUTS: "backward takes no inputs, it always goes to every leaf",
     Capability.INFERENCE_MODE: "there is no inference mode, only no_grad",
     Capability.LAZY_BITS: "conj() computes at once, and there is no negated view",

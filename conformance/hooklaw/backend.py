@@ -58,7 +58,8 @@ class Capability(StrEnum):
     SEED_GRADIENT = "seed-gradient", "backward takes the gradient of its root"
     BACKWARD_INPUTS = "backward-inputs", "backward can be limited to some inputs"
     RETAIN_GRAPH = "retain-graph", "a graph can be kept for another backward"
-    CREATE_GRAPH = "create-graph", "backward can itself be differentiated"
+    CREATE_GRAPH = "create-graph", "a gradient can itself be differentiated"
+    BACKWARD_CREATE_GRAPH = "backward-create-graph", "the gradients that backward accumulates can be differentiated too"
     GRAD_MODE = (
         "grad-mode",
         "recording can be switched and asked for",

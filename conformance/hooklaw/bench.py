@@ -74,8 +74,9 @@ class Bench:
             if self._watchdog:
                 self._watchdog.stop()
         found.subjects = self.subjects
-        if not found.fault:
-            items.sort(key=self._ends_process)  # a worker that dies last need not be replaced
+        if found.fault:
+            return found
+        items.sort(key=self._ends_process)  # a worker that dies last need not be replaced
         found.items = {item.nodeid: (rule.id, _spec_of(item)) for item, rule in ours}
         found.places = {item.nodeid: _place(item) for item, _ in ours}
         return found

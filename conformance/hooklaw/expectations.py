@@ -47,7 +47,7 @@ def read(
         stale = _why_stale(entry, rules, today or dt.datetime.now(tz=dt.UTC).date())
         if stale:
             found.stale.append(Stale(entry.rule, stale, entry.file, entry.line))
-        elif versions is None or _applies(entry, versions):
+        elif versions is None or applies(entry, versions):
             if entry.rule in found.known and versions is not None:
                 first = found.known[entry.rule].line
                 _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
@@ -71,6 +71,8 @@ def parse(path: Path) -> list[Expectation]:
             f"{path}:1: only [[expect]] tables may stand here, found {', '.join(data) or 'a value'}"
         )
     lines = list(_lines(text))
+    if len(lines) < len(tables):
+        raise ExpectationFileError(f"{path}:1: every entry begins with a line [[expect]]")
     entries = [_entry(table, path, lines[place]) for place, table in enumerate(tables)]
     _refuse_duplicates(entries)
     return entries
@@ -83,7 +85,7 @@ def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
             raise ExpectationFileError(f"{place}: the entry has no {key!r}: every entry names rule, outcome and reason")
     for key in table.keys() - KEYS:
         raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
-    outcomes = [table["outcome"]] if isinstance(table["outcome"], str) else table["outcome"]
+    outcomes = table["outcome"] if isinstance(table["outcome"], list) else [table["outcome"]]
     for outcome in outcomes:
         if outcome not in EXPECTABLE:
             raise ExpectationFileError(
@@ -121,14 +123,23 @@ def _expiry(entry: Expectation) -> dt.date | None:
         _fail(entry, f"expires = {entry.expires!r} is no date: write YYYY-MM-DD")
 
 
-def _requirement(entry: Expectation) -> Requirement | None:
+def is_range(when: str) -> bool:
+    """Tell whether a text is a name and a range of its versions, and nothing more."""
     try:
-        return Requirement(entry.when) if entry.when else None
+        wanted = Requirement(when)
     except InvalidRequirement:
+        return False
+    return not (wanted.url or wanted.marker or wanted.extras)
+
+
+def _requirement(entry: Expectation) -> Requirement | None:
+    if entry.when and not is_range(entry.when):
         _fail(entry, f"when = {entry.when!r} is no version range: write for example 'torch>=2.13,<2.14'")
+    return Requirement(entry.when) if entry.when else None
 
 
-def _applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
+def applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
+    """Tell whether an entry speaks of these versions."""
     wanted = _requirement(entry)
     if wanted is None:
         return True

@@ -28,7 +28,8 @@ class Watchdog:
         """Watch from now on."""
         self._file.seek(0)
         self._file.truncate()
-        faulthandler.enable(self._file)  # each time, since pytest's own plugin enables it on stderr
+        faulthandler.disable()  # a framework may have put handlers of its own over ours
+        faulthandler.enable(self._file)
         faulthandler.dump_traceback_later(limit, exit=True, file=self._file)
 
     def stop(self) -> None:

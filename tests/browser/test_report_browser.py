@@ -1,4 +1,4 @@
-"""The report in a browser: what its reader sees and does. Needs chromium and playwright; the axe tests need axe-core."""
+"""The report in a browser: what its reader sees and does; without chromium, playwright or axe-core it is skipped."""
 
 import os
 import shutil
@@ -37,6 +37,7 @@ def view(chromium, tmp_path):
         path = tmp_path / "report.html"
         path.write_text(html.render(runs or made.three()), encoding="utf-8")
         context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, offline=True)
+        context.set_default_timeout(5000)
         page = context.new_page()
         contexts.append(context)
         page.on("console", lambda message: complaints.append(message.text))
@@ -110,7 +111,7 @@ class TestFilters:
 
     @pytest.mark.parametrize("query", ["SECOND", "unpack twice", "segmentation fault", "saved-tensor-hooks", "may"])
     def test_text(self, view, query):
-        """Text is looked for in the law, the id, the capabilities, the mutants and the failures; every word must be there."""
+        """Every word is looked for in the law, the id, the capabilities, the mutants and the failures."""
         page = view()
 
         page.get_by_label("Search").fill(query)

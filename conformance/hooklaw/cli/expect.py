@@ -8,6 +8,7 @@ a person has yet to write, one that is gone loses its entry, every other line st
 import argparse
 import datetime as dt
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import tomlkit
@@ -15,7 +16,7 @@ from tomlkit.items import AoT, Table
 
 from hooklaw import expectations, loading, records
 from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
-from hooklaw.outcome import Exit, Outcome
+from hooklaw.outcome import Exit, Expectation, Outcome
 from hooklaw.records import Result, Run
 from hooklaw.spec import Level, Rule, load_rules
 
@@ -72,30 +73,47 @@ def _update(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{run.header.backend}: not run, nothing to update\n")
             continue
         path = args.file or _file_of(run.header.backend)[0]
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        made, told = updated(text, run, path)
-        if made != text:
-            _replace(path, made)
+        text, told = updated(path, run)
+        if told:
+            _replace(path, text)
         sys.stdout.write("".join(f"{path}: {line}\n" for line in told) or f"{path}: nothing to change\n")
     return Exit.OK.code
 
 
-def updated(text: str, run: Run, path: Path) -> tuple[str, list[str]]:
-    """Return the file's new text and what was changed, in words."""
-    if text and path.exists():
-        expectations.parse(path)  # a malformed file is refused before it is rewritten
+def updated(path: Path, run: Run) -> tuple[str, list[str]]:
+    """Return the file's new text and what was changed, in words.
+
+    What counts as known is what stands in the file now, not what stood there when the run was made.
+    """
+    entries = expectations.parse(path) if path.exists() else []
+    known = {one.rule: one for one in entries if expectations.applies(one, run.header.versions)}
+    gone = [known[rule.id] for rule in run.header.rules if rule.id in known and _holds(run, rule)]
+    text = _without(path.read_text(encoding="utf-8") if entries else "", [one.line for one in gone])
     document = tomlkit.parse(text)
     tables = document.setdefault("expect", tomlkit.aot())
-    told = [change for rule in run.header.rules if (change := _settle(tables, rule, run.results[rule.id], run))]
-    return (tomlkit.dumps(document) if told else text), told
+    told = [change for rule in run.header.rules if (change := _settle(tables, rule, known.get(rule.id), run))]
+    return tomlkit.dumps(document) if told else text, [f"{one.rule} holds now: entry removed" for one in gone] + told
 
 
-def _settle(tables: AoT, rule: Rule, result: Result, run: Run) -> str:
-    known = result.expectation
-    if result.outcome is Outcome.PASS and known:
-        place = next(number for number, table in enumerate(tables) if _is_entry(table, rule.id, known.when))
-        del tables[place]
-        return f"{rule.id} holds now: entry removed"
+def _holds(run: Run, rule: Rule) -> bool:
+    return run.results[rule.id].outcome is Outcome.PASS
+
+
+def _without(text: str, entries: Sequence[int]) -> str:
+    """Take out the entries that begin in these lines, by lines: a TOML library would take comments along."""
+    lines = text.splitlines(keepends=True)
+    for start in sorted(entries, reverse=True):
+        after = [place for place, line in enumerate(lines) if place >= start and line.lstrip().startswith("[[")]
+        inside = range(start, after[0] if after else len(lines))
+        end = max(place for place in inside if lines[place].strip() and not lines[place].lstrip().startswith("#")) + 1
+        while end < len(lines) and not lines[end].strip():
+            end += 1
+        del lines[start - 1 : end]
+    return "".join(lines)
+
+
+def _settle(tables: AoT, rule: Rule, known: Expectation | None, run: Run) -> str:
+    result = run.results[rule.id]
     if result.outcome not in expectations.EXPECTABLE or (result.outcome is Outcome.FAIL and rule.level is Level.MAY):
         return ""
     if known and result.outcome in known.outcome:
@@ -118,7 +136,9 @@ def _entry(rule: Rule, result: Result, run: Run) -> Table:
     made["outcome"] = str(result.outcome)
     made["reason"] = expectations.UNEXPLAINED + result.detail[:200]
     name, version = next(iter(run.header.versions.items()))
-    made["when"] = f"{name}=={version.partition('+')[0]}"
+    when = f"{name}=={version.partition('+')[0]}"
+    if expectations.is_range(when):
+        made["when"] = when
     made.add(tomlkit.comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
     return made
 

@@ -100,7 +100,9 @@ def _one(run: Run) -> list[str]:
         said = _why_fixed(result) if what == "fixed" else result.detail
         lines.append(f"           {said}" + (f"  [{result.where}]" if result.where else ""))
     lines += [f"  STALE    {one.file}:{one.line}: the entry for {one.rule!r} {one.why}" for one in _stale(run)]
-    lines += [f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)]
+    lines += [
+        f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)
+    ]
     lost = [rule.id for rule in run.header.rules if rule.id not in run.results]
     lines += [f"  LOST     {rule}" for rule in lost[:10]]
     lines += [f"  LOST     and {len(lost) - 10} more"] if len(lost) > 10 else []  # noqa: PLR2004 - enough to see which

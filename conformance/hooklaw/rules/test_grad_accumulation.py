@@ -149,7 +149,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     "grad-accum.layout.create-graph-new",
     level=Level.MUST,
     sources=[LAYOUTS],
-    needs=[Capability.CREATE_GRAPH],
+    needs=[Capability.BACKWARD_CREATE_GRAPH],
     mutants=["create-graph-accumulates-in-place"],
 )
 def test_create_graph_replaces(backend: Backend, trace: Trace) -> None:

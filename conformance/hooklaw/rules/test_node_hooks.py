@@ -19,10 +19,10 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
         notes("autograd", "how-autograd-encodes-the-history"),
     ],
     needs=[Capability.NODES],
-    mutants=["leaf-has-a-grad-fn", "next-functions-empty"],
+    mutants=["next-functions-empty"],
 )
 def test_identity(backend: Backend, trace: Trace) -> None:
-    """A leaf has no grad_fn; that of a non-leaf is a Node with a name, from which one Node leads on to the next."""
+    """The grad_fn of a non-leaf is a Node with a name, from which one Node leads on to the next, down to the leaves'."""
 
     def forward(x):
         node = backend.grad_fn(backend.clone(backend.clone(x)))
@@ -31,10 +31,23 @@ def test_identity(backend: Backend, trace: Trace) -> None:
         return backend.sum(x)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    trace.log("leaf has a grad_fn", backend.grad_fn(x) is not None)
     backend.call(forward, x)
 
-    trace.expect(("leaf has a grad_fn", False), ("has a name", True), ("leads to the leaf's Node", True))
+    trace.expect(("has a name", True), ("leads to the leaf's Node", True))
+
+
+@rule(
+    "node.identity.leaf",
+    level=Level.MUST,
+    sources=[notes("autograd", "how-autograd-encodes-the-history")],
+    needs=[Capability.NODES],
+    mutants=["leaf-has-a-grad-fn"],
+)
+def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
+    """A leaf has no grad_fn, since no operation made it."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    trace.expect_value("x has a grad_fn", expected=False, observed=backend.grad_fn(x) is not None)
 
 
 def _behind(backend, node):

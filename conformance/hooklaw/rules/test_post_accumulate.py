@@ -236,7 +236,7 @@ def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
     "post-acc.mode",
     level=Level.MUST,
     sources=[HOOK],
-    needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE, Capability.CREATE_GRAPH],
+    needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE, Capability.BACKWARD_CREATE_GRAPH],
     mutants=["post-accumulate-always-recorded", "post-accumulate-never-recorded"],
 )
 def test_mode(backend: Backend, trace: Trace) -> None:

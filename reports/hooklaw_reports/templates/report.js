@@ -12,7 +12,7 @@ const backends = $$("select[name=on] option", bar).slice(1).map((option) => opti
 const letters = new Map($$("input[name=outcome]", bar).map((input) => [input.value, input.dataset.letter]));
 let data = null;
 let searchable = null;
-let drawnFor = 0;
+let drawnFor = matrix.clientWidth;
 
 function details() {
   data ??= JSON.parse($("#data").textContent);
@@ -196,6 +196,13 @@ function redraw() {
   filter();
 }
 
+// Whoever comes by a link finds the rule below the names, whose place is known once the filters are shown.
+function arrive() {
+  const opened = show();
+  fit();
+  opened?.scrollIntoView();
+}
+
 function listen() {
   bar.addEventListener("input", (event) => change(formState(), { step: event.target.name !== "q" }));
   bar.addEventListener("submit", (event) => event.preventDefault());
@@ -215,7 +222,7 @@ function listen() {
   $("#theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));
   addEventListener("hashchange", () => {
     state = readState();
-    show()?.scrollIntoView();
+    arrive();
   });
   new ResizeObserver(fit).observe(bar);
   new ResizeObserver(fit).observe(document.body);
@@ -223,6 +230,5 @@ function listen() {
 
 bar.hidden = false;
 $("#theme").hidden = false;
-fit();
+arrive();
 listen();
-show()?.scrollIntoView();
