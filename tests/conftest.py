@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import DATA, TOY_RULES, ran
+
+from hooklaw.cli import main
 
 ROOT = Path(__file__).parent.parent
 collect_ignore = ["data"]
@@ -40,3 +43,38 @@ def hooklaw(tmp_path):
         return run_hooklaw(*args, cwd=cwd, **how)
 
     return run
+
+
+@pytest.fixture
+def judge(hooklaw):
+    """Return `hooklaw run` as a function: on the toy and its few rules, unless others are named."""
+
+    def run(*args, backend="toy:backend", rules=TOY_RULES, **how):
+        return hooklaw("run", "--backend", backend, "--rules", rules, *args, path=[DATA], **how)
+
+    return run
+
+
+@pytest.fixture
+def verb(tmp_path, monkeypatch, capsys):
+    """Return the verbs that start no session as a function in this process, at home in the test's own folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args):
+        try:
+            code = main([str(one) for one in args])
+        except SystemExit as leave:
+            code = leave.code
+        return ran(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """Return a function that writes a module `broken` beside the test, with the toy at hand."""
+
+    def write(text):
+        (tmp_path / "broken.py").write_text(f"from toy import Toy, backend\n{text}")
+
+    return write

@@ -54,7 +54,7 @@ def known(rule_id: str = "order.first", *outcomes: str) -> Expectation:
     return Expectation(
         rule=rule_id,
         outcome=list(outcomes or ("fail",)),
-        reason="The engine runs them the other way round.",
+        reason="the engine runs them the other way round",
         issue="https://github.com/pytorch/pytorch/issues/1",
         when="torch>=2.4",
         file="expectations/torch-eager.toml",

@@ -8,8 +8,9 @@ from hooklaw.errors import NotRunError
 from hooklaw_backends.torch_eager import Hook, TorchEager, torch
 
 DEFAULT = "aot_eager"
-CALLS = 8
-"""After so many compilations torch runs a function uncompiled, in silence; a property has more examples than that."""
+CALL = (
+    "torch.compile(fn, backend={!r}) with torch's defaults: graph breaks allowed, at most 8 recompilations a function."
+)
 
 
 def backend(argument: str = "") -> "TorchCompile":
@@ -43,22 +44,20 @@ def _check_use(compiler: str) -> None:
 class TorchCompile(TorchEager):
     """The verbs of eager torch, on the CPU, but `call` compiles."""
 
+    examples = 5  # each example of a property is compiled anew, which takes about a second
+
     def __init__(self, compiler: str = DEFAULT) -> None:
         super().__init__(name=f"torch-compile:{compiler}")
         self._compiler = compiler
-        self._calls = 0
         self.expectations = _expectations(compiler)
-        self.notes["call"] = f"torch.compile(fn, backend={compiler!r}), graph breaks allowed."
+        self.notes["call"] = CALL.format(compiler)
 
     def reset(self) -> None:
+        """Also forget what was compiled, so that every rule starts from nothing."""
         super().reset()
-        self._calls = 0
         torch.compiler.reset()
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
-        self._calls += 1
-        if self._calls % CALLS == 0:
-            torch.compiler.reset()
         return torch.compile(fn, backend=self._compiler)(*tensors)
 
 

@@ -170,7 +170,11 @@ class ErrorKind(StrEnum):
 
 
 class Backend(Protocol):
-    """What a rule may ask for. Each verb raises the framework's own errors; none returns a framework's own None."""
+    """What a rule may ask for. Each verb raises the framework's own errors.
+
+    Two more attributes are optional: ``reset()`` is called before each rule, to undo what a failed one left behind, and
+    ``examples`` says how many examples of a property are worth their time.
+    """
 
     name: str
     """As written on the command line, e.g. ``torch-eager:cuda``."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklaw import blame, expectations, isolation, loading
+from hooklaw import blame, expectations, isolation, loading, properties
 from hooklaw.backend import Backend
 from hooklaw.controller import FOLDER, Controller, isolated, option
 from hooklaw.errors import HooklawError, NotRunError
@@ -33,6 +33,7 @@ class Bench:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._searches = config.getoption("hypothesis_profile", None) is None
         self.backends: dict[str, Backend] = {}
         self.subjects: dict[str, Subject] = {}
         self._folder = _worker_folder(config)
@@ -127,6 +128,8 @@ class Bench:
             item.stash[DENIED] = _why_denied(made, denied)
         if denied and not option(item.config, "--probe-unsupported"):
             self._skip(item, Outcome.UNSUPPORTED, item.stash[DENIED])
+        if self._searches:
+            properties.load(getattr(made, "examples", properties.EXAMPLES))
         if callable(reset := getattr(made, "reset", None)):
             reset()
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion
 
 from hooklaw.errors import ExpectationFileError
 from hooklaw.outcome import Expectation, Outcome, Stale
@@ -145,7 +146,10 @@ def applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
         return True
     if wanted.name not in versions:
         _fail(entry, f"when speaks of {wanted.name!r}, the backend has versions of {', '.join(versions)}")
-    return wanted.specifier.contains(versions[wanted.name], prereleases=True)
+    try:
+        return wanted.specifier.contains(versions[wanted.name], prereleases=True)
+    except InvalidVersion:  # what older releases of packaging make of a version such as a GPU's name
+        return False
 
 
 def _fail(entry: Expectation, what: str) -> NoReturn:

@@ -6,27 +6,14 @@ It is loaded by name (``-p hooklaw.plugin``), by `hooklaw run` or by hand, never
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from hooklaw import isolation
+from hooklaw import isolation, properties
 from hooklaw.backend import Backend
 from hooklaw.bench import TRACE, Bench, rule_of
 from hooklaw.controller import Controller, option
 from hooklaw.recorder import Collected
 from hooklaw.records import Result
 from hooklaw.trace import Trace
-
-settings.register_profile(
-    "hooklaw",
-    settings(
-        max_examples=25,
-        deadline=None,
-        derandomize=True,  # every backend gets the same examples
-        database=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    ),
-)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare our options; those that take a path are to be written with ``=``."""
@@ -47,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take part in a session that judges a backend."""
     config.addinivalue_line("markers", "rule: a rule of the law (set by @rule)")
     if config.getoption("hypothesis_profile", None) is None:
-        settings.load_profile("hooklaw")
+        properties.load()
     if not config.getoption("--backend"):
         return
     worker = getattr(config, "workerinput", None)

@@ -178,6 +178,8 @@ def read_all(paths: Sequence[Path], *, incomplete: bool = False) -> list[Run]:
     first: dict[str, Run] = {}
     for run in runs:
         name = run.header.backend
+        if any(other.header.run == run.header.run for other in runs if other is not run):
+            raise RecordConflictError(f"run {run.header.run} of {name!r} is given twice: name each file once")
         if name in first and first[name].header.digest != run.header.digest:
             raise RecordConflictError(
                 f"{first[name].file} and {run.file} both judge {name!r}, by different rules: "
@@ -209,15 +211,18 @@ def _assemble(path: Path, data: bytes, *, incomplete: bool) -> list[Run]:
         except msgspec.MsgspecError as error:
             if cut and incomplete and runs:
                 break
-            raise RecordFileError(_damaged(path, number, text, error, cut=cut and bool(runs))) from error
+            raise RecordFileError(_damaged(f"{path}:{number}", text, error, cut=cut, begun=bool(runs))) from error
         _place(path, number, line, runs)
+    for run in runs.values():
+        if strangers := run.results.keys() - {rule.id for rule in run.header.rules}:
+            raise RecordFileError(f"{path}: rule {min(strangers)!r} has a result, but no place in its run's header")
     return list(runs.values())
 
 
 def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
     if isinstance(line, Header):
         if line.hooklaw > FORMAT:
-            raise RecordFileError(_newer(path, line.hooklaw))
+            raise RecordFileError(_newer(str(path), line.hooklaw))
         if line.run in runs:
             raise RecordFileError(f"{path}:{number}: run {line.run} has two headers: was the file joined to itself?")
         runs[line.run] = Run(line, {}, None, str(path))
@@ -228,6 +233,8 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
         )
     if isinstance(line, Footer):
         runs[line.run].footer = line
+    elif line.rule in runs[line.run].results:
+        raise RecordFileError(f"{path}:{number}: rule {line.rule!r} has two results in run {line.run}")
     else:
         runs[line.run].results[line.rule] = line
 
@@ -236,11 +243,11 @@ def _kind(line: Line) -> str:
     return type(line).__name__.lower()
 
 
-def _newer(path: Path, found: int) -> str:
-    return f"{path} has format {found}, this hooklaw reads up to {FORMAT}: update hooklaw"
+def _newer(place: str, found: int) -> str:
+    return f"{place} has format {found}, this hooklaw reads up to {FORMAT}: update hooklaw"
 
 
-def _damaged(path: Path, number: int, text: bytes, error: Exception, *, cut: bool) -> str:
+def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: bool) -> str:
     try:
         value = json.loads(text)
     except ValueError:
@@ -248,19 +255,22 @@ def _damaged(path: Path, number: int, text: bytes, error: Exception, *, cut: boo
     if isinstance(value, dict):
         found: Any = value.get("hooklaw")  # pyright: ignore[reportUnknownMemberType]
         if isinstance(found, int) and found > FORMAT:
-            return _newer(path, found)
+            return _newer(place, found)
         if "kind" in value:
-            return f"{path}:{number}: not a line this hooklaw understands ({error}): it is damaged or from a newer one"
-    if cut:
-        return f"{path}:{number}: the file breaks off in the middle of a line: the run did not end; run it again"
-    return f"{path}:{number}: this is no hooklaw record: give a file that `hooklaw run --results=FILE` wrote"
+            return f"{place}: not a line this hooklaw understands ({error}): it is damaged or from a newer one"
+    if begun and not cut:
+        return f"{place}: the line is damaged: run it again"
+    if begun:
+        return f"{place}: the file breaks off in the middle of a line: the run did not end; run it again"
+    return f"{place}: this is no hooklaw record: give a file that `hooklaw run --results=FILE` wrote"
 
 
 def _incomplete(path: Path, run: Run) -> str:
     have, want = len(run.results), run.header.collected
-    return (
-        f"{path}: the run of {run.header.backend!r} is incomplete, {have} of {want} rules have a result: run it again"
-    )
+    why = "is incomplete" if run.footer else "did not end"
+    if run.footer and run.footer.interrupted:
+        why = "was interrupted"
+    return f"{path}: the run of {run.header.backend!r} {why}, {have} of {want} rules have a result: run it again"
 
 
 def write_schema(path: Path = SCHEMA) -> None:

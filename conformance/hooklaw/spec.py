@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True):
         """The page on the web, or an empty string where there is none."""
         match self.kind:
             case "docstring":
-                return f"{_DOCS}generated/{self.name}.html"
+                return _docstring_url(self.name)
             case "notes":
                 anchor = f"#{self.section}" if self.section else ""
                 return f"{_DOCS}notes/{self.name}.html{anchor}"
@@ -61,6 +61,14 @@ class Source(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         where = f", section {self.section}" if self.section else ""
         return f"{self.kind} {self.name}{where}"
+
+
+def _docstring_url(name: str) -> str:
+    if name.startswith("torch.utils.hooks."):
+        return ""  # the reference has no page for these
+    if name.startswith("torch.autograd.graph.") and not name.startswith("torch.autograd.graph.Node."):
+        return f"{_DOCS}autograd.html#{name}"
+    return f"{_DOCS}generated/{name}.html"
 
 
 def docstring(name: str) -> Source:

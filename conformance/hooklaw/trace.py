@@ -130,11 +130,11 @@ class Trace:
         wanted = f"{name or names}{f' saying {phrase!r}' if phrase else ''}"
         try:
             yield
+        except Mismatch:
+            raise
         except types as error:
             got = f"{type(error).__name__}: {_first_line(error)}"
             self._judge("raises", wanted, got, held=phrase.lower() in str(error).lower())
-        except Mismatch:
-            raise
         except Exception as error:
             got = f"{type(error).__name__}: {_first_line(error)}"
             self.checks.append(Check("raises", wanted, got, held=False))

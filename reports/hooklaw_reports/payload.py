@@ -61,6 +61,6 @@ def _entry(entry: Expectation) -> dict[str, str]:
         "issue": entry.issue,
         "when": entry.when,
         "expires": entry.expires,
-        "at": f"{entry.file}:{entry.line}" if entry.file else "",
+        "at": sentences.place(entry.file, entry.line),
     }
     return {name: part for name, part in parts.items() if part}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from hooklaw.outcome import JUDGED, Exit, Outcome, Verdict, describe, exit_of
 from hooklaw.records import Run, rules_of
@@ -10,6 +11,11 @@ from hooklaw.records import Run, rules_of
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, e.g. ``1 rule``, ``2 rules``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def place(file: str, line: int) -> str:
+    """Return where an entry stands, by folder and file: whose home these lie in is nobody's business."""
+    return f"{'/'.join(PurePath(file).parts[-2:])}:{line}" if file else ""
 
 
 def words(run: Run) -> dict[str, str]:

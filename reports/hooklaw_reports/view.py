@@ -25,7 +25,7 @@ LOOK = {
     "differs": ("open", "≠"),
     "pass": ("pass", "✓"),
     "unsupported": ("out", "\u2013"),
-    "not-run": ("out", "·"),
+    "not-run": ("unrun", "·"),
 }
 """Tone and glyph of each word, the ones that need a person first."""
 
@@ -54,8 +54,8 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def quiet(self) -> bool:
-        """Tell whether only the sign is printed."""
-        return self.tone in {"pass", "out"}
+        """Tell whether only the sign is shown: the style sheet draws it, which keeps a large matrix fast."""
+        return self.tone in {"pass", "out", "unrun"}
 
     @property
     def letter(self) -> str:
@@ -102,7 +102,7 @@ class Column(msgspec.Struct, frozen=True):
     started: str
     regressions: list[str]
     fixed: list[tuple[str, str]]
-    stale: list[Stale]
+    stale: list[tuple[Stale, str]]
 
     @property
     def parts(self) -> list[str]:
@@ -183,7 +183,7 @@ def _column(run: Run, name: str) -> Column:
     passed, judged = run.count()
     tone, glyph, result = RESULT_OF_RUN[sentences.exit_of_run(run)]
     if run.header.not_run:
-        tone, glyph, result = "out", "·", "not run"
+        tone, glyph, result = "unrun", "·", "not run"
     return Column(
         run=run,
         name=name,
@@ -195,13 +195,13 @@ def _column(run: Run, name: str) -> Column:
         started=_date(run.header.started),
         regressions=sentences.of_verdict(run, Verdict.REGRESSION),
         fixed=[(rule_id, _place(run, rule_id)) for rule_id in sentences.of_verdict(run, Verdict.FIXED)],
-        stale=run.footer.stale if run.footer else [],
+        stale=[(entry, sentences.place(entry.file, entry.line)) for entry in (run.footer.stale if run.footer else [])],
     )
 
 
 def _place(run: Run, rule_id: str) -> str:
     entry = run.results[rule_id].expectation
-    return f"{entry.file}:{entry.line}" if entry and entry.file else ""
+    return sentences.place(entry.file, entry.line) if entry else ""
 
 
 def _date(started: str) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -46,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     module.add_arguments(verb)
     try:
-        return module.main(verb.parse_args(words[1:]))
+        code: int = module.main(verb.parse_args(words[1:]))
+        sys.stdout.flush()
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Exit.BROKEN.code
@@ -54,8 +56,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("hooklaw: interrupted\n")
         return Exit.BROKEN.code
     except BrokenPipeError:
-        sys.stderr.close()  # a reader such as `head` has had enough
+        _mute()
         return Exit.OK.code
+    return code
+
+
+def say(text: str) -> None:
+    """Print where the exit code matters: a reader such as `head` that has had enough does not change it."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _mute()
+
+
+def _mute() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush would complain once more
 
 
 def _parser() -> Parser:

@@ -7,8 +7,10 @@ a person has yet to write, one that is gone loses its entry, every other line st
 
 import argparse
 import datetime as dt
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import tomlkit
@@ -88,11 +90,19 @@ def updated(path: Path, run: Run) -> tuple[str, list[str]]:
     entries = expectations.parse(path) if path.exists() else []
     known = {one.rule: one for one in entries if expectations.applies(one, run.header.versions)}
     gone = [known[rule.id] for rule in run.header.rules if rule.id in known and _holds(run, rule)]
-    text = _without(path.read_text(encoding="utf-8") if entries else "", [one.line for one in gone])
-    document = tomlkit.parse(text)
-    tables = document.setdefault("expect", tomlkit.aot())
-    told = [change for rule in run.header.rules if (change := _settle(tables, rule, known.get(rule.id), run))]
-    return tomlkit.dumps(document) if told else text, [f"{one.rule} holds now: entry removed" for one in gone] + told
+    text = _without(path.read_text(encoding="utf-8") if path.exists() else "", [one.line for one in gone])
+    document, fresh = tomlkit.parse(text), tomlkit.aot()
+    tables = document.get("expect", fresh)
+    told = [change for rule in run.header.rules if (change := _settle(tables, fresh, rule, known.get(rule.id), run))]
+    text = tomlkit.dumps(document) if told else text
+    return _joined(text, fresh), [f"{one.rule} holds now: entry removed" for one in gone] + told
+
+
+def _joined(text: str, fresh: AoT) -> str:
+    if not fresh:
+        return text
+    gap = "\n" if text.endswith("\n") else "\n\n" * bool(text)
+    return text + gap + tomlkit.dumps({"expect": fresh})
 
 
 def _holds(run: Run, rule: Rule) -> bool:
@@ -112,18 +122,18 @@ def _without(text: str, entries: Sequence[int]) -> str:
     return "".join(lines)
 
 
-def _settle(tables: AoT, rule: Rule, known: Expectation | None, run: Run) -> str:
+def _settle(tables: AoT, fresh: AoT, rule: Rule, known: Expectation | None, run: Run) -> str:
     result = run.results[rule.id]
     if result.outcome not in expectations.EXPECTABLE or (result.outcome is Outcome.FAIL and rule.level is Level.MAY):
         return ""
-    if known and result.outcome in known.outcome:
+    if not known:
+        fresh.append(_entry(rule, result, run))
+        return f"{rule.id}: entry added, its reason is yours to write"
+    if result.outcome in known.outcome:
         return ""
-    if known:
-        table = next(table for table in tables if _is_entry(table, rule.id, known.when))
-        table["outcome"] = [*known.outcome, str(result.outcome)]
-        return f"{rule.id}: outcome {result.outcome} added"
-    tables.append(_entry(rule, result, run))
-    return f"{rule.id}: entry added, its reason is yours to write"
+    table = next(table for table in tables if _is_entry(table, rule.id, known.when))
+    table["outcome"] = [*known.outcome, str(result.outcome)]
+    return f"{rule.id}: outcome {result.outcome} added"
 
 
 def _is_entry(table: object, rule: str, when: str) -> bool:
@@ -132,22 +142,23 @@ def _is_entry(table: object, rule: str, when: str) -> bool:
 
 def _entry(rule: Rule, result: Result, run: Run) -> Table:
     made = tomlkit.table()
-    made["rule"] = rule.id
+    made.add("rule", tomlkit.string(rule.id).comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
     made["outcome"] = str(result.outcome)
     made["reason"] = expectations.UNEXPLAINED + result.detail[:200]
     name, version = next(iter(run.header.versions.items()))
     when = f"{name}=={version.partition('+')[0]}"
     if expectations.is_range(when):
         made["when"] = when
-    made.add(tomlkit.comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
     return made
 
 
 def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
+    fresh = path.parent / f".{path.name}.{os.getpid()}"
     try:
+        records.make_room(path)
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink()
         raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --file") from error

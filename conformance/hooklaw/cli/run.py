@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hooklaw import isolation, loading
-from hooklaw.cli import summary
+from hooklaw.cli import say, summary
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.outcome import Exit, Outcome
 from hooklaw.recorder import Collected
@@ -63,8 +63,7 @@ def main(args: argparse.Namespace) -> int:
             if sessions[-1].exit is Exit.BROKEN and _interrupted(sessions[-1].run):
                 break
         runs = [one.run for one in sessions if one.run]
-        sys.stdout.write(summary.render(runs, args.format) if runs else "")
-        sys.stdout.flush()
+        say(summary.render(runs, args.format) if runs else "")
         sys.stderr.write(_why_broken(runs))
         if args.report and runs and not _interrupted(runs[-1]):
             _report(results, args.report, runs)

@@ -11,7 +11,7 @@ from hooklaw.backend import Backend, Capability
 from hooklaw.trace import Trace
 
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
-SHARING = ["detached", "in a tuple"]
+SHARING = ["detached", "in an object"]
 """Pairs that keep the tensor's very data, and so its layout."""
 COPYING = ["cloned", "rebuilt"]
 """Pairs that keep its value, shape, dtype and device."""
@@ -22,6 +22,13 @@ pairs = st.sampled_from(SHARING + COPYING)
 sharing_pairs = st.sampled_from(SHARING)
 Hook = Callable[[Any], Any]
 Look = Callable[[Any], Any]
+
+
+class Packed:
+    """A packed object that is neither a tensor nor a container of tensors."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
 
 
 def pair_of(backend: Backend, name: str) -> tuple[Hook, Hook]:
@@ -35,11 +42,11 @@ def pair_of(backend: Backend, name: str) -> tuple[Hook, Hook]:
     return {
         "detached": (backend.detach, lambda packed: packed),
         "index of a list": (into_list, kept.__getitem__),
-        "in a tuple": (lambda t: (backend.detach(t), "a note"), lambda packed: packed[0]),
+        "in an object": (lambda t: Packed(backend.detach(t)), lambda packed: packed.content),
         "cloned": (lambda t: backend.clone(backend.detach(t)), lambda packed: packed),
         "rebuilt": (
-            lambda t: (backend.tolist(t), backend.dtype(t)),
-            lambda packed: backend.tensor(packed[0], dtype=packed[1]),
+            lambda t: Packed((backend.tolist(t), backend.dtype(t))),
+            lambda packed: backend.tensor(packed.content[0], dtype=packed.content[1]),
         ),
         "scaled": (lambda t: backend.detach(t) * 4, lambda packed: packed * 0.25),
     }[name]
@@ -54,7 +61,7 @@ def numbers(shape: Sequence[int], first: float = 0.5) -> Any:
 
 
 class Trial:
-    """Compares a run under a pair with a run without hooks."""
+    """Compares a run under a pair, through the backend's `call`, with a plain run without hooks."""
 
     def __init__(
         self,
@@ -83,14 +90,21 @@ class Trial:
             packed.append(self.describe(tensor))
             return self._pack(tensor)
 
-        plain, plain_gradient = self._run(leaf(), lay_out, nullcontext())
-        read, gradient = self._run(leaf(), lay_out, self._backend.saved_tensors_hooks(pack, self._unpack))
+        hooks = self._backend.saved_tensors_hooks(pack, self._unpack)
+        plain, plain_gradient = self._run(leaf(), lay_out, nullcontext(), run=lambda forward, x: forward(x))
+        read, gradient = self._run(leaf(), lay_out, hooks, run=self._backend.call)
 
         self._trace.expect_value("received by pack", [plain] * 3, packed)
         self._trace.expect_value("read in backward", plain, read)
         self._trace.expect_value("gradient", plain_gradient, gradient)
 
-    def _run(self, x: Any, lay_out: Callable[[Any], Any], hooks: AbstractContextManager[Any]) -> tuple[Any, Any]:
+    def _run(
+        self,
+        x: Any,
+        lay_out: Callable[[Any], Any],
+        hooks: AbstractContextManager[Any],
+        run: Callable[..., Any],
+    ) -> tuple[Any, Any]:
         backend, seen = self._backend, []
 
         def save(ctx: Any, tensor: Any) -> Any:
@@ -109,5 +123,5 @@ class Trial:
             with hooks:
                 return backend.sum(square(tensor) + tensor * tensor)
 
-        backend.backward(backend.call(forward, x), self._seed)
+        backend.backward(run(forward, x), self._seed)
         return seen[0], backend.grad_of(x)

@@ -113,9 +113,44 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x))
         return backend.grad_of(x)
 
-    objects = ["name", 7, None, True, 1.5, backend.tensor([5.0]), object()]
+    objects = ["name", 7, None, True, 1.5, ("name", 7), backend.tensor([5.0]), object()]
     trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(one) for one in objects])
     trace.expect_value("unpacked", trace.snapshot(objects), trace.values("unpack"))
+
+
+@rule(
+    "saved-tensor.pack.any-object.custom-function",
+    level=Level.MUST,
+    sources=[SECTION, TUTORIAL, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["pack-must-return-a-tensor", "packed-containers-flattened"],
+)
+def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
+    """Pack may return any Python object for a custom Function's tensors too, such as a tuple that holds the tensor."""
+
+    def save(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    def read(ctx, grad):
+        (saved,) = ctx.saved_tensors
+        return grad * saved * 2
+
+    square = backend.custom_function(save, read)
+
+    def gradient_with(pack, unpack):
+        def forward(x):
+            with backend.saved_tensors_hooks(pack, unpack):
+                return backend.sum(square(x))
+
+        x = backend.tensor([3.0], requires_grad=True)
+        backend.backward(backend.call(forward, x))
+        return backend.grad_of(x)
+
+    in_dict = gradient_with(lambda t: {"tensor": backend.detach(t)}, lambda packed: packed["tensor"])
+    in_tuple = gradient_with(lambda t: (backend.detach(t), "note"), lambda packed: packed[0])
+    trace.expect_value("gradient, packed in a dict", [6.0], in_dict)
+    trace.expect_value("gradient, packed in a tuple", [6.0], in_tuple)
 
 
 @rule(

@@ -33,7 +33,7 @@ function facts(id, rule) {
 
 function entryNote(entry, verdict) {
   const when = [entry.when && `for ${entry.when}`, entry.expires && `until ${entry.expires}`, entry.at].filter(Boolean).join(", ");
-  const note = make("div", { class: "note" }, make("p", {}, `Expected here: ${entry.outcome}. ${entry.reason}`));
+  const note = make("div", { class: "note" }, make("p", {}, `Expected here: ${entry.outcome}; ${entry.reason}`));
   if (verdict === "fixed") note.append(make("p", {}, "It holds now, so the entry can go."));
   if (entry.issue) note.append(make("p", {}, link(entry.issue, entry.issue)));
   if (when) note.append(make("p", { class: "muted" }, when));
@@ -72,7 +72,8 @@ function groupSection(group, data, room) {
   const [tone, glyph] = data.looks[group.word];
   const mark = make("span", { class: `mark ${tone}` }, `${glyph} ${group.word}`);
   const heading = make("h3", {}, mark, group.on.map((at) => data.backends[at]).join(", "));
-  if (group.verdict === "regression") heading.append(make("small", {}, " (regression: no entry expects it)"));
+  const why = group.expectation ? "the entry expects something else" : "no entry expects it";
+  if (group.verdict === "regression") heading.append(make("small", {}, ` (regression: ${why})`));
   const section = make("section", { class: "group" }, heading);
   if (group.expectation) section.append(entryNote(group.expectation, group.verdict));
   if (group.detail) section.append(make("pre", {}, group.detail));

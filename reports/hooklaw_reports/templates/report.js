@@ -106,11 +106,11 @@ function filter() {
 
 // A chapter out of sight is not laid out; until it is, it stands in the page with about the height it will have.
 function showChapters() {
-  const sample = [...rules.values()].find((row) => !row.hidden);
+  const sample = [...rules.values()].find((row) => !row.hidden)?.offsetHeight ?? 0;
   for (const chapter of $$(".chapter", matrix)) {
     const count = $$("tr[data-rule]:not([hidden])", chapter).length;
     chapter.hidden = count === 0;
-    chapter.style.containIntrinsicHeight = `${56 + count * (sample?.offsetHeight ?? 0)}px`;
+    chapter.style.containIntrinsicHeight = `${56 + count * sample}px`;
   }
 }
 

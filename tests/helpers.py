@@ -1,0 +1,29 @@
+"""What several tests say of the program, put once."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+DATA = Path(__file__).parent / "data"
+TOY_RULES = DATA / "toy_rules"
+KNOWN = {"rule": "toy.broken", "outcome": "fail", "reason": "the toy is a toy"}
+
+
+def complaint(done):
+    """Return the one sentence that the program said of its own accord; nothing else may look like a breakdown."""
+    lines = done.stderr.splitlines()
+    sentences = [line for line in lines if line.startswith("hooklaw: ")]
+    noise = [line for line in lines if line not in sentences and not line.startswith((" ", "toy:", "broken:"))]
+    if noise or len(sentences) != 1:
+        raise AssertionError(f"expected one sentence, got:\n{done.stderr}")
+    return sentences[0]
+
+
+def entry(**parts):
+    """Write an entry of an expectation file; a part that is None is left out."""
+    lines = [f"{key} = {value!r}" for key, value in (KNOWN | parts).items() if value is not None]
+    return "\n".join(["[[expect]]", *lines, ""])
+
+
+def ran(code, out, err):
+    """Return what a verb did in the shape of a finished process."""
+    return SimpleNamespace(returncode=code, stdout=out, stderr=err)
