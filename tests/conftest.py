@@ -6,18 +6,23 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import DATA, TOY_RULES, ran
 
+from helpers import DATA, TOY_RULES, ran
 from hooklaw.cli import main
 
 ROOT = Path(__file__).parent.parent
 collect_ignore = ["data"]
 
 
+def environment_with(path):
+    """Return the environment in which this tree, and these folders, can be imported."""
+    roots = [ROOT / "conformance", ROOT / "backends", ROOT / "reports", *path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}
+
+
 def run_hooklaw(*args, path=(), cwd=None, timeout=120):
     """Run the command in a process of its own, from this tree."""
-    roots = [ROOT / "conformance", ROOT / "backends", ROOT / "reports", *path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}
+    environment = environment_with(path)
     command = [sys.executable, "-m", "hooklaw", *map(str, args)]
     return subprocess.run(
         command, cwd=cwd, env=environment, timeout=timeout, capture_output=True, text=True, check=False
@@ -43,6 +48,12 @@ def hooklaw(tmp_path):
         return run_hooklaw(*args, cwd=cwd, **how)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def environment():
+    """Return the environment in which the command finds the toy."""
+    return environment_with([DATA])
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def rule(rule_id: str = "order.first", chapter: str = "order", level: Level = Le
 
 def events(*labels: str | tuple[str, Any]) -> list[Event]:
     """Make a lane."""
-    return [Event(one) if isinstance(one, str) else Event(*one) for one in labels]
+    return [Event(one, any_value=True) if isinstance(one, str) else Event(*one) for one in labels]
 
 
 def passed(rule_id: str = "order.first", **parts: Any) -> Result:
@@ -45,6 +45,7 @@ def failed(rule_id: str = "order.first", outcome: Outcome = Outcome.FAIL, **part
         "where": "hooklaw/rules/test_order.py:12",
         "expected": events("first", "second"),
         "observed": events(("second", [1.0, 2.0]), ("first", [1.0, 2.0])),
+        "difference": 0,
     }
     return Result(run="", rule=rule_id, outcome=outcome, **(given | parts))
 

@@ -34,14 +34,14 @@ def test_every_rule_has_its_result(contained):
     """Twenty rules give twenty results, and the run is complete."""
     _, run = contained
 
-    assert (20, 20, True) == (run.header.collected, len(run.results), run.complete)
+    assert (run.header.collected, len(run.results), run.complete) == (20, 20, True)
 
 
 def test_exit_code_is_one(contained):
     """A crash is a regression."""
     done, _ = contained
 
-    assert 1 == done.returncode
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize("rule", CULPRITS)

@@ -26,7 +26,7 @@ def test_command_runs(hooklaw_command, line, tmp_path):
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def test_links_lead_somewhere():
@@ -38,7 +38,7 @@ def test_links_lead_somewhere():
         if not (page.parent / link).exists()
     ]
 
-    assert [] == broken
+    assert broken == []
 
 
 def test_ci_runs_the_readme_command():

@@ -2,10 +2,10 @@
 
 import datetime as dt
 
-import made_records as made
 import pytest
-from helpers import complaint, entry
 
+import made_records as made
+from helpers import complaint, entry
 from hooklaw import expectations
 from hooklaw.errors import ExpectationFileError
 from hooklaw.outcome import Outcome
@@ -38,7 +38,10 @@ MALFORMED = {
 }
 MALFORMED_FOR_A_BACKEND = {
     "two that apply": (entry(when="torch>=2") + entry(), "6: rule 'toy.broken' already has an entry in line 1"),
-    "unknown package": (entry(when="paddle>=3"), "1: when speaks of 'paddle', the backend has versions of torch, driver"),
+    "unknown package": (
+        entry(when="paddle>=3"),
+        "1: when speaks of 'paddle', the backend has versions of torch, driver",
+    ),
 }
 
 
@@ -92,7 +95,7 @@ def test_entry(file):
     found = read(file, "# why\n" + entry(outcome=["fail", "crash"], issue="https://x", when="torch>=2"))
     (known,) = found.known.values()
 
-    assert ("toy.broken", ["fail", "crash"], "the toy is a toy") == (known.rule, known.outcome, known.reason)
+    assert (known.rule, known.outcome, known.reason) == ("toy.broken", ["fail", "crash"], "the toy is a toy")
     assert ("https://x", "torch>=2", str(file), 2) == (known.issue, known.when, known.file, known.line)
 
 
@@ -127,24 +130,24 @@ def test_versions_before_a_release(file, version, applies):
 
 def test_version_that_is_none(file):
     """A version that is only a name, such as a GPU's, lies in no range."""
-    assert {} == read(file, entry(when="gpu>=1"), {"gpu": "NVIDIA H200"}).known
+    assert read(file, entry(when="gpu>=1"), {"gpu": "NVIDIA H200"}).known == {}
 
 
 def test_entries_of_several_versions(file):
     """One rule may have an entry for each range of versions."""
     found = read(file, entry(when="torch<2") + entry(when="torch>=2", outcome="crash"))
 
-    assert [["crash"]] == [one.outcome for one in found.known.values()]
+    assert [one.outcome for one in found.known.values()] == [["crash"]]
 
 
 def test_unmatched_is_stale(file):
     """An entry that matches no rule is stale, and applies no more."""
     found = read(file, entry(rule="toy.gone"))
 
-    assert ({}, [("toy.gone", "matches no rule", 1)]) == (
+    assert (
         found.known,
         [(one.rule, one.why, one.line) for one in found.stale],
-    )
+    ) == ({}, [("toy.gone", "matches no rule", 1)])
 
 
 @pytest.mark.parametrize("expires", ["2026-06-14", dt.date(2026, 6, 14)])
@@ -153,12 +156,12 @@ def test_expired_is_stale(file, expires):
     text = entry().rstrip() + f"\nexpires = {expires if isinstance(expires, dt.date) else repr(expires)}\n"
     found = read(file, text)
 
-    assert ({}, ["expired on 2026-06-14"]) == (found.known, [one.why for one in found.stale])
+    assert (found.known, [one.why for one in found.stale]) == ({}, ["expired on 2026-06-14"])
 
 
 def test_last_day(file):
     """An entry still holds on its last day."""
-    assert ["toy.broken"] == list(read(file, entry(expires="2026-06-15")).known)
+    assert list(read(file, entry(expires="2026-06-15")).known) == ["toy.broken"]
 
 
 @pytest.mark.parametrize(("text", "said"), MALFORMED.values(), ids=MALFORMED)
@@ -167,7 +170,7 @@ def test_check_refuses(verb, file, text, said):
     file.write_text(text)
     done = verb("expect", "check", "--file", file)
 
-    assert 3 == done.returncode
+    assert done.returncode == 3
     assert f"hooklaw: {file}:" in complaint(done)
     assert said in complaint(done)
 
@@ -177,7 +180,7 @@ def test_check_names_what_is_stale(verb, file):
     file.write_text(entry(rule="order.six-steps.leaf") + entry(rule="toy.gone"))
     done = verb("expect", "check", "--file", file)
 
-    assert (2, "") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (2, "")
     assert f"{file}:5: stale: the entry for 'toy.gone' matches no rule\n" in done.stdout
     assert f"{file}: 1 entries apply, 1 are stale\n" in done.stdout
 
@@ -187,7 +190,7 @@ def test_check_names_what_is_unexplained(verb, file):
     file.write_text(entry(rule="order.six-steps.leaf", reason="unexplained: it failed"))
     done = verb("expect", "check", "--file", file)
 
-    assert 0 == done.returncode
+    assert done.returncode == 0
     assert f"{file}:1: unexplained: say why 'order.six-steps.leaf' does not hold\n" in done.stdout
 
 
@@ -219,8 +222,8 @@ def test_update_adds_what_is_new(update, file):
     done, _ = update(*all_pass(first=made.failed("order.first")))
     (known,) = expectations.parse(file)
 
-    assert 0 == done.returncode
-    assert ("order.first", ["fail"], "torch==2.13.0") == (known.rule, known.outcome, known.when)
+    assert done.returncode == 0
+    assert (known.rule, known.outcome, known.when) == ("order.first", ["fail"], "torch==2.13.0")
     assert known.reason.startswith("unexplained: event 1 should be")
 
 
@@ -309,7 +312,7 @@ def test_update_of_a_version_that_is_none(verb, file, tmp_path):
     verb("expect", "update", made.write(tmp_path / "results.jsonl", run), "--file", file)
     (known,) = expectations.parse(file)
 
-    assert "" == known.when
+    assert known.when == ""
 
 
 def test_update_of_a_run_that_did_not_run(verb, file, tmp_path):
@@ -317,7 +320,7 @@ def test_update_of_a_run_that_did_not_run(verb, file, tmp_path):
     file.write_text(entry(rule="order.first"))
     done = verb("expect", "update", made.write(tmp_path / "r.jsonl", made.three()[3]), "--file", file)
 
-    assert (0, "torch-eager:cuda: not run, nothing to update\n") == (done.returncode, done.stdout)
+    assert (done.returncode, done.stdout) == (0, "torch-eager:cuda: not run, nothing to update\n")
 
 
 @pytest.mark.parametrize("path", ["file/expect.toml", "folder"])
@@ -327,7 +330,7 @@ def test_update_cannot_write(verb, tmp_path, path):
     (tmp_path / "folder").mkdir()
     done = verb("expect", "update", results(tmp_path, *all_pass(first=made.failed())), "--file", path)
 
-    assert 3 == done.returncode
+    assert done.returncode == 3
     assert path in complaint(done)
     assert {"file", "folder", "results.jsonl"} == {one.name for one in tmp_path.iterdir()}
 
@@ -337,7 +340,7 @@ def test_update_refuses_a_malformed_file(update, file):
     file.write_text("[[expect]\n")
     done, text = update(*all_pass(first=made.failed()))
 
-    assert (3, "[[expect]\n") == (done.returncode, text)
+    assert (done.returncode, text) == (3, "[[expect]\n")
     assert "is no TOML" in complaint(done)
 
 
@@ -347,7 +350,7 @@ def test_update_refuses_incomplete_results(verb, file, tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     done = verb("expect", "update", path, "--file", file)
 
-    assert (3, False) == (done.returncode, file.exists())
+    assert (done.returncode, file.exists()) == (3, False)
     assert "did not end" in complaint(done)
 
 
@@ -355,13 +358,13 @@ def test_no_file_is_known(verb):
     """A backend that names no file asks for one."""
     done = verb("expect", "check", "--backend", "toy:backend")
 
-    assert 3 == done.returncode
-    assert "hooklaw: backend 'toy:backend' names no expectation file: give one with --file" == complaint(done)
+    assert done.returncode == 3
+    assert complaint(done) == "hooklaw: backend 'toy:backend' names no expectation file: give one with --file"
 
 
 def test_absent_backend(verb):
     """A backend that this machine cannot make says why."""
     done = verb("expect", "check", "--backend", "toy:backend:absent")
 
-    assert 3 == done.returncode
+    assert done.returncode == 3
     assert "hooklaw: toy:backend:absent: no toy box on this machine; check its file without it" in complaint(done)

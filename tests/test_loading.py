@@ -45,7 +45,7 @@ def test_resolve_takes_entry_points(monkeypatch):
     point = EntryPoint("acme-grad", "acme.autograd:backend", loading.GROUP)
     monkeypatch.setattr(loading, "entry_points", lambda group: [point] if group == point.group else [])
 
-    assert ("acme.autograd:backend", "npu:0") == loading.resolve("acme-grad:npu:0")
+    assert loading.resolve("acme-grad:npu:0") == ("acme.autograd:backend", "npu:0")
 
 
 def test_entry_points_hide_no_shipped_backend(monkeypatch):
@@ -81,14 +81,14 @@ def test_factory_gets_the_argument(module):
     """What follows the name is the factory's, as it stands."""
     module("class Mine(Toy):\n    def __init__(self, argument):\n        self.name = argument")
 
-    assert "cuda:1" == loading.load("mine:Mine:cuda:1").name
+    assert loading.load("mine:Mine:cuda:1").name == "cuda:1"
 
 
 def test_an_object_is_a_backend_too(module):
     """An attribute that cannot be called is the backend itself."""
     module("made = Toy()")
 
-    assert "toy" == loading.load("mine:made").name
+    assert loading.load("mine:made").name == "toy"
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,10 @@ def test_missing_verb_of_a_capability(module, capability):
 @pytest.mark.parametrize("attribute", ["name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"])
 def test_missing_attribute(module, attribute):
     """A backend declares itself by seven attributes."""
-    module(f"class Mine(Toy):\n    def __getattribute__(self, name):\n        if name == '{attribute}':\n"
-           "            raise AttributeError\n        return super().__getattribute__(name)\nmade = Mine()")
+    module(
+        f"class Mine(Toy):\n    def __getattribute__(self, name):\n        if name == '{attribute}':\n"
+        "            raise AttributeError\n        return super().__getattribute__(name)\nmade = Mine()"
+    )
 
     with pytest.raises(BackendContractError, match=f"^backend 'mine:made' has no attribute '{attribute}': docs"):
         loading.load("mine:made")

@@ -85,12 +85,12 @@ def test_exit_code_with_stale_entries(cells, code):
 @pytest.mark.parametrize("stale", [True, False])
 def test_exit_code_of_a_broken_run(cells, stale):
     """A run that broke off is broken, whatever it found before."""
-    assert 3 == exit_of(cells, stale=stale, broken=True).code
+    assert exit_of(cells, stale=stale, broken=True).code == 3
 
 
 def test_exit_codes_in_order():
     """The numbers are a contract with scripts."""
-    assert {"ok": 0, "regression": 1, "fixed-or-stale": 2, "broken": 3} == {str(one): one.code for one in Exit}
+    assert {str(one): one.code for one in Exit} == {"ok": 0, "regression": 1, "fixed-or-stale": 2, "broken": 3}
 
 
 def test_what_is_judged():

@@ -3,10 +3,10 @@
 import json
 import os
 
-import made_records as made
 import msgspec
 import pytest
 
+import made_records as made
 from hooklaw import records
 from hooklaw.errors import OutputError, RecordConflictError, RecordFileError
 from hooklaw.outcome import Outcome, Verdict
@@ -56,7 +56,7 @@ def test_a_run_knows_its_verdicts(file):
     (run,) = read(file)
     verdicts = {rule.id: run.verdict(rule) for rule in run.header.rules}
 
-    assert (0, 4) == run.count()
+    assert run.count() == (0, 4)
     assert {"order.second", "unpack.third"} == {rule for rule, one in verdicts.items() if one is Verdict.REGRESSION}
 
 
@@ -65,7 +65,7 @@ def test_a_rule_without_result_was_not_run(file):
     drop(file, 2)
     (run,) = read(file, incomplete=True)
 
-    assert (Outcome.NOT_RUN, False) == (run.outcome("order.first"), run.complete)
+    assert (run.outcome("order.first"), run.complete) == (Outcome.NOT_RUN, False)
 
 
 def test_joined_files(tmp_path):
@@ -82,7 +82,7 @@ def test_rules_of_several_runs():
     first, second = made.rule("a.first"), made.rule("a.second")
     runs = [made.run("one", [second], []), made.run("two", [first, second], [])]
 
-    assert ["a.second", "a.first"] == [rule.id for rule in rules_of(runs)]
+    assert [rule.id for rule in rules_of(runs)] == ["a.second", "a.first"]
 
 
 def test_schema_is_generated():
@@ -152,7 +152,9 @@ def test_truncated(file):
     """A file that breaks off in the middle of a line is called so."""
     file.write_bytes(file.read_bytes()[:-3])
 
-    assert refusal(file).endswith("run.jsonl:6: the file breaks off in the middle of a line: the run did not end; run it again")
+    assert refusal(file).endswith(
+        "run.jsonl:6: the file breaks off in the middle of a line: the run did not end; run it again"
+    )
 
 
 def test_truncated_anywhere(file):
@@ -169,7 +171,7 @@ def test_truncated_is_read_for_what_it_has(file):
     file.write_bytes(file.read_bytes()[:-200])
     (run,) = read(file, incomplete=True)
 
-    assert (None, False) == (run.footer, run.complete)
+    assert (run.footer, run.complete) == (None, False)
     assert {"order.first", "order.second"} <= set(run.results)
 
 
@@ -185,6 +187,13 @@ def test_fewer_results_than_rules(file):
     drop(file, 3)
 
     assert "is incomplete, 3 of 4 rules have a result: run it again" in refusal(file)
+
+
+def test_interrupted_after_its_last_rule(file):
+    """A run that was interrupted did not end, even where every rule has its result."""
+    change(file, 6, '"interrupted":false', '"interrupted":true')
+
+    assert "was interrupted, 4 of 4 rules have a result: run it again" in refusal(file)
 
 
 def test_interrupted(file):
@@ -276,11 +285,19 @@ def test_writer_keeps_the_old_file_until_its_first_line(file):
     assert before == file.read_bytes()
 
 
+def test_writer_replaces_the_old_file(file):
+    """The first line takes the place of all that was there."""
+    with Writer(file) as writer:
+        writer.write(made.three()[0].header)
+
+    assert len(file.read_text().splitlines()) == 1
+
+
 def test_writer_takes_an_unused_file_away(tmp_path):
     """A run that never starts leaves nothing behind."""
     Writer(tmp_path / "new.jsonl").close()
 
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_writer_appends(tmp_path, file):
@@ -289,7 +306,7 @@ def test_writer_appends(tmp_path, file):
     with Writer(file, append=True) as writer:
         writer.write(run.header)
 
-    assert 7 == len(file.read_text().splitlines())
+    assert len(file.read_text().splitlines()) == 7
 
 
 def test_writer_flushes_each_line(tmp_path):

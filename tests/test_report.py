@@ -15,9 +15,11 @@ import pytest
 import made_records as made
 from hooklaw.errors import OutputError, RecordFileError
 from hooklaw.outcome import Outcome
+from hooklaw.records import read_all
+from hooklaw.tally import sentence
 from hooklaw.trace import Check
-from hooklaw_reports import cli, html, sentences
-from hooklaw_reports.lanes import MOST_EVENTS, MOST_TEXT, body, first_difference, value_text
+from hooklaw_reports import cli, html, published, sentences
+from hooklaw_reports.lanes import MOST_EVENTS, MOST_TEXT, body, value_text
 from hooklaw_reports.view import page
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> <!-- \"' & \u2028"
@@ -87,54 +89,20 @@ class TestSentences:
         """The sentence gives the rules that hold of those that were judged."""
         eager, compiled, paddle, cuda = made.three()
 
-        assert sentences.sentence(eager) == "4 of 4 rules hold, 0 known divergences, 0 regressions"
+        assert sentence(eager) == "4 of 4 rules hold, 0 known divergences, 0 regressions"
         assert (
-            sentences.sentence(compiled)
+            sentence(compiled)
             == "0 of 4 rules hold, 1 known divergence, 2 regressions (of them 1 crash), 1 allowed difference"
         )
-        assert sentences.sentence(paddle) == (
+        assert sentence(paddle) == (
             "1 of 3 rules hold, 1 known divergence, 1 regression (of them 1 error), "
             "1 fixed, 1 stale in the expectation file, 1 unsupported and not counted"
         )
-        assert sentences.sentence(cuda) == "not run: no NVIDIA driver here"
+        assert sentence(cuda) == "not run: no NVIDIA driver here"
 
     def test_a_run_that_could_not_run_is_not_zero_percent(self):
         """A backend that did not run has no figure at all."""
         assert page(made.three()).columns[3].tally == "not run"
-
-
-class TestFirstDifference:
-    """Where the observed lane leaves the expected one."""
-
-    @pytest.mark.parametrize(
-        ("expected", "observed", "place"),
-        [
-            (["a", "b"], ["a", "b"], None),
-            (["a", "b"], ["b", "a"], 0),
-            (["a", "b"], ["a"], 1),
-            (["a"], ["a", "b"], 1),
-            (["a"], [], 0),
-            ([("a", 1.0)], [("a", 2.0)], 0),
-            ([("a", 1.0)], [("a", 1.0000001)], None),
-            (["a"], [("a", 2.0)], None),
-            ([], ["a"], None),
-        ],
-    )
-    def test_places(self, expected, observed, place):
-        """It is the first event that is another one, has another value, or is missing on one side."""
-        result = made.failed(expected=made.events(*expected), observed=made.events(*observed))
-
-        assert first_difference(result) == place
-
-    def test_not_where_the_rule_holds(self):
-        """A rule that holds has no difference, whatever its lanes."""
-        assert first_difference(made.passed(observed=made.events("second"))) is None
-
-    def test_not_where_a_value_is_to_blame(self):
-        """A rule that failed by a value is not blamed on its events."""
-        checks = [Check("x.grad", 1.0, 2.0, held=False)]
-
-        assert first_difference(made.failed(checks=checks)) is None
 
 
 class TestLanes:
@@ -372,3 +340,26 @@ class TestVerb:
         with pytest.raises(OutputError, match="one of the result files"):
             cli.main(arguments(str(record), "-o", str(record)))
         assert record.read_bytes() == before
+
+
+class TestPublished:
+    """What is shown of a backend that this machine cannot run."""
+
+    def test_the_last_dated_result_is_shown(self, tmp_path, monkeypatch):
+        """The latest published run of the backend stands beside the reason why it was not run here."""
+        for day in ("2026-11-20", "2026-11-22", "2026-11-21"):
+            run = made.run("torch-eager:cuda", [made.rule()], [made.passed()], started=f"{day}T10:00:00+00:00")
+            made.write(tmp_path / f"{day}.jsonl", run)
+        monkeypatch.setattr(published, "FOLDER", tmp_path)
+        published.published.cache_clear()
+        text = html.render(made.three())
+        published.published.cache_clear()
+
+        assert "2026-11-22, torch 2.13.0: 1 of 1 rule hold" in text
+
+    def test_what_is_published_is_whole(self):
+        """Every published file is a complete run that named what it ran on."""
+        runs = [run for path in published.FOLDER.glob("*.jsonl") for run in read_all([path])]
+
+        assert {"torch-eager", "torch-compile:aot_eager", "paddle"} <= {run.header.backend for run in runs}
+        assert all(run.complete and run.header.versions for run in runs)

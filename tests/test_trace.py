@@ -42,7 +42,7 @@ def test_hook_of_several_arguments(trace):
     """All arguments of a Node's hook are logged, as a list."""
     trace.saw("node")((tensor(1.0), None), (tensor(2.0),))
 
-    assert [[[[1.0], None], [[2.0]]]] == trace.values("node")
+    assert trace.values("node") == [[[[1.0], None], [[2.0]]]]
 
 
 def test_expect_holds(trace):
@@ -51,7 +51,7 @@ def test_expect_holds(trace):
     trace.log("second")
     trace.expect(("first", 1.0), "second")
 
-    assert [Event("first", 1.0), Event("second")] == trace.expected
+    assert [Event("first", 1.0), Event("second", any_value=True)] == trace.expected
 
 
 def test_expect_leaves_a_value_open(trace):
@@ -101,7 +101,7 @@ def test_a_mismatch_keeps_both_lanes(trace):
     with pytest.raises(Mismatch):
         trace.expect("a")
 
-    assert ([Event("a")], [Event("b")]) == (trace.expected, trace.observed)
+    assert ([Event("a", any_value=True)], [Event("b")], 0) == (trace.expected, trace.observed, trace.difference)
 
 
 def test_expect_speaks_of_what_is_new(trace):
@@ -112,7 +112,7 @@ def test_expect_speaks_of_what_is_new(trace):
     trace.expect("b")
     trace.expect()
 
-    assert [Event("a"), Event("b")] == trace.expected
+    assert [Event("a", any_value=True), Event("b", any_value=True)] == trace.expected
 
 
 def test_in_any_order_holds(trace):
@@ -120,7 +120,7 @@ def test_in_any_order_holds(trace):
     log(trace, "b", "a", "a")
     trace.expect_in_any_order("a", "b", "a")
 
-    assert ["b", "a", "a"] == [event.label for event in trace.expected]
+    assert [event.label for event in trace.expected] == ["b", "a", "a"]
 
 
 @pytest.mark.parametrize("wanted", [["a"], ["a", "b"], ["a", "a", "b"], []])
@@ -188,7 +188,7 @@ def test_raises_the_backends_own_error(trace):
     with trace.raises(ErrorKind.NO_GRADIENT, "Requires No"):
         raise ValueError("the tensor requires no grad")
 
-    assert [("no-gradient saying 'Requires No'", True)] == [(one.expected, one.held) for one in trace.checks]
+    assert [(one.expected, one.held) for one in trace.checks] == [("no-gradient saying 'Requires No'", True)]
 
 
 def test_raises_runtime_error_by_default(trace):
@@ -205,9 +205,10 @@ def test_raises_nothing(trace):
 
 def test_raises_another_type(trace):
     """An error of another type is a mismatch that names both, and the error is kept as its cause."""
-    with pytest.raises(
-        Mismatch, match=r"^expected no-gradient \(ValueError\), raised KeyError: 'x'$"
-    ) as caught, trace.raises("no-gradient"):
+    with (
+        pytest.raises(Mismatch, match=r"^expected no-gradient \(ValueError\), raised KeyError: 'x'$") as caught,
+        trace.raises("no-gradient"),
+    ):
         raise KeyError("x")
 
     assert isinstance(caught.value.__cause__, KeyError)
@@ -227,7 +228,7 @@ def test_raises_lets_a_mismatch_through(trace, wanted):
     with pytest.raises(Mismatch, match="inner"), trace.raises_type(wanted):
         raise Mismatch("inner")
 
-    assert [] == trace.checks
+    assert trace.checks == []
 
 
 def test_raises_type_takes_the_users_own(trace):
@@ -239,7 +240,7 @@ def test_raises_type_takes_the_users_own(trace):
     with trace.raises_type(MineError):
         raise MineError("text")
 
-    assert ["MineError"] == [one.expected for one in trace.checks]
+    assert [one.expected for one in trace.checks] == ["MineError"]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_snapshot_does_not_follow_later_changes(trace):
     trace.log("hook", seen)
     seen.data = [9.0]
 
-    assert [[1.0]] == trace.values("hook")
+    assert trace.values("hook") == [[1.0]]
 
 
 def test_count_and_clear(trace):
@@ -277,4 +278,4 @@ def test_count_and_clear(trace):
     trace.clear()
     trace.expect()
 
-    assert (2, 0) == (before, trace.count("a"))
+    assert (before, trace.count("a")) == (2, 0)

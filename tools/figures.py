@@ -1,8 +1,8 @@
 """Measure the figures of the README: `python tools/figures.py [ROUNDS]`, in an environment with torch.
 
 Every round takes, one after the other, a bare `import torch`, all rules in process, one rule in process, and all rules
-contained; figures are medians over the rounds of what was measured within a round. What the harness costs a rule is what
-all rules take beyond one rule, less the time inside the rules themselves, by the records' own clock.
+contained; figures are medians over the rounds of what was measured within a round. What the harness costs a rule is
+what all rules take beyond one rule, less the time inside the rules themselves, by the records' own clock.
 """
 
 import json

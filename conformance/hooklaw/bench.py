@@ -2,9 +2,10 @@
 
 import gc
 import os
+import time
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -13,14 +14,16 @@ from hooklaw import blame, expectations, isolation, loading, properties
 from hooklaw.backend import Backend
 from hooklaw.controller import FOLDER, Controller, isolated, option
 from hooklaw.errors import HooklawError, NotRunError
-from hooklaw.outcome import HOLDS_THOUGH_DENIED, Outcome, Verdict, judge
+from hooklaw.outcome import HOLDS_THOUGH_DENIED, Expectation, Outcome, Stale, Verdict, judge
 from hooklaw.recorder import DIED, Collected, Subject
 from hooklaw.records import Result
 from hooklaw.spec import Rule, load_rules, registered
 from hooklaw.trace import Trace
 
+Entry = TypeVar("Entry", Expectation, Stale)
 TRACE = pytest.StashKey[Trace]()
 BEFORE = pytest.StashKey[tuple[Outcome, str]]()
+SECONDS = pytest.StashKey[float]()
 DENIED = pytest.StashKey[str]()
 
 
@@ -93,7 +96,8 @@ class Bench:
         path = given or made.expectations
         if path:
             known = expectations.read(Path(path), load_rules(), made.versions)
-            subject.known, subject.stale = known.known, known.stale
+            subject.known = {rule: _without_folders(one) for rule, one in known.known.items()}
+            subject.stale = [_without_folders(one) for one in known.stale]
         return subject
 
     def pytest_internalerror(self) -> bool:
@@ -133,6 +137,16 @@ class Bench:
         if callable(reset := getattr(made, "reset", None)):
             reset()
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[Any]:
+        """Time the rule, then collect its garbage: what crashes only then is this rule's doing, not a later one's."""
+        began = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            item.stash[SECONDS] = time.perf_counter() - began
+            gc.collect()
+
     def _ends_process(self, item: pytest.Item) -> bool:
         rule = rule_of(getattr(item, "function", None))
         known = self.subjects[_spec_of(item)].known.get(rule.id) if rule else None
@@ -169,8 +183,8 @@ class Bench:
         seen = item.stash.get(TRACE, None)
         lanes: dict[str, Any] = {}
         if seen:
-            lanes = {"expected": seen.expected, "observed": seen.observed, "checks": seen.checks}
-        duration = round(call.duration, 5)
+            lanes = {one: getattr(seen, one) for one in ("expected", "observed", "checks", "difference")}
+        duration = round(item.stash.get(SECONDS, 0.0), 5)
         return Result(run="", rule=rule.id, outcome=outcome, detail=detail, where=where, duration=duration, **lanes)
 
     def _dress(self, report: pytest.TestReport, rule: Rule, result: Result, spec: str) -> None:
@@ -194,6 +208,11 @@ def rule_of(function: Any) -> Rule | None:
 
 def _texts(mapping: Mapping[str, object]) -> dict[str, str]:
     return {str(key): str(value) for key, value in mapping.items()}
+
+
+def _without_folders(entry: Entry) -> Entry:
+    """Name the entry's file as a record may: not in whose home it lies."""
+    return msgspec.structs.replace(entry, file="/".join(Path(entry.file).parts[-3:]))
 
 
 def _place(item: pytest.Item) -> str:

@@ -21,7 +21,7 @@ def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
     A Mismatch is a fail. Any other exception is a fail too, since a framework may not raise where the rule
     demands none, unless a programming error was raised by the rule or the adapter themselves.
     """
-    frames = extract_tb(error.__traceback__)
+    frames = _since_rule(extract_tb(error.__traceback__))
     where = _place(_last_outside(frames))
     if isinstance(error, AssertionError):
         return Outcome.FAIL, _text(error), where
@@ -35,34 +35,50 @@ def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
 
 def _broken_here(error: BaseException, frames: list[FrameSummary], backend: Any) -> bool:
     last = Path(frames[-1].filename)
-    ours = last.is_relative_to(HERE)
     if isinstance(error, TypeError):
-        return ours and not _came_through_framework(frames, backend)
-    return isinstance(error, PROGRAMMING) and (ours or last == _file_of(backend))
+        return _is_ours(last) and not _came_through_framework(frames, backend)
+    return isinstance(error, PROGRAMMING) and (_is_ours(last) or last in _files_of(backend))
 
 
 def _came_through_framework(frames: list[FrameSummary], backend: Any) -> bool:
-    known = {_file_of(backend)}
-    return any(not Path(one.filename).is_relative_to(HERE) and Path(one.filename) not in known for one in frames[1:])
+    adapter = _files_of(backend)
+    return any(not _is_ours(path) and path not in adapter for path in (Path(one.filename) for one in frames))
 
 
 def _verb(traceback: TracebackType | None, backend: Any) -> str:
-    found = ""
+    """Return the verb that the rule, or a hook of it, called last; what an adapter calls within itself is no verb."""
+    found, adapter, inside = "", _files_of(backend), False
     while traceback:
         code = traceback.tb_frame.f_code
-        if Path(code.co_filename) == _file_of(backend) and traceback.tb_frame.f_locals.get("self") is backend:
+        entered = not inside
+        inside = Path(code.co_filename) in adapter
+        if entered and inside and traceback.tb_frame.f_locals.get("self") is backend:
             found = code.co_name
         traceback = traceback.tb_next
     return found
 
 
-def _file_of(backend: Any) -> Path | None:
-    module = sys.modules.get(type(backend).__module__)
-    return Path(file) if (file := getattr(module, "__file__", None)) else None
+def _files_of(backend: Any) -> set[Path]:
+    modules = (sys.modules.get(made.__module__) for made in type(backend).__mro__)
+    return {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_relative_to(HERE) or _is_chapter(path)
+
+
+def _is_chapter(path: Path) -> bool:
+    return path.name.startswith("test_")
+
+
+def _since_rule(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """Leave the runner's own frames out."""
+    rule = next((place for place, frame in enumerate(frames) if _is_chapter(Path(frame.filename))), 0)
+    return frames[rule:]
 
 
 def _last_outside(frames: list[FrameSummary]) -> FrameSummary:
-    rules = [frame for frame in frames if Path(frame.filename).name.startswith("test_")]
+    rules = [frame for frame in frames if _is_chapter(Path(frame.filename))]
     return rules[-1] if rules else frames[-1]
 
 

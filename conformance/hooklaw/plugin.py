@@ -15,6 +15,7 @@ from hooklaw.recorder import Collected
 from hooklaw.records import Result
 from hooklaw.trace import Trace
 
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare our options; those that take a path are to be written with ``=``."""
     group = parser.getgroup("hooklaw", "the law of autograd hooks")

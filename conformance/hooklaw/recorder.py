@@ -139,4 +139,5 @@ class Recorder:
 
 
 def _command() -> str:
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    return " ".join(["hooklaw" if program == "__main__.py" else program, *sys.argv[1:]])

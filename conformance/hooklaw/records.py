@@ -8,6 +8,7 @@ import errno
 import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,6 +58,8 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_onl
     expected: list[Event] = []
     observed: list[Event] = []
     checks: list[Check] = []
+    difference: int | None = None
+    """Where the observed events leave the expected ones, counted from 0."""
     expectation: Expectation | None = None
 
 
@@ -111,6 +114,7 @@ class Writer:
     def __init__(self, path: Path, *, append: bool = False) -> None:
         self.path = path
         self._fresh = not append
+        self._full = False
         try:
             make_room(path)
             self._file = path.open("ab")
@@ -121,14 +125,23 @@ class Writer:
 
     def write(self, line: Line) -> None:
         """Append one line and hand it to the operating system."""
-        if self._fresh:
-            self._file.truncate(0)
-            self._fresh = False
-        self._file.write(msgspec.json.encode(line) + b"\n")
-        self._file.flush()
+        if self._full:
+            return
+        try:
+            if self._fresh:
+                self._file.truncate(0)
+                self._fresh = False
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            self._full = True
+            raise OutputError(f"cannot write the results to {self.path} any further: {error.strerror}") from error
 
     def close(self) -> None:
         """Close the file, on disk; one that was made and never written to is taken away again."""
+        if self._full:
+            with suppress(OSError):
+                self._file.close()
         if not self._file.closed:
             self._file.flush()
             os.fsync(self._file.fileno())

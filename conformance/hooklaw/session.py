@@ -14,10 +14,11 @@ import pytest
 
 from hooklaw import records
 from hooklaw.errors import HooklawError, UnknownRuleError
-from hooklaw.outcome import Exit, exit_of
+from hooklaw.outcome import Exit
 from hooklaw.recorder import Collected
 from hooklaw.records import Result, Run
 from hooklaw.spec import RULES_PACKAGE
+from hooklaw.tally import exit_of_run
 
 HERE = Path(__file__).parent
 
@@ -109,8 +110,7 @@ def _refuse_unknown(rules: str) -> None:
 
 
 def _exit(run: Run, *, interrupted: bool) -> Exit:
-    cells = [(result.outcome, run.verdict(rule)) for rule in run.header.rules if (result := run.results.get(rule.id))]
-    found = exit_of(cells, stale=bool(run.footer and run.footer.stale), broken=interrupted)
+    found = Exit.BROKEN if interrupted else exit_of_run(run)
     lost = len(run.results) < run.header.collected
     return Exit.REGRESSION if lost and found in (Exit.OK, Exit.FIXED_OR_STALE) else found
 
@@ -122,7 +122,7 @@ def _arguments(wanted: Wanted, results: Path) -> list[str]:
         "--limit": wanted.limit and str(wanted.limit),
     }
     return [
-        *("-c", str(HERE / "pytest.ini"), "--rootdir", str(HERE)),
+        *("-c", str(HERE / "pytest.ini"), "--rootdir", str(HERE), "--noconftest"),
         *("-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-p", "no:faulthandler"),
         *(() if wanted.in_process else ("-p", "xdist", "-n1", "--max-worker-restart=9999")),
         *("--backend", wanted.backend),
@@ -150,11 +150,13 @@ class _Keeper:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         controller: Any = self._config and self._config.pluginmanager.getplugin("hooklaw-controller")
-        self.fault = controller.fault if controller else ""
+        self.fault = self.fault or (controller.fault if controller else "")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-        said = str(excinfo.value).strip().splitlines() or [""]  # of a worker's, the whole traceback
-        self.said = self.said or (said[-1] if len(said) > 1 else f"{excinfo.typename}: {said[0]}")
+        if isinstance(excinfo.value, HooklawError):
+            self.fault = self.fault or str(excinfo.value)
+        said = str(excinfo.value).removesuffix("assert False").strip().splitlines() or [""]  # a worker's has it all
+        self.said = self.said or (said[-1].strip() if len(said) > 1 else f"{excinfo.typename}: {said[0]}")
         return True  # said once, in our sentence
 
 

@@ -18,11 +18,13 @@ class Mismatch(AssertionError):  # noqa: N818 - it is a finding, not a fault
     """The backend did not do what the rule says."""
 
 
-class Event(msgspec.Struct, frozen=True):
-    """One thing that happened: who saw it, and the value it saw (null where a rule does not say)."""
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that happened, or should have: who saw it, and the value it saw."""
 
     label: str
     value: Any = None
+    any_value: bool = False
+    """In an expected event: the rule leaves the value open."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -47,6 +49,8 @@ class Trace:
         self.observed: list[Event] = []
         self.expected: list[Event] = []
         self.checks: list[Check] = []
+        self.difference: int | None = None
+        """Where the observed lane leaves the expected one, counted from 0."""
 
     def clear(self) -> None:
         """Forget everything: a property starts each of its examples so."""
@@ -54,6 +58,7 @@ class Trace:
         self.observed.clear()
         self.expected.clear()
         self.checks.clear()
+        self.difference = None
 
     def saw(self, label: str, action: Callable[..., Any] | None = None) -> Callable[..., Any]:
         """Return a hook that logs its label and arguments, then returns what `action` makes of them, or None."""
@@ -81,20 +86,23 @@ class Trace:
 
         Raises Mismatch that names the first difference.
         """
+        begin = len(self.expected)
         seen, wanted = self._since_last(), [_event(one) for one in events]
-        self.expected += [one for one, _ in wanted]
-        for place, ((want, any_value), got) in enumerate(zip(wanted, seen, strict=False), start=1):
-            if want.label != got.label or not (any_value or same(want.value, got.value)):
-                raise Mismatch(f"event {place} should be {show(want, any_value)}, was {show(got)}; saw {_all(seen)}")
+        self.expected += wanted
+        for place, (want, got) in enumerate(zip(wanted, seen, strict=False)):
+            if not agree(want, got):
+                self.difference = begin + place
+                raise Mismatch(f"event {place + 1} should be {show(want)}, was {show(got)}; saw {_all(seen)}")
         if len(seen) != len(wanted):
-            names = [show(one, any_value) for one, any_value in wanted]
-            raise Mismatch(f"expected {len(wanted)} events ({', '.join(names) or 'none'}), saw {_all(seen)}")
+            self.difference = begin + min(len(seen), len(wanted))
+            raise Mismatch(f"expected {len(wanted)} events ({_all(wanted, 'none')}), saw {_all(seen)}")
 
     def expect_in_any_order(self, *events: str) -> None:
         """Demand exactly these labels, as often as named, in whatever order."""
         seen = self._since_last()
         wanted, got = Counter(events), Counter(event.label for event in seen)
-        self.expected += [Event(one) for one in (events if wanted != got else [event.label for event in seen])]
+        labels = events if wanted != got else [event.label for event in seen]
+        self.expected += [Event(one, any_value=True) for one in labels]
         if wanted != got:
             raise Mismatch(f"expected in any order {', '.join(events) or 'nothing'}; saw {_all(seen)}")
 
@@ -103,7 +111,7 @@ class Trace:
         labels = [event.label for event in self.observed]
         places = [place for place, label in enumerate(labels) if label == first]
         if not places or then not in labels or places[-1] > labels.index(then):
-            self.expected += [Event(first), Event(then)]
+            self.expected += [Event(first, any_value=True), Event(then, any_value=True)]
             raise Mismatch(f"expected every {first!r} before every {then!r}; saw {_all(self.observed)}")
 
     def expect_value(self, label: str, expected: Any, observed: Any) -> None:
@@ -179,19 +187,22 @@ def same(expected: Any, observed: Any) -> bool:
     return bool(expected == observed)
 
 
-def show(event: Event, any_value: bool = False) -> str:  # noqa: FBT001, FBT002 - one call site reads it by name
+def agree(expected: Event, observed: Event) -> bool:
+    """Tell whether what was seen is what was expected."""
+    return expected.label == observed.label and (expected.any_value or same(expected.value, observed.value))
+
+
+def show(event: Event) -> str:
     """Return an event in words."""
-    return repr(event.label) if any_value or event.value is None else f"{event.label!r} with {event.value}"
+    return repr(event.label) if event.any_value or event.value is None else f"{event.label!r} with {event.value}"
 
 
-def _event(wanted: str | tuple[str, Any]) -> tuple[Event, bool]:
-    if isinstance(wanted, str):
-        return Event(wanted), True
-    return Event(wanted[0], _plain(wanted[1])), False
+def _event(wanted: str | tuple[str, Any]) -> Event:
+    return Event(wanted, any_value=True) if isinstance(wanted, str) else Event(wanted[0], _plain(wanted[1]))
 
 
-def _all(events: Sequence[Event]) -> str:
-    return ", ".join(show(event) for event in events) or "nothing"
+def _all(events: Sequence[Event], none: str = "nothing") -> str:
+    return ", ".join(show(event) for event in events) or none
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,11 +1,10 @@
-"""The events and values of one result as text that can stand in a page, and where the two lanes part."""
+"""The events and values of one result as text that can stand in a page."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw.outcome import Outcome
 from hooklaw.records import Result
-from hooklaw.trace import Event, same
+from hooklaw.trace import Event
 
 MOST_EVENTS = 200
 """A lane shows at most this many events."""
@@ -34,25 +33,9 @@ def clip(text: str) -> str:
     return f"{text[:MOST_TEXT]}\n... {len(text) - MOST_TEXT} more characters in the record"
 
 
-def first_difference(result: Result) -> int | None:
-    """Return the place where the observed lane leaves the expected one, or None where the lanes are not to blame.
-
-    An expected event without a value leaves it open. A rule that failed by a value, or that asks for no order, is not
-    to be blamed on the order of its events.
-    """
-    if result.outcome is not Outcome.FAIL or not result.expected or not all(check.held for check in result.checks):
-        return None
-    pairs = zip(result.expected, result.observed, strict=False)
-    for place, (wanted, seen) in enumerate(pairs):
-        if wanted.label != seen.label or not (wanted.value is None or same(wanted.value, seen.value)):
-            return place
-    shorter, longer = sorted((len(result.expected), len(result.observed)))
-    return shorter if shorter != longer else None
-
-
 def lane(events: Sequence[Event]) -> list[list[str]]:
-    """Return a lane as pairs of label and value, the value left out where there is none."""
-    shown = [[one.label] if one.value is None else [one.label, value_text(one.value)] for one in events[:MOST_EVENTS]]
+    """Return a lane as pairs of label and value, the value left out where the rule leaves it open."""
+    shown = [[one.label] if one.any_value else [one.label, value_text(one.value)] for one in events[:MOST_EVENTS]]
     left = len(events) - len(shown)
     return [*shown, [f"... {left} more in the record"]] if left else shown
 
@@ -69,6 +52,5 @@ def body(result: Result) -> dict[str, Any]:
             for check in result.checks[:MOST_EVENTS]
         ],
     }
-    place = first_difference(result)
-    found = {} if place is None else {"first": place}
+    found = {} if result.difference is None else {"first": result.difference}
     return {name: part for name, part in parts.items() if part} | found

@@ -8,6 +8,7 @@ import msgspec
 from hooklaw.outcome import Expectation
 from hooklaw.records import Run, rules_of
 from hooklaw.spec import Rule
+from hooklaw.tally import words as words_of
 from hooklaw_reports import sentences
 from hooklaw_reports.lanes import body
 from hooklaw_reports.view import LOOK, names
@@ -17,7 +18,7 @@ WORST_FIRST = list(LOOK)
 
 def payload(runs: Sequence[Run]) -> str:
     """Return the JSON; backends that did the same on a rule share one entry, so that the file stays small."""
-    found = [sentences.words(run) for run in runs]
+    found = [words_of(run) for run in runs]
     data = {
         "backends": names(runs),
         "looks": LOOK,

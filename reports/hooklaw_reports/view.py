@@ -10,7 +10,9 @@ import msgspec
 from hooklaw.outcome import JUDGED, Exit, Outcome, Stale, Verdict
 from hooklaw.records import Run, rules_of
 from hooklaw.spec import Level, Rule
+from hooklaw.tally import exit_of_run, of_verdict, sentence, words
 from hooklaw_reports import sentences
+from hooklaw_reports.published import last_result
 
 LOOK = {
     "crash": ("worst", "!"),
@@ -100,6 +102,7 @@ class Column(msgspec.Struct, frozen=True):
     result: str
     sentence: str
     started: str
+    published: str
     regressions: list[str]
     fixed: list[tuple[str, str]]
     stale: list[tuple[Stale, str]]
@@ -162,10 +165,10 @@ def names(runs: Sequence[Run]) -> list[str]:
 
 
 def _chapters(runs: list[Run]) -> list[Chapter]:
-    found = [sentences.words(run) for run in runs]
+    found = [words(run) for run in runs]
     chapters: dict[str, list[Row]] = {}
     for rule in rules_of(runs):
-        cells = [Cell(words.get(rule.id, str(Outcome.NOT_RUN))) for words in found]
+        cells = [Cell(one.get(rule.id, str(Outcome.NOT_RUN))) for one in found]
         chapters.setdefault(rule.chapter, []).append(Row(rule, cells, _disagree(rule, runs)))
     return [Chapter(name, rows, [_tally(rows, run) for run in runs]) for name, rows in chapters.items()]
 
@@ -181,7 +184,7 @@ def _tally(rows: list[Row], run: Run) -> str:
 
 def _column(run: Run, name: str) -> Column:
     passed, judged = run.count()
-    tone, glyph, result = RESULT_OF_RUN[sentences.exit_of_run(run)]
+    tone, glyph, result = RESULT_OF_RUN[exit_of_run(run)]
     if run.header.not_run:
         tone, glyph, result = "unrun", "·", "not run"
     return Column(
@@ -191,10 +194,11 @@ def _column(run: Run, name: str) -> Column:
         tone=tone,
         glyph=glyph,
         result=result,
-        sentence=sentences.sentence(run),
+        sentence=sentence(run),
         started=_date(run.header.started),
-        regressions=sentences.of_verdict(run, Verdict.REGRESSION),
-        fixed=[(rule_id, _place(run, rule_id)) for rule_id in sentences.of_verdict(run, Verdict.FIXED)],
+        published=last_result(run.header.backend) if run.header.not_run else "",
+        regressions=of_verdict(run, Verdict.REGRESSION),
+        fixed=[(rule_id, _place(run, rule_id)) for rule_id in of_verdict(run, Verdict.FIXED)],
         stale=[(entry, sentences.place(entry.file, entry.line)) for entry in (run.footer.stale if run.footer else [])],
     )
 

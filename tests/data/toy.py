@@ -1,6 +1,6 @@
 """A backend in plain Python, quick to start: vectors, a few operations, hooks on tensors."""
 
-# ruff: noqa: D102, RUF012 - the protocol documents the verbs; the attributes are constants
+# ruff: noqa: RUF012 - the attributes are constants
 
 import math
 

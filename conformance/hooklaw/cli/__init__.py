@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once its module is imported
     parser = _parser()
     if not words:
         parser.print_help()
@@ -84,5 +84,5 @@ def _parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hooklaw {__version__}")
-    parser.add_argument("verb", choices=list(VERBS), metavar="VERB", help="what to do")
+    parser.add_argument("verb", choices=[*VERBS], metavar="VERB", help="what to do")
     return parser

@@ -15,7 +15,7 @@ from hooklaw.outcome import Exit, describe
 from hooklaw.records import Result, Run
 from hooklaw.session import Session, Wanted, judge, scratch
 from hooklaw.spec import Registered, Rule, find_rule
-from hooklaw.trace import Event, same, show
+from hooklaw.trace import Event, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,16 +100,10 @@ def _lanes(result: Result) -> list[str]:
         return []
     wide = max(len(_shown(expected)) for expected, _ in pairs)
     lines = [f"    {'expected':{max(wide, 8)}}  observed"]
-    for expected, got in pairs:
-        mark = "" if _agree(expected, got) else "   <-- differs"
+    for place, (expected, got) in enumerate(pairs):
+        mark = "   <-- differs" if place == result.difference else ""
         lines.append(f"    {_shown(expected):{max(wide, 8)}}  {_shown(got)}{mark}")
     return lines
-
-
-def _agree(expected: Event | None, got: Event | None) -> bool:
-    if expected is None or got is None:
-        return expected is got
-    return expected.label == got.label and (expected.value is None or same(expected.value, got.value))
 
 
 def _shown(event: Event | None) -> str:

@@ -1,51 +1,18 @@
 """What a run found, in words: counts with their denominator, and only the cells that need a look."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from hooklaw.outcome import HOLDS_THOUGH_DENIED, Outcome, Verdict, describe
+from hooklaw.outcome import HOLDS_THOUGH_DENIED, Outcome, Verdict
 from hooklaw.records import Result, Run
 from hooklaw.spec import Rule
+from hooklaw.tally import count, sentence, words
 
 FORMATS = ("text", "json", "markdown")
 ORDER = ("crash", "timeout", "error", "fail", "fixed")
-
-
-class Counts(msgspec.Struct, frozen=True):
-    """How many rules a run judged, and what came of them."""
-
-    passed: int
-    judged: int
-    known: int
-    differs: int
-    regressions: int
-    fixed: int
-    unsupported: int
-    not_run: int
-    lost: int
-
-
-def count(run: Run) -> Counts:
-    """Count a run's cells by what they mean."""
-    words = Counter(word(run, rule) for rule in run.header.rules if rule.id in run.results)
-    passed, judged = run.count()
-    known = sum(number for name, number in words.items() if name.startswith("known "))
-    regressions = sum(verdict is Verdict.REGRESSION for _, _, verdict in cells(run))
-    return Counts(
-        passed=passed,
-        judged=judged,
-        known=known,
-        differs=words["differs"],
-        regressions=regressions,
-        fixed=words["fixed"],
-        unsupported=words["unsupported"],
-        not_run=words["not-run"],
-        lost=run.header.collected - len(run.results),
-    )
 
 
 def cells(run: Run) -> Iterable[tuple[Rule, Result, Verdict]]:
@@ -55,28 +22,6 @@ def cells(run: Run) -> Iterable[tuple[Rule, Result, Verdict]]:
             yield rule, result, run.verdict(rule)
 
 
-def word(run: Run, rule: Rule) -> str:
-    """Return a cell in one or two words."""
-    result = run.results[rule.id]
-    return describe(result.outcome, rule.level, run.verdict(rule), result.expectation)
-
-
-def sentence(run: Run) -> str:
-    """Return what a run found, in one sentence with its denominator."""
-    found = count(run)
-    if run.header.not_run:
-        return f"not run: {run.header.not_run}"
-    parts = [f"{found.passed} of {found.judged} rules hold"]
-    parts += [f"{found.known} known divergences"] * bool(found.known)
-    parts += [f"{found.differs} differ where the law says MAY"] * bool(found.differs)
-    parts.append(f"{found.regressions} regressions")
-    parts += [f"{found.fixed} fixed"] * bool(found.fixed)
-    parts += [f"{found.unsupported} unsupported ones left out"] * bool(found.unsupported)
-    parts += [f"{found.not_run} not run"] * bool(found.not_run)
-    parts += [f"{found.lost} LOST: the run is incomplete"] * bool(found.lost)
-    return ", ".join(parts)
-
-
 def render(runs: Sequence[Run], form: str) -> str:
     """Return the summary of some runs as text, JSON or markdown."""
     return {"text": _text, "json": _json, "markdown": _markdown}[form](runs)
@@ -84,7 +29,8 @@ def render(runs: Sequence[Run], form: str) -> str:
 
 def needing_a_look(run: Run) -> list[tuple[str, Rule, Result]]:
     """Return the cells that are not as expected, the worst first."""
-    found = [(word(run, rule), rule, result) for rule, result, verdict in cells(run) if verdict != Verdict.AS_EXPECTED]
+    named = words(run)
+    found = [(named[rule.id], rule, result) for rule, result, verdict in cells(run) if verdict != Verdict.AS_EXPECTED]
     return sorted(found, key=lambda cell: ORDER.index(cell[0]))
 
 

@@ -22,7 +22,7 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     mutants=["next-functions-empty"],
 )
 def test_identity(backend: Backend, trace: Trace) -> None:
-    """The grad_fn of a non-leaf is a Node with a name, from which one Node leads on to the next, down to the leaves'."""
+    """The grad_fn of a non-leaf is a Node with a name, from which Node leads to Node down to those of the leaves."""
 
     def forward(x):
         node = backend.grad_fn(backend.clone(backend.clone(x)))

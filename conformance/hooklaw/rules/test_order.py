@@ -23,7 +23,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     node = backend.accumulate_grad(x)
 
     def step(label):
-        def hook(*_):
+        def hook(*_: object):
             trace.log(label, backend.grad_of(x) is not None)
 
         return hook

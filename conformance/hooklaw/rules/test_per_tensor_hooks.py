@@ -85,7 +85,7 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
 
     backend.call(forward, backend.tensor([1.0], requires_grad=True))
 
-    trace.expect(*[("pack", False)] * 5)
+    trace.expect_value("packs something that requires grad", [False], sorted(set(trace.values("pack"))))
 
 
 @rule(
@@ -97,13 +97,11 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
 )
 def test_after_release(backend: Backend, trace: Trace) -> None:
     """Giving hooks to a saved tensor that backward has released is an error."""
-
-    def forward(x):
-        y = backend.exp(x)
-        return backend.sum(y), backend.raw_saved_tensors(backend.grad_fn(y))
-
-    loss, (saved,) = backend.call(forward, backend.tensor([0.0], requires_grad=True))
-    backend.backward(loss)
+    y = backend.exp(
+        backend.tensor([0.0], requires_grad=True)
+    )  # not by call: torch corrupts its memory where Nodes differ
+    (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
+    backend.backward(backend.sum(y))
 
     with trace.raises(ErrorKind.GRAPH_FREED):
         backend.saved_tensor_register_hooks(saved, backend.detach, lambda packed: packed)

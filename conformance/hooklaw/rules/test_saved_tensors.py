@@ -26,7 +26,7 @@ def test_input_is_itself(backend: Backend, trace: Trace) -> None:
     y = backend.call(lambda x: x * x, x)
 
     read = backend.saved_tensors(backend.grad_fn(y))
-    trace.expect_value("are x itself", [True, True], [one is x for one in read])
+    trace.expect_value("are x itself", [True], sorted({one is x for one in read}))
 
 
 @rule(
@@ -77,17 +77,17 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-checked"],
 )
 def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
-    """Changing a tensor in place after an operation has saved it makes backward an error."""
+    """Changing a tensor in place after an operation has saved it is an error, in backward at the latest."""
 
     def forward(x):
         y = backend.exp(x)
         backend.mul_(y, 2.0)
         return backend.sum(y)
 
-    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    x = backend.tensor([0.0], requires_grad=True)
 
     with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-        backend.backward(loss)
+        backend.backward(backend.call(forward, x))
 
 
 @rule(

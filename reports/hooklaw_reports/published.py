@@ -1,0 +1,25 @@
+"""Dated results of real runs, shipped with hooklaw: what is shown of a backend that this machine cannot run."""
+
+from functools import cache
+from pathlib import Path
+
+from hooklaw.records import Run, read_all
+from hooklaw.tally import sentence
+
+FOLDER = Path(__file__).with_name("published")
+
+
+@cache
+def published() -> dict[str, Run]:
+    """Return the latest published run of each backend."""
+    runs = [run for path in sorted(FOLDER.glob("*.jsonl")) for run in read_all([path])]
+    return {run.header.backend: run for run in sorted(runs, key=lambda run: run.header.started)}
+
+
+def last_result(backend: str) -> str:
+    """Return the last published result of a backend in words, or nothing where there is none."""
+    run = published().get(backend)
+    if not run:
+        return ""
+    version = " ".join(next(iter(run.header.versions.items()), ("", "")))
+    return f"{run.header.started[:10]}, {version}: {sentence(run)}"
