@@ -72,7 +72,10 @@ class Paddle:
     name = "paddle"
     capabilities = frozenset(Capability) - frozenset(LACKS)
     lacks: Mapping[Capability, str] = LACKS
-    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {ErrorKind.UNPACK_RETURN_TYPE: (ValueError,)}
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
+        ErrorKind.GRAPH_FREED: (SystemError,),  # paddle's type for its own "fatal" errors, whose text names retain_graph
+        ErrorKind.UNPACK_RETURN_TYPE: (ValueError,),
+    }
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
     notes: Mapping[str, str] = {
         "expand": "by as_strided, since paddle's own expand copies",

@@ -83,6 +83,7 @@ def judge(
     _refuse_unknown(wanted.rules)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir(), "hooklaw-hypothesis")))
     keeper, listener = _Keeper(), Listener(on_collected, on_result)
     with redirect_stderr(io.StringIO()) as said:
         status = pytest.main(_arguments(wanted, results), plugins=[listener, keeper])
