@@ -118,11 +118,16 @@ def three() -> list[Run]:
     ]
     bad = [
         failed("order.first", expectation=known("order.first")),
-        failed("order.second", observed=events("first")),
+        failed("order.second", observed=events("first"), difference=1),
         failed(
-            "unpack.third", Outcome.CRASH, detail="Fatal Python error: Segmentation fault", expected=[], observed=[]
+            "unpack.third",
+            Outcome.CRASH,
+            detail="Fatal Python error: Segmentation fault",
+            expected=[],
+            observed=[],
+            difference=None,
         ),
-        failed("unpack.may", checks=checks),
+        failed("unpack.may", checks=checks, difference=None),
     ]
     worse = [
         passed("order.first", expectation=known("order.first")),

