@@ -1,6 +1,7 @@
 """torch in eager mode, on the CPU or on any device that torch knows by a string."""
 
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,7 +37,7 @@ def _check_device(device: str) -> None:
         if kind == "cuda" and not torch.cuda.is_available():
             raise NotRunError(f"no CUDA device here (torch {torch.__version__} sees none)")
         torch.ones(1, device=device)
-    except (RuntimeError, AssertionError, AttributeError) as error:
+    except (RuntimeError, AssertionError, AttributeError, ImportError) as error:
         said = str(error).splitlines()[0]
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
 
@@ -288,7 +289,15 @@ def _is_empty(node: Any, name: str) -> bool:
     return raw is None or isinstance(raw, tuple)
 
 
+def driver_of(text: str) -> str:
+    """Return the version of NVIDIA's driver out of what its kernel module says of itself."""
+    found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", text)
+    return found[1] if found else "unknown"
+
+
 def _hardware(device: Any) -> dict[str, str]:
     if device.type != "cuda":
         return {}
-    return {"gpu": torch.cuda.get_device_name(device), "cuda": str(torch.version.cuda)}
+    module = Path("/proc/driver/nvidia/version")
+    driver = driver_of(module.read_text(encoding="utf-8") if module.exists() else "")
+    return {"gpu": torch.cuda.get_device_name(device), "cuda": str(torch.version.cuda), "driver": driver}

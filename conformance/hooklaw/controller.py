@@ -24,7 +24,6 @@ class Controller:
         self._config = config
         path: str | None = option(config, "--results")
         self.fault = ""
-        self.lost: list[str] = []
         self._deaths = 0
         self._interrupted = False
         self._session: pytest.Session | None = None

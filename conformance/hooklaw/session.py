@@ -44,12 +44,7 @@ class Listener:
 
     def __init__(self, on_collected: Callable[[Collected], None], on_result: Callable[[str, Result], None]) -> None:
         self._on_collected, self._on_result = on_collected, on_result
-        self._capture: object = None
         self.collected = False
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        """Remember who holds the terminal."""
-        self._capture = config.pluginmanager.getplugin("capturemanager")
 
     def pytest_hooklaw_collected(self, collected: Collected) -> None:
         """Pass on what will be judged."""

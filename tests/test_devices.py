@@ -1,0 +1,62 @@
+"""Devices of torch: any that torch knows by a string, one that a package registers, and one that is not there."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from hooklaw_backends import torch_eager  # noqa: E402 - needs torch
+
+
+def test_unknown_device_is_not_run(hooklaw):
+    """A device that torch does not know is not run, with torch's own reason, and no regression."""
+    done = hooklaw("run", "--backend", "torch-eager:lawdevice", "-k", "order.six-steps.leaf")
+
+    assert done.returncode == 0
+    assert "not run: torch" in done.stdout
+    assert "cannot use the device 'lawdevice'" in done.stdout
+
+
+def test_package_that_registers_a_device_is_imported_first(hooklaw, tmp_path):
+    """With --import the package's device is known to torch; what it then lacks is named."""
+    (tmp_path / "lawdevice_package.py").write_text(
+        "import torch\ntorch.utils.rename_privateuse1_backend('lawdevice')\n"
+    )
+    done = hooklaw(
+        "run", "--backend", "torch-eager:lawdevice", "--import", "lawdevice_package", "-k", "order.six-steps.leaf",
+        path=[tmp_path],
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert "not run: torch" in done.stdout
+    assert "Expected one of" not in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_cuda_without_a_gpu_is_not_run(hooklaw):
+    """Without a GPU every rule is not run, and the record says why."""
+    done = hooklaw("run", "--backend", "torch-eager:cuda", "-k", "order.six-steps.leaf")
+
+    assert done.returncode == 0
+    assert "not run: no CUDA device here" in done.stdout
+
+
+def test_what_a_device_lacks():
+    """On the host nothing is an accelerator; elsewhere nothing is promised of the caller's thread or host memory."""
+    host, meta = torch_eager.TorchEager("cpu"), torch_eager.TorchEager("meta")
+
+    assert {str(one) for one in host.lacks} == {"accelerator"}
+    assert {str(one) for one in meta.lacks} == {"caller-thread", "host"}
+
+
+def test_driver_version_is_read_from_the_kernel_module():
+    """The driver's version is the number behind the module's name."""
+    text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12\n"
+
+    assert torch_eager.driver_of(text) == "550.54.15"
+    assert torch_eager.driver_of("") == "unknown"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_cuda_records_its_hardware():
+    """A run on CUDA says on which GPU, with which CUDA and which driver."""
+    assert {"torch", "gpu", "cuda", "driver"} <= set(torch_eager.backend("cuda").versions)
