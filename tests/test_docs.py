@@ -29,6 +29,19 @@ def test_command_runs(hooklaw_command, line, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_backend_of_the_tutorial(hooklaw_command, tmp_path):
+    """The files that the tutorial has its reader save make a backend, and each command beneath them exits with 0."""
+    page = (ROOT / "docs" / "add-a-backend.md").read_text()
+    for name, text in re.findall(r"as `([\w.]+)`[^\n]*\n\n```\w+\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(text)
+    commands = re.findall(r"^PYTHONPATH=\. hooklaw (.+)$", page, re.MULTILINE)
+
+    assert len(commands) == 3
+    for line in commands:
+        done = hooklaw_command(*shlex.split(line), cwd=tmp_path, path=[tmp_path])
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
 def test_links_lead_somewhere():
     """Every relative link of a page is a file."""
     broken = [

@@ -78,7 +78,7 @@ def judge(
     _refuse_unknown(wanted.rules)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir(), "hooklaw-hypothesis")))
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", _cache())
     keeper, listener = _Keeper(), Listener(on_collected, on_result)
     with redirect_stderr(io.StringIO()) as said:
         status = pytest.main(_arguments(wanted, results), plugins=[listener, keeper])
@@ -94,6 +94,12 @@ def judge(
         )
     run = records.read(results, incomplete=True)[-1]
     return Session(run, _exit(run, interrupted=status == pytest.ExitCode.INTERRUPTED))
+
+
+def _cache() -> str:
+    """Return a folder for what Hypothesis keeps: not one in the folder that happens to be the current one."""
+    user = getattr(os, "getuid", lambda: "user")()
+    return str(Path(tempfile.gettempdir(), f"hooklaw-{user}"))
 
 
 def _refuse_unknown(rules: str) -> None:
