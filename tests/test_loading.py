@@ -59,7 +59,7 @@ def test_entry_points_hide_no_shipped_backend(monkeypatch):
     ("spec", "said"),
     [
         ("torch-eagr", "no backend is called 'torch-eagr': did you mean torch-eager"),
-        ("xyzzy", "no backend is called 'xyzzy': known are paddle, torch-compile, torch-eager"),
+        ("xyzzy", "no backend is called 'xyzzy': known are paddle, reference, torch-compile, torch-eager"),
         ("", "no backend is called ''"),
         (":", "no backend is called ':'"),
         ("mine:", "no backend is called 'mine:'"),

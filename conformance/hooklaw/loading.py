@@ -14,6 +14,7 @@ BUILTIN = {
     "torch-eager": "hooklaw_backends.torch_eager:backend",
     "torch-compile": "hooklaw_backends.torch_compile:backend",
     "paddle": "hooklaw_backends.paddle:backend",
+    "reference": "hooklaw_backends.reference:backend",
 }
 """Named here too, and not only as entry points, so that an uninstalled clone has them."""
 

@@ -13,7 +13,7 @@ EXECUTION = notes("autograd", "backward-hooks-execution")
     level=Level.MUST,
     sources=[REGISTER_HOOK],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["none-is-taken-for-zero"],
+    mutants=["none-taken-as-zero"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
     """A hook that returns None leaves the gradient as it is."""
@@ -116,6 +116,29 @@ def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.replace.autograd-grad.executed",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, EXECUTION],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["gradient-captured-before-hooks"],
+)
+def test_grad_of_executed_non_leaf(backend: Backend, trace: Trace) -> None:
+    """What a non-leaf's hook returns is what `grad` returns for it, also where its grad_fn runs for another input."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, lambda grad: grad * 10)
+        return y, backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y, loss = backend.call(forward, x)
+    grad, further = backend.grad(loss, [y, x])
+
+    trace.expect_value("gradient of x", [60.0, 60.0], further)
+    trace.expect_value("gradient of y", [30.0, 30.0], grad)
+
+
+@rule(
     "tensor-hook.replace.autograd-grad-leaf",
     level=Level.MUST,
     sources=[REGISTER_HOOK, EXECUTION],
@@ -136,7 +159,7 @@ def test_grad_of_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXECUTION],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["every-hook-sees-the-original-gradient", "hooks-run-in-reverse-order"],
+    mutants=["later-hooks-see-the-original-gradient", "hooks-run-in-reverse-order"],
 )
 def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
     """A later hook receives the gradient as the earlier hooks left it, and the last one's result counts."""

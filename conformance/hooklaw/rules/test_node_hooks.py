@@ -240,7 +240,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, PREHOOK],
     needs=NODE_HOOKS,
-    mutants=["handle-remove-does-nothing"],
+    mutants=["remove-does-nothing"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """Once its handle has removed it, a Node hook of either kind no longer runs, and the others still do."""
@@ -268,7 +268,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception leaves a Node hook unchanged")],
     needs=NODE_HOOKS,
-    mutants=["hook-exception-swallowed", "hook-exception-type-lost"],
+    mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a Node hook of either kind reaches the caller of backward as it is."""

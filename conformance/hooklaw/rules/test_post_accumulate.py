@@ -175,7 +175,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXECUTION],
     needs=[Capability.POST_ACCUMULATE, Capability.TENSOR_HOOKS],
-    mutants=["post-accumulate-before-tensor-hooks", "replacement-not-propagated"],
+    mutants=["post-accumulate-before-tensor-hooks", "replacement-ignored"],
 )
 def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """The hook runs after the leaf's tensor hooks, even those put later, and finds what they made of the gradient."""
@@ -279,7 +279,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["handle-remove-does-nothing"],
+    mutants=["remove-does-nothing"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """Once its handle has removed it, the hook no longer runs, and the others still do."""
@@ -299,7 +299,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception leaves the hook unchanged, after accumulation")],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["hook-exception-swallowed", "hook-exception-type-lost"],
+    mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in the hook reaches the caller of backward as it is, and the leaf keeps its new .grad."""

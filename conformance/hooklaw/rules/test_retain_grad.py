@@ -242,7 +242,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("retain_grad moves on to the Node of an in-place operation, unlike tensor hooks")],
     needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE],
-    mutants=["retain-grad-stays-with-the-old-value"],
+    mutants=["retain-grad-is-an-ordinary-tensor-hook"],
 )
 def test_follows_in_place(backend: Backend, trace: Trace) -> None:
     """After an in-place operation the retained gradient may be that of the tensor's last value."""

@@ -15,7 +15,7 @@ THREADS = notes("autograd", "multithreaded-autograd")
     "retain-graph.second-backward-error",
     level=Level.MUST,
     sources=[BACKWARD, THREADS],
-    mutants=["freed-graph-walked-again", "freed-graph-gives-zeros"],
+    mutants=["graph-never-freed", "freed-graph-gives-zeros"],
 )
 def test_second_backward(backend: Backend, trace: Trace) -> None:
     """A second backward through saved tensors that the first has freed is an error that speaks of retain_graph."""
@@ -31,7 +31,7 @@ def test_second_backward(backend: Backend, trace: Trace) -> None:
     "retain-graph.no-saved-tensors",
     level=Level.MAY,
     sources=[BACKWARD],
-    mutants=["graph-without-saved-tensors-freed"],
+    mutants=["walked-root-refused-at-once"],
 )
 def test_nothing_saved(backend: Backend, trace: Trace) -> None:
     """A graph that saved no tensor may be walked again although it was not retained, and then accumulates again."""
@@ -119,7 +119,7 @@ def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
     "retain-graph.partial-shared",
     level=Level.MUST,
     sources=[BACKWARD, THREADS],
-    mutants=["shared-graph-copied-per-root", "freed-graph-walked-again"],
+    mutants=["shared-graph-copied-per-root", "graph-never-freed"],
 )
 def test_shared_part(backend: Backend, trace: Trace) -> None:
     """A backward from one root also frees the part of the graph it shares with another, whose backward then fails."""
@@ -141,7 +141,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[THREADS],
     needs=[Capability.THREADS],
-    mutants=["shared-graph-copied-per-thread", "freed-graph-walked-again"],
+    mutants=["shared-graph-copied-per-thread", "graph-never-freed"],
 )
 def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
     """Where threads run backward on a shared graph, the one that finds it freed gets the error of a second backward."""
@@ -164,7 +164,7 @@ def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("hooks on the way to a freed Node run in the failing pass too")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["freed-graph-found-before-any-hook"],
+    mutants=["walked-root-refused-at-once"],
 )
 def test_hooks_before_the_error(backend: Backend, trace: Trace) -> None:
     """In a pass that will fail at a freed Node, hooks on the way there may run before the error."""

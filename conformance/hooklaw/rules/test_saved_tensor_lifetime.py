@@ -106,7 +106,7 @@ def test_identity_makes_a_cycle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
-    mutants=["saved-tensors-kept-after-backward"],
+    mutants=["graph-never-freed"],
 )
 def test_backward_breaks_the_cycle(backend: Backend, trace: Trace) -> None:
     """Backward without retain_graph breaks the cycle that a pack hook made by returning its input."""
@@ -158,7 +158,7 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
     level=Level.MUST,
     sources=[SECTION, TUTORIAL],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
-    mutants=["packed-object-released-before-unpack", "saved-tensors-kept-after-backward", "retain-graph-ignored"],
+    mutants=["unpacked-during-forward", "graph-never-freed", "retain-graph-ignored"],
 )
 def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     """A packed object lives until a backward that does not retain the graph has used it, and not longer."""
@@ -186,7 +186,7 @@ def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
-    mutants=["packed-object-released-before-unpack", "packed-objects-outlive-the-graph"],
+    mutants=["unpacked-during-forward", "packed-objects-outlive-the-graph"],
 )
 def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
     """A packed object is deleted with its graph where no backward ever runs."""

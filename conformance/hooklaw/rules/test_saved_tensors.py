@@ -53,7 +53,7 @@ def test_output_is_another_object(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[notes("autograd", "hooks-for-saved-tensors"), docstring("torch.Tensor.backward")],
     needs=READ,
-    mutants=["saved-tensors-kept-after-backward"],
+    mutants=["graph-never-freed"],
 )
 def test_access_after_free(backend: Backend, trace: Trace) -> None:
     """Reading a saved tensor after backward has released it is an error."""

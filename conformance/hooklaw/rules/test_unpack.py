@@ -213,7 +213,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception raised by unpack comes out of backward")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["hook-exceptions-wrapped", "hook-exceptions-swallowed", "unpacked-during-forward"],
+    mutants=["pair-exception-wrapped", "pair-exception-swallowed", "unpacked-during-forward"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by unpack comes out of the backward that needed the tensor, as what it is."""

@@ -1,0 +1,230 @@
+"""The law itself as a backend: hooklaw's own small engine, hooklaw.model, which plays what is documented."""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import hooklaw
+from hooklaw.backend import Capability, ErrorKind
+from hooklaw.model import engine, errors, function, modes, ops, views
+from hooklaw.model.module import Module
+from hooklaw.model.node import Node
+from hooklaw.model.record import SavedTensor
+from hooklaw.model.strided import from_nested
+from hooklaw.model.tensor import Tensor
+
+Hook = Callable[..., Any]
+LACKS = {
+    Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
+    Capability.DATA_PARALLEL: "there are no replicas of modules",
+    Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
+    Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
+    Capability.LAZY_BITS: "every operation computes at once, no conjugation or negation is left pending",
+}
+
+
+def backend(argument: str = "") -> "Reference":
+    """Return the backend; it takes no argument."""
+    if argument:
+        raise ValueError(f"the reference engine takes no argument, not {argument!r}: write reference")
+    return Reference()
+
+
+class Reference:
+    """Most verbs are the engine's functions and methods as they are."""
+
+    name = "reference"
+    capabilities = frozenset(Capability) - frozenset(LACKS)
+    lacks: Mapping[Capability, str] = LACKS
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
+        ErrorKind.GRAPH_FREED: (errors.GraphFreedError,),
+        ErrorKind.NO_GRADIENT: (errors.NoGradientError,),
+        ErrorKind.NOT_A_LEAF: (errors.NotALeafError,),
+        ErrorKind.HOOK_RETURN_TYPE: (errors.HookTypeError,),
+        ErrorKind.HOOK_RETURN_SHAPE: (errors.HookShapeError,),
+        ErrorKind.HOOK_RETURN_DTYPE: (errors.HookDtypeError,),
+        ErrorKind.HOOK_RETURN_COUNT: (errors.HookCountError,),
+        ErrorKind.UNPACK_RETURN_TYPE: (errors.UnpackTypeError,),
+        ErrorKind.PACK_IN_PLACE: (errors.PackInPlaceError,),
+        ErrorKind.SAVED_TENSOR_MODIFIED: (errors.SavedTensorModifiedError,),
+        ErrorKind.SAVED_HOOKS_DISABLED: (errors.SavedHooksDisabledError,),
+        ErrorKind.SAVED_HOOKS_ALREADY_SET: (errors.SavedHooksSetError,),
+    }
+    versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
+    notes: Mapping[str, str] = {
+        "inference_mode": "is no_grad: tensors made in it are ordinary ones",
+        "save_on_cpu": "detaches, since every tensor is on the CPU already",
+    }
+    expectations: Path | None = None
+
+    def reset(self) -> None:
+        """Undo what a rule that failed half way may have left behind."""
+        modes.reset()
+
+    # values
+    requires_grad = staticmethod(attrgetter("requires_grad"))
+    is_leaf = staticmethod(attrgetter("is_leaf"))
+    grad_of = staticmethod(attrgetter("grad"))
+    shape = staticmethod(attrgetter("shape"))
+    dtype = staticmethod(attrgetter("dtype"))
+    stride = staticmethod(attrgetter("data.strides"))
+    detach = staticmethod(Tensor.detach)
+    requires_grad_ = staticmethod(Tensor.requires_grad_)
+
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Tensor:
+        return Tensor(from_nested(data, dtype), requires_grad=requires_grad)
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, Tensor)
+
+    def tolist(self, tensor: Tensor) -> Any:
+        return tensor.data.tolist()
+
+    def device(self, tensor: Tensor) -> str:  # noqa: ARG002 - there is one
+        return "cpu"
+
+    def set_grad(self, tensor: Tensor, value: Tensor | None) -> None:
+        tensor.grad = value
+
+    def data_ptr(self, tensor: Tensor) -> int:
+        return id(tensor.data.storage) + tensor.data.offset
+
+    # operations
+    clone = staticmethod(ops.clone)
+    exp = staticmethod(ops.exp)
+    sin = staticmethod(ops.sin)
+    cos = staticmethod(ops.cos)
+    split = staticmethod(views.split)
+    transpose = staticmethod(views.transpose)
+    custom_function = staticmethod(function.custom_function)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return ops.sum_to(tensor, ())
+
+    def mul_(self, tensor: Tensor, factor: Any) -> Tensor:
+        return views.in_place(tensor, lambda before: before * factor)
+
+    def cos_(self, tensor: Tensor) -> Tensor:
+        return views.in_place(tensor, ops.cos)
+
+    def view(self, tensor: Tensor, *shape: int) -> Tensor:
+        return views.view(tensor, shape)
+
+    def expand(self, tensor: Tensor, *shape: int) -> Tensor:
+        return views.expand(tensor, shape)
+
+    def channels_last(self, tensor: Tensor) -> Tensor:
+        _, channels, height, width = tensor.shape
+        return ops.clone(tensor, (channels * height * width, 1, channels * width, channels))
+
+    # running
+    is_grad_enabled = staticmethod(modes.recording)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        return fn(*tensors)
+
+    def backward(
+        self,
+        root: Tensor,
+        gradient: Tensor | None = None,
+        *,
+        inputs: Sequence[Tensor] | None = None,
+        **how: Any,
+    ) -> None:
+        engine.backward([root], (gradient,), inputs, _how(**how))
+
+    def grad(
+        self,
+        outputs: Any,
+        inputs: Sequence[Tensor],
+        grad_outputs: Any = None,
+        *,
+        allow_unused: bool = False,
+        **how: Any,
+    ) -> tuple[Any, ...]:
+        roots = _tuple(outputs)
+        seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)
+        grads = engine.grad(roots, seeds, inputs, _how(**how))
+        if not allow_unused and None in grads:
+            raise RuntimeError("an input was not used in the graph: pass allow_unused=True to get None for it")
+        return grads
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        return modes.grad_mode(enabled=False)
+
+    def enable_grad(self) -> AbstractContextManager[Any]:
+        return modes.grad_mode(enabled=True)
+
+    inference_mode = no_grad
+
+    # hooks and nodes
+    register_hook = staticmethod(Tensor.register_hook)
+    retain_grad = staticmethod(Tensor.retain_grad)
+    retains_grad = staticmethod(attrgetter("retains_grad"))
+    register_post_accumulate_grad_hook = staticmethod(Tensor.register_post_accumulate_grad_hook)
+    accumulate_grad = staticmethod(Tensor.accumulate_grad)
+    node_name = staticmethod(attrgetter("name"))
+    node_metadata = staticmethod(attrgetter("metadata"))
+
+    def grad_fn(self, tensor: Tensor) -> Node | None:
+        return tensor.made_by and tensor.made_by.node
+
+    def node_next(self, node: Node) -> list[Node | None]:
+        return [edge and edge.node for edge in node.next_edges]
+
+    def node_register_prehook(self, node: Node, hook: Hook) -> Any:
+        return node.pre_hooks.add(hook)
+
+    def node_register_hook(self, node: Node, hook: Hook) -> Any:
+        return node.post_hooks.add(hook)
+
+    # saved tensors
+    disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:  # noqa: ARG002 - no copy is made
+        return modes.saved_tensors_hooks(modes.Pair(Tensor.detach, lambda packed: packed))
+
+    def saved_tensors(self, node: Node) -> list[Tensor]:
+        return [saved.unpack(node) for saved in self.raw_saved_tensors(node)]
+
+    def raw_saved_tensors(self, node: Node) -> list[SavedTensor]:
+        return [saved for saved in node.saved if saved is not None]
+
+    def saved_tensor_register_hooks(self, saved: SavedTensor, pack: Hook, unpack: Hook) -> None:
+        saved.register_hooks(modes.Pair(pack, unpack))
+
+    # serialization
+    def save(self, tensor: Tensor) -> bytes:
+        if any(not getattr(hook, "unserializable", False) for hook in tensor.hooks.now()):
+            warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
+        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad]
+        return json.dumps(kept).encode()
+
+    def load(self, data: bytes) -> Tensor:
+        nested, dtype, requires_grad = json.loads(data)
+        return self.tensor(nested, dtype=dtype, requires_grad=requires_grad)
+
+    def unserializable_hook(self, hook: Hook) -> Hook:
+        hook.__dict__["unserializable"] = True
+        return hook
+
+    # modules
+    module = Module
+    register_forward_pre_hook = staticmethod(lambda module, hook: module.forward_pre_hooks.add(hook))
+    register_forward_hook = staticmethod(lambda module, hook: module.forward_hooks.add(hook))
+    register_full_backward_hook = staticmethod(lambda module, hook: module.backward_hooks.add(hook))
+
+
+def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:
+    return engine.How(create_graph if retain_graph is None else retain_graph, create_graph)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor) else tuple(value)

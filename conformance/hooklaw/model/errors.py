@@ -1,0 +1,53 @@
+"""What the engine refuses: one exception a kind, each of the type that PyTorch raises."""
+
+
+class GraphFreedError(RuntimeError):
+    """A saved tensor was asked for that an earlier backward has freed."""
+
+
+class NoGradientError(RuntimeError):
+    """Something was asked of the gradient of a tensor that has none."""
+
+
+class NotALeafError(RuntimeError):
+    """Only a leaf accumulates a gradient."""
+
+
+class LeafInPlaceError(RuntimeError):
+    """A leaf that requires grad was changed in place while recording."""
+
+
+class HookTypeError(TypeError):
+    """A hook returned something that is no gradient."""
+
+
+class HookShapeError(RuntimeError):
+    """A hook returned a gradient of another shape."""
+
+
+class HookDtypeError(RuntimeError):
+    """A hook returned a gradient of another dtype."""
+
+
+class HookCountError(RuntimeError):
+    """A Node hook returned more or fewer gradients than it was given."""
+
+
+class UnpackTypeError(TypeError):
+    """An unpack hook returned something that is no tensor."""
+
+
+class PackInPlaceError(RuntimeError):
+    """A pack hook changed its input in place."""
+
+
+class SavedTensorModifiedError(RuntimeError):
+    """A tensor saved for backward was changed in place afterwards."""
+
+
+class SavedHooksDisabledError(RuntimeError):
+    """Saved-tensor hooks were used where they are forbidden."""
+
+
+class SavedHooksSetError(RuntimeError):
+    """A saved tensor was given a second pair of hooks."""

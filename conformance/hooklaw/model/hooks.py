@@ -1,0 +1,76 @@
+"""Hooks in the order of registration, the handles that remove them, and what they may return."""
+
+import weakref
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from hooklaw.model import errors
+
+if TYPE_CHECKING:
+    from hooklaw.model.tensor import Tensor
+
+Hook = Callable[..., Any]
+Gradients = tuple["Tensor | None", ...]
+_ids = count()
+
+
+class Hooks(dict[int, Hook]):
+    """Hooks of one kind in one place, by the ids of their handles, which are never used again."""
+
+    def add(self, hook: Hook) -> "Handle":
+        """Register a hook to run after those already there."""
+        handle = Handle(self)
+        self[handle.id] = hook
+        return handle
+
+    def now(self) -> list[Hook]:
+        """Return the hooks to run: one that is registered meanwhile waits for the next time."""
+        return list(self.values())
+
+
+class Handle:
+    """Removes one hook; keeps neither the hook nor its tensor alive."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.id = next(_ids)
+        self._hooks = weakref.ref(hooks)
+
+    def remove(self) -> None:
+        """Remove the hook, if it is still there."""
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def replaced(grad: "Tensor | None", result: Any) -> "Tensor | None":
+    """Return the gradient after a hook: its result, or the same as before where it returned None."""
+    if result is None:
+        return grad
+    if grad is None:
+        raise errors.HookTypeError("a hook cannot replace a gradient that is not there")
+    if type(result) is not type(grad):
+        raise errors.HookTypeError(f"a hook must return a tensor or None, not {type(result).__name__}")
+    if result.shape != grad.shape:
+        raise errors.HookShapeError(f"a hook returned shape {result.shape} for a gradient of shape {grad.shape}")
+    if result.dtype != grad.dtype:
+        raise errors.HookDtypeError(f"a hook returned {result.dtype} for a gradient of {grad.dtype}")
+    return result
+
+
+def all_replaced(grads: Gradients, result: Any) -> Gradients:
+    """Return all gradients of a Node after one of its hooks, which must have returned as many, or None."""
+    if result is None:
+        return grads
+    if not isinstance(result, tuple):
+        raise errors.HookTypeError(f"a Node hook must return a tuple or None, not {type(result).__name__}")
+    given = cast("tuple[Any, ...]", result)
+    if len(given) != len(grads):
+        raise errors.HookCountError(f"a Node hook returned {len(given)} gradients for {len(grads)}")
+    return tuple(None if new is None else replaced(old, new) for old, new in zip(grads, given, strict=True))

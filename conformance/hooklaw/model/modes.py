@@ -1,0 +1,76 @@
+"""What holds in one thread: whether it records, and which saved-tensor hooks are active."""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+from hooklaw.model.errors import SavedHooksDisabledError
+
+
+class Pair(NamedTuple):
+    """Saved-tensor hooks."""
+
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+
+class _Modes(threading.local):
+    recording = True
+    pairs: tuple[Pair, ...] = ()
+    disabled: str | None = None
+
+
+_here = _Modes()
+
+
+def recording() -> bool:
+    """Tell whether operations are being recorded in this thread."""
+    return _here.recording
+
+
+def innermost_pair() -> Pair | None:
+    """Return the pair that applies now: the innermost, alone."""
+    return _here.pairs[-1] if _here.pairs else None
+
+
+def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - it is the mode
+    """Record inside, or do not."""
+    return _setting("recording", lambda: enabled)
+
+
+def saved_tensors_hooks(pair: Pair) -> AbstractContextManager[None]:
+    """Pack what is saved inside by this pair."""
+
+    def inside() -> tuple[Pair, ...]:
+        if _here.disabled is not None:
+            raise SavedHooksDisabledError(_here.disabled)
+        return (*_here.pairs, pair)
+
+    return _setting("pairs", inside)
+
+
+def disable_saved_tensors_hooks(message: str) -> AbstractContextManager[None]:
+    """Refuse pairs inside, with this message; a pair that is active is refused at once."""
+
+    def inside() -> str:
+        if _here.pairs:
+            raise SavedHooksDisabledError(message)
+        return message
+
+    return _setting("disabled", inside)
+
+
+def reset() -> None:
+    """Forget what was set in this thread."""
+    _here.__dict__.clear()
+
+
+@contextmanager
+def _setting(name: str, inside: Callable[[], Any]) -> Generator[None]:
+    before = getattr(_here, name)
+    setattr(_here, name, inside())
+    try:
+        yield
+    finally:
+        setattr(_here, name, before)

@@ -1,0 +1,161 @@
+"""The operations. Each states its derivative by other operations, so that a gradient can itself be differentiated."""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hooklaw.model.record import record
+from hooklaw.model.strided import WIDTH, Shape, Strided, contiguous, filled, offsets
+from hooklaw.model.tensor import Tensor
+
+
+def add(a: Tensor, b: Any) -> Tensor:
+    """Add a tensor or a number."""
+    a, b = alike(a, b)
+    return record("AddBackward0", (a, b), _combined(operator.add, a, b), lambda grad: (grad, grad))
+
+
+def sub(a: Tensor, b: Any) -> Tensor:
+    """Subtract a tensor or a number."""
+    a, b = alike(a, b)
+    return record("SubBackward0", (a, b), _combined(operator.sub, a, b), lambda grad: (grad, -grad))
+
+
+def mul(a: Tensor, b: Any) -> Tensor:
+    """Multiply by a tensor or a number; each factor is saved if the other one requires grad."""
+    a, b = alike(a, b)
+    if not isinstance(b, Tensor):
+        return record("MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b, None))
+
+    def derivative(grad: Tensor, b: Tensor | None, a: Tensor | None) -> tuple[Tensor | None, ...]:
+        return (b and grad * b, a and grad * a)
+
+    def save(_: Tensor) -> tuple[Tensor | None, ...]:
+        return (b if a.requires_grad else None, a if b.requires_grad else None)
+
+    return record("MulBackward0", (a, b), _combined(operator.mul, a, b), derivative, save)
+
+
+def neg(x: Tensor) -> Tensor:
+    """Negate."""
+    return record("NegBackward0", (x,), _combined(operator.mul, x, -1), lambda grad: (-grad,))
+
+
+def exp(x: Tensor) -> Tensor:
+    """Raise e to each element; saves its output."""
+    return record("ExpBackward0", (x,), _mapped(math.exp, x), lambda grad, out: (grad * out,), lambda out: (out,))
+
+
+def sin(x: Tensor) -> Tensor:
+    """Return the sine."""
+    return record("SinBackward0", (x,), _mapped(math.sin, x), lambda grad, x: (grad * cos(x),), lambda _: (x,))
+
+
+def cos(x: Tensor) -> Tensor:
+    """Return the cosine."""
+    return record("CosBackward0", (x,), _mapped(math.cos, x), lambda grad, x: (-grad * sin(x),), lambda _: (x,))
+
+
+def clone(x: Tensor, strides: Shape | None = None) -> Tensor:
+    """Copy, row after row unless strides say otherwise."""
+    return record("CloneBackward0", (x,), filled(x.data.values(), x.shape, x.dtype, strides), lambda grad: (grad,))
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """Convert to another dtype."""
+    if x.dtype == dtype:
+        return x
+    before, data = x.dtype, filled(x.data.values(), x.shape, dtype)
+    return record("ToCopyBackward0", (x,), data, lambda grad: (cast(grad, before),))
+
+
+def sum_to(x: Tensor, shape: Shape) -> Tensor:
+    """Add up the dimensions that `expand` would repeat to get from this shape back to that of x."""
+    if shape == x.shape:
+        return x
+    before, totals = x.shape, [0] * math.prod(shape)
+    places = offsets(before, repeating(shape, before, contiguous(shape)))
+    for place, value in zip(places, x.data.values(), strict=True):
+        totals[place] += value
+    return record("SumBackward0", (x,), filled(totals, shape, x.dtype), lambda grad: (repeated(grad, before),))
+
+
+def repeated(x: Tensor, shape: Shape) -> Tensor:
+    """Look at x as if repeated along dimensions that it lacks or of which it has one: stride 0, no copy."""
+    before, data = x.shape, x.data.look(shape, repeating(x.shape, shape, x.data.strides))
+    return record("ExpandBackward0", (x,), data, lambda grad: (sum_to(grad, before),))
+
+
+def repeating(before: Shape, shape: Shape, strides: Shape) -> Shape:
+    """Return the strides that read `before` as `shape`."""
+    missing = len(shape) - len(before)
+    kept = [st if then == now else 0 for st, then, now in zip(strides, before, shape[missing:], strict=True)]
+    if any(then not in (1, now) for then, now in zip(before, shape[missing:], strict=True)):
+        raise RuntimeError(f"shape {before} cannot be repeated to {shape}")
+    return (*[0] * missing, *kept)
+
+
+def gather(x: Tensor, places: Sequence[int], shape: Shape) -> Tensor:
+    """Pick elements by their numbers, counted row after row."""
+    values, before = x.data.values(), x.shape
+    picked = filled([values[place] for place in places], shape, x.dtype)
+    return record("GatherBackward", (x,), picked, lambda grad: (scatter(grad, places, before),))
+
+
+def scatter(x: Tensor, places: Sequence[int], shape: Shape) -> Tensor:
+    """Put elements at their numbers among zeros: what undoes `gather`."""
+    values: list[Any] = [0] * math.prod(shape)
+    for place, value in zip(places, x.data.values(), strict=True):
+        values[place] += value
+    before = x.shape
+    return record("ScatterBackward", (x,), filled(values, shape, x.dtype), lambda grad: (gather(grad, places, before),))
+
+
+def without(x: Tensor, places: Sequence[int]) -> Tensor:
+    """Put zeros at some elements."""
+    values = list(x.data.values())
+    for place in places:
+        values[place] = 0
+    return record("MaskBackward", (x,), filled(values, x.shape, x.dtype), lambda grad: (without(grad, places),))
+
+
+def alike(a: Tensor, b: Any) -> tuple[Tensor, Any]:
+    """Give two operands one dtype and one shape; a number stays a number."""
+    if not isinstance(b, Tensor):
+        return a, b
+    dtype = max(a.dtype, b.dtype, key=WIDTH.__getitem__)
+    a, b = cast(a, dtype), cast(b, dtype)
+    return (a, b) if a.shape == b.shape else _same_shape(a, b)
+
+
+def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    length = max(len(a.shape), len(b.shape))
+    padded = [(1,) * (length - len(one.shape)) + one.shape for one in (a, b)]
+    shape = tuple(second if first == 1 else first for first, second in zip(*padded, strict=True))
+    return repeated(a, shape), repeated(b, shape)
+
+
+def _combined(function: Callable[[Any, Any], Any], a: Tensor, b: Any) -> Strided:
+    values = a.data.values()
+    if isinstance(b, Tensor):
+        return filled(map(function, values, b.data.values()), a.shape, a.dtype)
+    return filled([function(value, b) for value in values], a.shape, a.dtype)
+
+
+def _mapped(function: Callable[[Any], Any], x: Tensor) -> Strided:
+    def total(value: Any) -> Any:
+        try:
+            return function(value)
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            return math.nan
+
+    return filled(map(total, x.data.values()), x.shape, x.dtype)
+
+
+Tensor.__add__ = Tensor.__radd__ = add  # here, since Tensor knows no operation
+Tensor.__mul__ = Tensor.__rmul__ = mul
+Tensor.__sub__, Tensor.__neg__ = sub, neg
+Tensor.__rsub__ = lambda a, b: add(neg(a), b)

@@ -1,0 +1,137 @@
+"""Tensor: numbers, and where they come from."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from hooklaw.model.errors import NoGradientError, NotALeafError
+from hooklaw.model.hooks import Handle, Hook, Hooks
+from hooklaw.model.modes import grad_mode
+from hooklaw.model.node import AccumulateGrad, Edge
+from hooklaw.model.strided import Shape, Strided
+
+Operator = ClassVar[Callable[..., "Tensor"]]
+_making = threading.Lock()
+
+
+class Tensor:
+    """Numbers with a place in the graph: a leaf that the user made, or an output of a Node."""
+
+    __add__: Operator
+    __radd__: Operator
+    __sub__: Operator
+    __rsub__: Operator
+    __mul__: Operator
+    __rmul__: Operator
+    __neg__: Operator
+
+    def __init__(self, data: Strided, *, requires_grad: bool = False, made_by: Edge | None = None) -> None:
+        self.data = data
+        self.grad: Tensor | None = None
+        self.hooks, self.post_accumulate_hooks = Hooks(), Hooks()
+        """Those of a leaf; the hooks of any other tensor are with its Node."""
+        self.retains_grad = False
+        self.accumulate: Callable[[], AccumulateGrad | None] = lambda: None
+        self.base: Tensor | None = None
+        """Of a view: the tensor whose history it shares."""
+        self.replay: Callable[[Tensor], Tensor] = lambda base: base
+        """Of a view: how it is made from its base."""
+        self.rebases = self.replayed = 0
+        """Of a base: how often its history changed; of a view: which of these its own history is made from."""
+        self._is_leaf_with_grad = requires_grad
+        self._made_by = made_by
+
+    @property
+    def shape(self) -> Shape:
+        """Return the sizes."""
+        return self.data.shape
+
+    @property
+    def dtype(self) -> str:
+        """Return the dtype's name."""
+        return self.data.dtype
+
+    @property
+    def made_by(self) -> Edge | None:
+        """Return the Node that made the tensor; a view whose base was changed in place is first made anew."""
+        if self.base is not None and self.replayed != self.base.rebases:
+            self.replayed = self.base.rebases
+            with grad_mode(enabled=True):
+                self.rebase(self.replay(self.base).made_by)
+        return self._made_by
+
+    @property
+    def requires_grad(self) -> bool:
+        """Tell whether gradients flow to the tensor."""
+        return self._is_leaf_with_grad or self.made_by is not None
+
+    @property
+    def is_leaf(self) -> bool:
+        """Tell whether no Node made the tensor."""
+        return self.made_by is None
+
+    def rebase(self, made_by: Edge | None) -> None:
+        """Take on another history. Hooks stay with the Node they were put on, a retained gradient moves along."""
+        if self.retains_grad and self._made_by and made_by:
+            self._made_by.node.retained.pop(self._made_by.nr, None)
+            made_by.node.retained[made_by.nr] = weakref.ref(self)
+        self._made_by = made_by
+        self.rebases += 1
+
+    def edge(self) -> Edge | None:
+        """Return where the tensor's gradient is sent: to the Node that made it, or to a leaf's AccumulateGrad."""
+        made_by = self.made_by
+        if made_by is None and self._is_leaf_with_grad:
+            return Edge(self.accumulate_grad(), 0)
+        return made_by
+
+    def accumulate_grad(self) -> AccumulateGrad:
+        """Return the leaf's AccumulateGrad: the one in use, or a new one."""
+        with _making:
+            node = self.accumulate()
+            if node is None:
+                node = AccumulateGrad(self)
+                self.accumulate = weakref.ref(node)
+            return node
+
+    def detach(self) -> "Tensor":
+        """Return a tensor on the same data, without history."""
+        return Tensor(self.data)
+
+    def requires_grad_(self) -> "Tensor":
+        """Make a tensor without history a leaf that requires grad."""
+        if not self.requires_grad:
+            self._is_leaf_with_grad, self.base = True, None
+        return self
+
+    def register_hook(self, hook: Hook) -> Handle:
+        """Put a hook on the gradient of the tensor as it is now."""
+        node, nr = self.needed_edge()
+        return node.hooks_of(nr).add(hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Hook) -> Handle:
+        """Put a hook on a leaf, to run once its .grad was updated."""
+        node, _ = self.needed_edge()
+        if not isinstance(node, AccumulateGrad):
+            raise NotALeafError("only a leaf accumulates, so only a leaf takes a post-accumulate hook")
+        return node.leaf.post_accumulate_hooks.add(hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a non-leaf in .grad; the Node refers to the tensor weakly."""
+        node, nr = self.needed_edge()
+        if not isinstance(node, AccumulateGrad):
+            self.retains_grad = True
+            node.retained[nr] = weakref.ref(self)
+
+    def needed_edge(self) -> Edge:
+        """Return where the gradient is sent of a tensor that must have one."""
+        edge = self.edge()
+        if edge is None:
+            raise NoGradientError("this tensor does not require grad, so it has no gradient")
+        return edge
+
+
+def edge_of(value: Any) -> Edge | None:
+    """Return where the gradient of an operand is sent, None where it needs none or is a number."""
+    return value.edge() if isinstance(value, Tensor) else None

@@ -1,0 +1,120 @@
+"""Views, and what an in-place operation does to the history of a tensor and of its views."""
+
+from collections.abc import Callable
+
+from hooklaw.model import ops
+from hooklaw.model.errors import LeafInPlaceError
+from hooklaw.model.modes import recording
+from hooklaw.model.node import Edge, Node
+from hooklaw.model.record import attach, record
+from hooklaw.model.strided import Shape, Strided, contiguous, filled
+from hooklaw.model.tensor import Tensor, edge_of
+
+
+def view(x: Tensor, shape: Shape) -> Tensor:
+    """View with another shape."""
+    before = x.shape
+    output = record("ViewBackward0", (x,), _reshaped(x.data, shape), lambda grad: (_reshape(grad, before),))
+    return _is_view(output, x, lambda x: view(x, shape))
+
+
+def transpose(x: Tensor, first: int, second: int) -> Tensor:
+    """View with two dimensions swapped."""
+    order = list(range(len(x.shape)))
+    order[first], order[second] = order[second], order[first]
+    data = x.data.look(tuple(x.shape[at] for at in order), tuple(x.data.strides[at] for at in order))
+    output = record("TransposeBackward0", (x,), data, lambda grad: (transpose(grad, first, second),))
+    return _is_view(output, x, lambda x: transpose(x, first, second))
+
+
+def expand(x: Tensor, shape: Shape) -> Tensor:
+    """View with dimensions of size 1 repeated."""
+    return _is_view(ops.repeated(x, shape), x, lambda x: expand(x, shape))
+
+
+def split(x: Tensor, size: int) -> tuple[Tensor, ...]:
+    """Split along the first dimension: one Node with several outputs."""
+    starts = range(0, x.shape[0], size)
+    shapes = [(min(size, x.shape[0] - start), *x.shape[1:]) for start in starts]
+    row = x.data.strides[0]
+    parts = [
+        Tensor(x.data.look(shape, x.data.strides, x.data.offset + start * row))
+        for start, shape in zip(starts, shapes, strict=True)
+    ]
+    edge = edge_of(x) if recording() else None
+    if edge:
+        dtype = x.dtype
+
+        def derivative(*grads: Tensor | None) -> tuple[Tensor]:
+            pairs = zip(grads, shapes, strict=True)
+            return (_joined([_zeros(shape, dtype) if grad is None else grad for grad, shape in pairs], size),)
+
+        attach(Node("SplitBackward0", [edge], derivative), parts)
+    return tuple(_is_view(part, x, lambda x, nr=nr: split(x, size)[nr]) for nr, part in enumerate(parts))
+
+
+def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor]) -> Tensor:
+    """Write the operation's result over the tensor, which takes on its history.
+
+    The operation is recorded on the value before it, in the old place in the graph: there the hooks stay.
+    """
+    if recording() and any(one.is_leaf and one.requires_grad for one in (tensor, tensor.base) if one is not None):
+        raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
+    before = Tensor(filled(tensor.data.values(), tensor.shape, tensor.dtype), made_by=tensor.edge())
+    after = operation(before)
+    tensor.data.write(after.data.values())
+    if after.made_by is None:
+        return tensor
+    if tensor.base is None:
+        tensor.rebase(after.made_by)
+    else:
+        _copy_into_base(tensor, tensor.base, after.made_by)
+    return tensor
+
+
+def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
+    """Record that some elements of the base now come from elsewhere; every view of it is made anew when asked."""
+    numbers = {place: number for number, place in enumerate(base.data.places())}
+    places, shape = [numbers[place] for place in part.data.places()], part.shape
+    node = Node(
+        "CopySlices",
+        (base.edge(), made_by),
+        lambda grad: (ops.without(grad, places), ops.gather(grad, places, shape)),
+    )
+    node.outputs = [(base.shape, base.dtype)]
+    base.rebase(Edge(node, 0))
+    part.edge()
+
+
+def _is_view(output: Tensor, x: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
+    """Note how the view comes from its base; what is made while nothing is recorded is as good as detached."""
+    if recording():
+        earlier = x.replay
+        output.base = base = x.base or x
+        output.replay = lambda base: again(earlier(base))
+        output.replayed = base.rebases
+    return output
+
+
+def _reshape(x: Tensor, shape: Shape) -> Tensor:
+    return view(x if x.data.is_contiguous() else ops.clone(x), shape)
+
+
+def _reshaped(data: Strided, shape: Shape) -> Strided:
+    if data.is_contiguous():
+        return data.look(shape, contiguous(shape))
+    left = [pair for pair in zip(data.shape, data.strides, strict=True) if pair[0] != 1]
+    if [size for size, _ in left] != [size for size in shape if size != 1]:
+        raise RuntimeError(f"shape {shape} is no view of shape {data.shape} with strides {data.strides}")
+    strides = iter(stride for _, stride in left)
+    return data.look(shape, tuple(0 if size == 1 else next(strides) for size in shape))
+
+
+def _joined(parts: list[Tensor], size: int) -> Tensor:
+    shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+    values = [value for part in parts for value in part.data.values()]
+    return record("CatBackward0", parts, filled(values, shape, parts[0].dtype), lambda grad: split(grad, size))
+
+
+def _zeros(shape: Shape, dtype: str) -> Tensor:
+    return ops.repeated(Tensor(filled([0], (), dtype)), shape)
