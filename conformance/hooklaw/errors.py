@@ -21,6 +21,10 @@ class UnknownRuleError(HooklawError):
     """No rule has this id, or the selection matches none."""
 
 
+class UnknownMutantError(HooklawError):
+    """No mutant has this in its name."""
+
+
 class RuleDefinitionError(HooklawError):
     """A rule is written in a way the registry refuses."""
 

@@ -1,6 +1,6 @@
 """How Hypothesis searches: the same examples on every backend, as many as are worth their time."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 EXAMPLES = 25
 """How many examples a property tries, unless the backend's own attribute ``examples`` says fewer."""
@@ -14,7 +14,8 @@ BASE = settings(
 )
 
 
-def load(examples: int = EXAMPLES) -> None:
-    """Make this the way in which properties are searched from now on."""
-    settings.register_profile("hooklaw", BASE, max_examples=examples)
+def load(examples: int = EXAMPLES, *, shrink: bool = True) -> None:
+    """Make this the way in which properties are searched from now on; who only counts failures need not shrink them."""
+    phases = tuple(Phase) if shrink else (Phase.explicit, Phase.generate)
+    settings.register_profile("hooklaw", BASE, max_examples=examples, phases=phases)
     settings.load_profile("hooklaw")

@@ -16,6 +16,7 @@ VERBS = {
     "list": ("hooklaw.cli.list", "list the rules"),
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
+    "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
     "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
 }
 """Where each verb lives; named as text, since the law does not import the reports."""

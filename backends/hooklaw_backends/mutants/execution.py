@@ -1,0 +1,108 @@
+"""Mutants that execute too many or too few Nodes where a pass is limited to some tensors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooklaw_backends.mutants.base import Mutant, NodeHooks
+from hooklaw_backends.torch_eager import Hook, graph
+
+
+class _KnowsNodeHooks(Mutant):
+    """Knows the hooks of every Node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pre: list[tuple[Any, Hook]] = []
+        self.post: list[tuple[Any, Hook]] = []
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        self.pre.append((node, hook))
+        return super().node_register_prehook(node, hook)
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        self.post.append((node, hook))
+        return super().node_register_hook(node, hook)
+
+
+def node_of(tensor: Any) -> Any:
+    """Return the Node that a tensor's gradient goes to."""
+    return graph.get_gradient_edge(tensor).node
+
+
+class AutogradGradExecutesTheNodesOfItsInputs(_KnowsNodeHooks):
+    """autograd.grad runs the hooks of the Nodes of its inputs, though nothing needs the Nodes executed."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        grads = super().grad(outputs, inputs, grad_outputs, **how)
+        for tensor, grad in zip(inputs, grads, strict=True):
+            for hook in [hook for node, hook in self.pre if node is node_of(tensor)]:
+                hook((grad,))
+            for hook in [hook for node, hook in self.post if node is node_of(tensor)]:
+                hook((), (grad,))
+        return grads
+
+
+class NodePreHookChangesCapturedGradient(_KnowsNodeHooks):
+    """What autograd.grad returns for a tensor is what the pre-hooks of its Node made of it."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        grads = super().grad(outputs, inputs, grad_outputs, **how)
+        return tuple(self._through(tensor, grad) for tensor, grad in zip(inputs, grads, strict=True))
+
+    def _through(self, tensor: Any, grad: Any) -> Any:
+        for node, hook in self.pre:
+            if not tensor.is_leaf and node is node_of(tensor):
+                result = hook((grad,))
+                grad = grad if result is None else result[0]
+        return grad
+
+
+class _SilencedNodeHooks(NodeHooks):
+    """Can silence Node hooks for a while."""
+
+    silent = False
+
+    def silences(self, node: Any) -> bool:  # noqa: ARG002 - a subclass asks
+        return self.silent
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:
+        return lambda *grads: None if self.silences(node) else hook(*grads)
+
+    def altered_post(self, node: Any, hook: Hook) -> Hook:
+        return self.altered_pre(node, hook)
+
+
+class AutogradGradNeverRunsNodeHooks(_SilencedNodeHooks):
+    """autograd.grad runs no hook of any Node."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.silent = True
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.silent = False
+
+
+class _LimitedBackward(_SilencedNodeHooks):
+    """Silences Node hooks where backward is limited to some inputs."""
+
+    def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
+        self.silent = inputs is not None
+        try:
+            super().backward(root, gradient, inputs=inputs, **how)
+        finally:
+            self.silent = False
+
+
+class BackwardInputsSkipAccumulateGradHooks(_LimitedBackward):
+    """A backward limited to a leaf runs no hook of the leaf's AccumulateGrad Node."""
+
+    def silences(self, node: Any) -> bool:
+        return self.silent and hasattr(node, "variable")
+
+
+class BackwardSparesTheNodesOfItsInputs(_LimitedBackward):
+    """A backward limited to a non-leaf does not execute that tensor's Node."""
+
+    def silences(self, node: Any) -> bool:
+        return self.silent and not hasattr(node, "variable")

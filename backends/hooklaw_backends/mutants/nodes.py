@@ -1,0 +1,196 @@
+"""Mutants whose Nodes are not what they should be, or that treat a Node's hooks wrongly."""
+
+from typing import Any
+
+from hooklaw_backends.mutants.base import Handle, Mutant, NodeHooks
+from hooklaw_backends.torch_eager import Hook, graph, torch
+
+
+class NextFunctionsEmpty(Mutant):
+    """A Node leads to no other."""
+
+    def node_next(self, node: Any) -> list[Any]:  # noqa: ARG002 - that is the vice
+        return []
+
+
+class LeafHasAGradFn(Mutant):
+    """The grad_fn of a leaf is its AccumulateGrad Node."""
+
+    def grad_fn(self, tensor: Any) -> Any:
+        return self.accumulate_grad(tensor) if tensor.is_leaf else super().grad_fn(tensor)
+
+
+class NodeMetadataMadeAnew(Mutant):
+    """A Node's mapping for user data is another one at each access."""
+
+    def node_metadata(self, node: Any) -> dict[Any, Any]:
+        return dict(super().node_metadata(node))
+
+
+class NodePostHookArgumentsSwapped(NodeHooks):
+    """A Node post-hook gets grad_outputs first."""
+
+    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        return lambda grad_inputs, grad_outputs: hook(grad_outputs, grad_inputs)
+
+
+class NodePostHookGetsLists(NodeHooks):
+    """A Node post-hook gets lists instead of tuples."""
+
+    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        return lambda grad_inputs, grad_outputs: hook(list(grad_inputs), list(grad_outputs))
+
+
+class NodePostHookReplacementNotPropagated(NodeHooks):
+    """What a Node post-hook returns is dropped."""
+
+    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        return lambda *grads: (hook(*grads), None)[1]
+
+
+class NodePostHookSeesTheRawGradient(NodeHooks):
+    """The grad_outputs of a Node post-hook are those from before the Node's pre-hooks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._raw: dict[Any, Any] = {}
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:
+        return lambda grads: (self._raw.setdefault(node, grads), hook(grads))[1]
+
+    def altered_post(self, node: Any, hook: Hook) -> Hook:
+        return lambda grad_inputs, grad_outputs: hook(grad_inputs, self._raw.get(node, grad_outputs))
+
+
+class NodePostHookBeforeExecution(Mutant):
+    """A Node post-hook runs before the Node is executed."""
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        return super().node_register_prehook(node, lambda grads: (hook((), grads), None)[1])
+
+
+class NodePostHookBeforePostAccumulate(Mutant):
+    """A post-hook of an AccumulateGrad Node runs before the leaf's post-accumulate hooks."""
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        if not hasattr(node, "variable"):
+            return super().node_register_hook(node, hook)
+        early = node.variable.register_post_accumulate_grad_hook
+        return early(lambda leaf: (hook((), (leaf.grad,)), None)[1])
+
+
+class LateNodePostHookWaitsForTheNextPass(Mutant):
+    """A Node post-hook that is put during a backward is lost to that pass."""
+
+    running = False
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.running = True
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.running = False
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        return Handle() if self.running else super().node_register_hook(node, hook)
+
+
+class AccumulateGradPassesTheSumOn(NodeHooks):
+    """A post-hook of an AccumulateGrad Node gets the sum in .grad instead of this pass's gradient."""
+
+    def altered_post(self, node: Any, hook: Hook) -> Hook:
+        return lambda grad_inputs, grads: hook(
+            grad_inputs, (node.variable.grad,) if hasattr(node, "variable") else grads
+        )
+
+
+class AccumulateGradLivesWithItsLeaf(Mutant):
+    """A leaf's AccumulateGrad Node, once asked for, lives as long as the leaf."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[Any] = []
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        self._kept.append(super().accumulate_grad(leaf))
+        return self._kept[-1]
+
+
+class NodePreHookGetsABareTensor(NodeHooks):
+    """A Node pre-hook gets the first gradient instead of a tuple."""
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        return lambda grads: hook(grads[0])
+
+
+class NodePreHookGetsGradInputs(Mutant):
+    """A Node pre-hook gets what the execution computes instead of what it starts from."""
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        return super().node_register_hook(node, lambda grad_inputs, _: hook(grad_inputs))
+
+
+class NodePreHookReplacementNotPropagated(NodeHooks):
+    """What a Node pre-hook returns is dropped."""
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        return lambda grads: (hook(grads), None)[1]
+
+
+class NodePreHookBeforeTensorHook(Mutant):
+    """A tensor's hooks take their turn among the pre-hooks of its Node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[Any] = []
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        node, place = graph.get_gradient_edge(tensor)[:2]
+        self._kept.append(node)
+
+        def prehook(grads: Any) -> Any:
+            result = hook(grads[place])
+            return None if result is None else (*grads[:place], result, *grads[place + 1 :])
+
+        return node.register_prehook(prehook)
+
+
+class NodePreHookSeesTheRawGradient(NodeHooks):
+    """A Node pre-hook gets the gradients from before the tensor hooks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._raw: dict[Any, Any] = {}
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        node = tensor.grad_fn
+        return super().register_hook(tensor, lambda grad: (self._raw.setdefault(node, (grad,)), hook(grad))[1])
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:
+        return lambda grads: hook(self._raw.get(node, grads))
+
+
+class NodeHookReturnCountUnchecked(NodeHooks):
+    """Gradients that a Node hook returns beyond the due number are dropped."""
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        def cut(grads: Any, *rest: Any) -> Any:
+            result = hook(grads, *rest)
+            return result[: len(grads)] if isinstance(result, tuple) else result
+
+        return cut
+
+    altered_post = altered_pre
+
+
+class NodeHookBareTensorAccepted(NodeHooks):
+    """A Node hook may return a bare tensor for a tuple of one."""
+
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        def lenient(*grads: Any) -> Any:
+            result = hook(*grads)
+            return (result,) if isinstance(result, torch.Tensor) else result
+
+        return lenient
+
+    altered_post = altered_pre

@@ -1,0 +1,108 @@
+"""Mutants that take what belongs to one thread for everybody's, or the other way round."""
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from hooklaw_backends.mutants.base import Mutant, Pair, Pairs, TensorHooks
+from hooklaw_backends.torch_eager import Hook, graph, torch
+
+RUN = threading.Thread.run
+
+
+class BackwardRunsInOneWorkerThread(Mutant):
+    """A backward is handed to a thread of the engine."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        with ThreadPoolExecutor(max_workers=1) as worker:
+            worker.submit(super().backward, root, gradient, **how).result()
+
+
+class ConcurrentBackwardLosesAHookCall(TensorHooks):
+    """Of several calls of one hook the second is lost."""
+
+    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        calls: list[bool] = []
+
+        def losing(grad: Any) -> Any:
+            calls.append(True)
+            return None if len(calls) == len("ab") else hook(grad)
+
+        return losing
+
+
+class ConcurrentBackwardMixesGradients(Mutant):
+    """autograd.grad returns what the call before it computed."""
+
+    last: tuple[Any, ...] | None = None
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        mine = super().grad(outputs, inputs, grad_outputs, **how)
+        before, self.last = self.last, mine
+        return before or mine
+
+
+@contextmanager
+def everywhere(enter: Callable[[], AbstractContextManager[Any]]) -> Generator[None]:
+    """Enter a context here and in every thread that is started meanwhile."""
+
+    def run(thread: threading.Thread) -> None:
+        with enter():
+            RUN(thread)
+
+    threading.Thread.run = run  # type: ignore[method-assign]
+    try:
+        with enter():
+            yield
+    finally:
+        threading.Thread.run = RUN  # type: ignore[method-assign]
+
+
+class SavedTensorHooksReachOtherThreads(Mutant):
+    """A pair of hooks packs what other threads save, too."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        return everywhere(lambda: graph.saved_tensors_hooks(pack, unpack))
+
+
+class SavedTensorHooksOnlyInTheMainThread(Mutant):
+    """A pair of hooks has no effect in any thread but the main one."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        in_main = threading.current_thread() is threading.main_thread()
+        return super().saved_tensors_hooks(pack, unpack) if in_main else nullcontext()
+
+
+class UnpackOnlyInThePackingThread(Pairs):
+    """A backward in another thread uses the saved tensor without its unpack."""
+
+    def altered(self, pack: Hook, unpack: Hook) -> Pair:
+        here = threading.get_ident()
+
+        def choose(both: Any) -> Any:
+            return unpack(both[0]) if threading.get_ident() == here else both[1]
+
+        return lambda tensor: (pack(tensor), tensor.detach()), choose
+
+
+class NoGradReachesOtherThreads(Mutant):
+    """no_grad stops recording in threads that are started meanwhile, too."""
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        return everywhere(torch.no_grad)
+
+
+class InferenceModeReachesOtherThreads(Mutant):
+    """inference_mode stops recording in threads that are started meanwhile, too."""
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        return everywhere(torch.inference_mode)
+
+
+class HooksDisabledInEveryThread(Mutant):
+    """Disabling hooks forbids them in threads that are started meanwhile, too."""
+
+    def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
+        return everywhere(lambda: graph.disable_saved_tensors_hooks(message))

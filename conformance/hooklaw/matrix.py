@@ -1,0 +1,220 @@
+"""The worker that runs mutants: ``python -m hooklaw.matrix MODULE FILE`` reads their names and answers in JSON lines.
+
+The first line answered is a `Hello`, then come a `Begun` and a `Done` for every rule, a `Finished` for every mutant.
+A worker that hangs is ended by its watchdog, which writes to FILE; whoever reads the lines knows where it was.
+"""
+
+import copy
+import gc
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+
+from hooklaw import blame, expectations, loading, properties
+from hooklaw.backend import Backend
+from hooklaw.errors import BackendImportError, HooklawError, NotRunError
+from hooklaw.isolation import LOADING_LIMIT, Watchdog
+from hooklaw.outcome import Outcome
+from hooklaw.recorder import DIED
+from hooklaw.spec import Registered, Rule, load_rules, registered
+from hooklaw.trace import Trace
+
+ORIGINAL = "torch-eager"
+"""The backend that the mutants are mutants of."""
+EXAMPLES = 4
+"""How many examples of a property are tried: the vices are not subtle."""
+LIMIT = 20.0
+"""Seconds a rule may take on a mutant."""
+
+Makers = Mapping[str, Callable[[], Backend]]
+
+
+class Hello(msgspec.Struct, tag=True):
+    """What a worker found: the mutants with their vices, the rules, and what the original makes of them."""
+
+    vices: dict[str, str]
+    rules: list[Rule]
+    original: dict[str, Outcome]
+
+
+class Fault(msgspec.Struct, tag=True):
+    """Why a worker cannot run anything."""
+
+    why: str
+
+
+class Begun(msgspec.Struct, tag=True):
+    """A rule that is about to run."""
+
+    rule: str
+
+
+class Done(msgspec.Struct, tag=True):
+    """What a mutant made of a rule."""
+
+    rule: str
+    outcome: Outcome
+    detail: str
+
+
+class Finished(msgspec.Struct, tag=True):
+    """A mutant has run all rules."""
+
+
+class Farewell(msgspec.Struct, tag=True):
+    """The last line: rules that the original passes no more, since a mutant left something behind."""
+
+    spoilt: list[str]
+
+
+class Order(msgspec.Struct):
+    """A mutant to run, and how many seconds a rule may take on it."""
+
+    mutant: str
+    limit: float
+
+
+Line = Hello | Fault | Begun | Done | Finished | Farewell
+
+
+class Worker:
+    """Runs one mutant after the other, each rule on a backend of its own."""
+
+    def __init__(self, makers: Makers, watchdog: Watchdog) -> None:
+        self._makers, self._watchdog = makers, watchdog
+        self._original = loading.load(ORIGINAL)
+        self._rules = {one.rule.id: one for one in registered()}
+        self._used: dict[str, set[str]] = {}
+        self._first = dict(self._try_original())
+        self._sound = [id_ for id_, outcome in self._first.items() if outcome is Outcome.PASS]
+
+    def hello(self) -> Hello:
+        """Say what there is."""
+        vices = {name: (made.__doc__ or "").strip().split("\n")[0] for name, made in self._makers.items()}
+        return Hello(vices, [one.rule for one in self._rules.values()], self._first)
+
+    def run(self, order: Order) -> Iterator[Line]:
+        """Try every rule that can tell the mutant from the original."""
+        different = altered(self._makers[order.mutant](), self._original)
+        for id_ in self._sound:
+            if not self.matters(id_, different):
+                continue
+            yield Begun(id_)
+            outcome, detail = self._try(self._rules[id_], self._makers[order.mutant](), order.limit)
+            yield Done(id_, outcome, detail)
+        gc.collect()
+        yield Finished()
+
+    def matters(self, rule: str, different: AbstractSet[str] | None) -> bool:
+        """Tell whether the rule uses what is different; one that does not passes as it does on the original."""
+        return different is None or bool(self._used[rule] & different)
+
+    def farewell(self) -> Farewell:
+        """Try the original once more."""
+        now = dict(self._try_original())
+        return Farewell([id_ for id_ in self._sound if now[id_] is not Outcome.PASS])
+
+    def _try_original(self) -> Iterator[tuple[str, Outcome]]:
+        path = self._original.expectations
+        known = expectations.read(path, self._rules, self._original.versions).known if path else {}
+        for id_, found in self._rules.items():
+            if any(need not in self._original.capabilities for need in found.rule.needs):
+                yield id_, Outcome.UNSUPPORTED
+            elif id_ in known and DIED.intersection(known[id_].outcome):
+                yield id_, Outcome(known[id_].outcome[0])
+            else:
+                self._used[id_] = set()
+                yield id_, self._try(found, _watched(self._original, self._used[id_]))[0]
+
+    def _try(self, found: Registered, made: Backend, limit: float = LIMIT) -> tuple[Outcome, str]:
+        reset: Callable[[], None] = getattr(made, "reset", lambda: None)
+        self._watchdog.start(limit)
+        reset()
+        try:
+            with warnings.catch_warnings():
+                found.function(made, Trace(made))
+        except BaseException as error:  # noqa: BLE001 - whatever a mutant raises is what it does
+            return blame.classify(error, made)[:2]
+        finally:
+            reset()
+            self._watchdog.stop()
+        return Outcome.PASS, ""
+
+
+def _watched(original: Backend, used: set[str]) -> Backend:
+    """Return the backend in a form that notes each attribute that is asked for, by a rule or by its own verbs."""
+
+    class Watched(type(original)):
+        def __getattribute__(self, name: str) -> Any:
+            used.add(name)
+            return super().__getattribute__(name)
+
+    watched = copy.copy(original)
+    object.__setattr__(watched, "__class__", Watched)
+    return watched
+
+
+def altered(mutant: Backend, original: Backend) -> set[str] | None:
+    """Return the attributes in which a mutant differs, or None where that cannot be told."""
+    line, base = type(mutant).__mro__, type(original)
+    if base not in line:
+        return None
+    by_class = {name for one in line[: line.index(base)] for name in vars(one) if not name.startswith("__")}
+    own, its = vars(mutant), vars(original)
+    by_instance = {name for name in own if name not in its or own[name] != its[name]}
+    return (by_class | by_instance) - {"name", "reset"}
+
+
+def main() -> int:
+    """Serve until there is no further order."""
+    module, file = sys.argv[1:]
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a framework prints is no answer
+    watchdog = Watchdog(Path(file))
+    warnings.simplefilter("ignore")
+    try:
+        watchdog.start(LOADING_LIMIT)
+        worker = _worker(module, watchdog)
+    except HooklawError as error:
+        _answer(answers, Fault(str(error)))
+        return 1
+    _serve(worker, answers)
+    return 0
+
+
+def _worker(module: str, watchdog: Watchdog) -> Worker:
+    load_rules()
+    try:
+        makers: Makers = importlib.import_module(module).MUTANTS
+    except (Exception, SystemExit) as error:
+        said = str(error) if isinstance(error, NotRunError) else f"{type(error).__name__}: {error}"
+        raise BackendImportError(f"the mutants in {module} do not import: {said}") from error
+    properties.load(EXAMPLES, shrink=False)
+    gc.collect()
+    gc.freeze()
+    return Worker(makers, watchdog)
+
+
+def _serve(worker: Worker, answers: TextIO) -> None:
+    _answer(answers, worker.hello())
+    for text in sys.stdin:
+        order = msgspec.json.decode(text, type=Order)
+        for line in worker.run(order):
+            _answer(answers, line)
+    _answer(answers, worker.farewell())
+
+
+def _answer(answers: TextIO, line: Line) -> None:
+    answers.write(msgspec.json.encode(line).decode() + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,46 @@
+"""Mutants for the tests of `hooklaw mutants`, and a rule that kills none of those it names."""
+
+import time
+
+from hooklaw.spec import Level, docstring, rule
+from hooklaw_backends.torch_eager import TorchEager
+
+
+class DoesNothingWrong(TorchEager):
+    """Is torch itself."""
+
+
+class Handle:
+    """A handle that removes nothing."""
+
+    def remove(self):
+        """Do nothing."""
+
+
+class RemoveDoesNothing(TorchEager):
+    """A handle's remove leaves the hook where it is."""
+
+    def register_hook(self, tensor, hook):
+        super().register_hook(tensor, hook)
+        return Handle()
+
+
+class Hangs(TorchEager):
+    """Never returns from register_hook."""
+
+    def register_hook(self, tensor, hook):
+        time.sleep(600)
+
+
+MUTANTS = {"does-nothing-wrong": DoesNothingWrong, "remove-does-nothing": RemoveDoesNothing, "hangs": Hangs}
+
+
+@rule(
+    "made-up.toothless",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.sum")],
+    mutants=["does-nothing-wrong", "never-built"],
+)
+def test_toothless(backend, trace):
+    """Nothing breaks this rule."""
+    trace.expect()
