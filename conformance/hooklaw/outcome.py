@@ -103,6 +103,12 @@ def exit_of(cells: Iterable[tuple[Outcome, Verdict]], *, stale: bool = False, br
     return Exit.OK
 
 
+def worst(exits: Iterable[Exit]) -> Exit:
+    """Return the one that counts where several apply: broken before regression before fixed or stale."""
+    found = set(exits)
+    return next(one for one in (Exit.BROKEN, Exit.REGRESSION, Exit.FIXED_OR_STALE, Exit.OK) if one in found)
+
+
 def describe(outcome: Outcome, level: Level, verdict: Verdict, expectation: Any) -> str:
     """Return a cell in one or two words for a person."""
     if verdict is Verdict.FIXED:

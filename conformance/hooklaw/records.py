@@ -166,6 +166,19 @@ def make_room(path: Path) -> None:
         raise OSError(errno.EINVAL, "Is a directory" if path.is_dir() else "Not a regular file")
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Put the text in place of the file, whole or not at all; OSError where it cannot be written."""
+    part = path.parent / f".{path.name}.{os.getpid()}"
+    try:
+        make_room(path)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
 def read(path: Path, *, incomplete: bool = False) -> list[Run]:
     """Read the runs of one file.
 

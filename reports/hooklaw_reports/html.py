@@ -1,9 +1,7 @@
 """The report: one HTML file that opens from disk, asks the network for nothing and runs nothing but its own script."""
 
-import os
 from base64 import b64encode
 from collections.abc import Sequence
-from contextlib import suppress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hooklaw import __version__
 from hooklaw.errors import OutputError
-from hooklaw.records import Run, make_room
+from hooklaw.records import Run, replace_file
 from hooklaw_reports.payload import payload
 from hooklaw_reports.view import page
 
@@ -43,14 +41,9 @@ def render(runs: Sequence[Run], title: str = "") -> str:
 
 def write(path: Path, text: str) -> None:
     """Put the text in place of the file, whole or not at all; OutputError where it cannot be written."""
-    part = path.parent / f".{path.name}.{os.getpid()}"
     try:
-        make_room(path)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        replace_file(path, text)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         raise OutputError(f"cannot write the report to {path}: {error.strerror}; name another file with -o") from error
 
 

@@ -7,10 +7,8 @@ a person has yet to write, one that is gone loses its entry, every other line st
 
 import argparse
 import datetime as dt
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import tomlkit
@@ -153,12 +151,7 @@ def _entry(rule: Rule, result: Result, run: Run) -> Table:
 
 
 def _replace(path: Path, text: str) -> None:
-    fresh = path.parent / f".{path.name}.{os.getpid()}"
     try:
-        records.make_room(path)
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
+        records.replace_file(path, text)
     except OSError as error:
-        with suppress(OSError):
-            fresh.unlink()
         raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --file") from error

@@ -11,7 +11,7 @@ import msgspec
 
 from hooklaw import loading
 from hooklaw.errors import HooklawError
-from hooklaw.outcome import Exit, describe
+from hooklaw.outcome import Exit, describe, worst
 from hooklaw.records import Result, Run
 from hooklaw.session import Session, Wanted, judge, scratch
 from hooklaw.spec import Registered, Rule, find_rule
@@ -34,11 +34,7 @@ def main(args: argparse.Namespace) -> int:
     sessions = [_try(spec, found) for spec in specs]
     runs = [one.run for one in sessions if one.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
-    return next(exit_ for exit_ in reversed(_by_gravity()) if exit_ in {one.exit for one in sessions}).code
-
-
-def _by_gravity() -> tuple[Exit, ...]:
-    return (Exit.OK, Exit.FIXED_OR_STALE, Exit.REGRESSION, Exit.BROKEN)
+    return worst(one.exit for one in sessions).code
 
 
 def _try(spec: str, found: Registered) -> Session:

@@ -14,14 +14,13 @@ from pathlib import Path
 from hooklaw import isolation, loading
 from hooklaw.cli import say, summary
 from hooklaw.errors import HooklawError, OutputError
-from hooklaw.outcome import Exit, Outcome
+from hooklaw.outcome import Exit, Outcome, worst
 from hooklaw.recorder import Collected
 from hooklaw.records import Result, Run, make_room
 from hooklaw.session import Session, Wanted, judge, scratch
 from hooklaw.spec import RULES_PACKAGE
 
 LONGEST = 1e9
-WORST_FIRST = (Exit.BROKEN, Exit.REGRESSION, Exit.FIXED_OR_STALE, Exit.OK)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +69,7 @@ def main(args: argparse.Namespace) -> int:
     finally:
         if not args.results:
             results.unlink(missing_ok=True)
-    return next(exit_ for exit_ in WORST_FIRST if exit_ in {one.exit for one in sessions}).code
+    return worst(one.exit for one in sessions).code
 
 
 def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path | None) -> None:
