@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from helpers import TOY_RULES, entry
+from helpers import DATA, TOY_RULES, entry
 from hooklaw import records
 
 
@@ -80,8 +80,25 @@ def test_no_backend_is_named(plain):
     assert "name one with --backend" in done.stdout + done.stderr
 
 
-def test_probing_names_what_holds_though_denied(judge):
-    """What a backend denies is run when asked to, named where it holds, and counted as unsupported all the same."""
-    done = judge("--in-process", "--probe-unsupported", "-k", "toy.nodes")
+DENYING = """
+import toy
 
+class Denying(toy.Toy):
+    capabilities = frozenset()
+    lacks = {}
+
+def backend(argument=""):
+    return Denying()
+"""
+
+
+@pytest.mark.parametrize(("probe", "named"), [((), False), (("--probe-unsupported",), True)])
+def test_probing_names_what_holds_though_denied(hooklaw, tmp_path, probe, named):
+    """What a backend denies is run only when asked to, named where it holds, and unsupported all the same."""
+    (tmp_path / "denying.py").write_text(DENYING)
+    what = ["--backend", "denying:backend", "--rules", TOY_RULES, "-k", "toy.order", "--in-process"]
+    done = hooklaw("run", *what, *probe, path=[DATA, tmp_path])
+
+    assert "0 of 0 rules hold" in done.stdout
     assert "1 unsupported and not counted" in done.stdout
+    assert ("PROBED   toy.order: denied, yet it holds: tensor-hooks" in done.stdout) is named
