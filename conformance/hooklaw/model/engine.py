@@ -11,6 +11,7 @@ from hooklaw.model import ops
 from hooklaw.model.hooks import Gradients, all_replaced, replaced
 from hooklaw.model.modes import grad_mode, recording
 from hooklaw.model.node import AccumulateGrad, Edge, Node
+from hooklaw.model.schedule import chosen
 from hooklaw.model.strided import contiguous, filled
 from hooklaw.model.tensor import Tensor
 
@@ -60,17 +61,25 @@ class Pass:
         self._ties = count()
 
     def run(self, roots: Sequence[Tensor], seeds: Gradients) -> dict[Edge, Tensor | None]:
-        """Run what is ready until nothing is left: AccumulateGrad at once, else the Node made last."""
+        """Run what is ready until nothing is left."""
         for root, seed in zip(roots, seeds, strict=True):
             self._arrive(root.needed_edge(), _seed(root, seed))
         for node in self._arrived:
             self._queue(node)
         with grad_mode(self._how.create_graph):
             while self._ready:
-                node = heapq.heappop(self._ready)[-1]
+                node = self._next()
                 results = self._around(node, tuple(self._arrived.pop(node)))
                 self._send(node, results)
         return self._captures
+
+    def _next(self) -> Node:
+        """Take a Node that is ready: AccumulateGrad at once, else the one made last, unless somebody else chooses."""
+        number = chosen(len(self._ready))
+        if not number:
+            return heapq.heappop(self._ready)[-1]
+        self._ready.sort()
+        return self._ready.pop(number)[-1]
 
     def _send(self, node: Node, results: Gradients) -> None:
         for edge, result in zip(node.next_edges if results else (), results, strict=True):
