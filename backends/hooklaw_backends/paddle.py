@@ -36,6 +36,9 @@ LACKS = {
     Capability.ACCELERATOR: "this backend runs on the CPU",
     Capability.SERIALIZATION: "a hook cannot be marked as one that is not to be serialized",
     Capability.MODULE_BACKWARD_HOOKS: "a Layer takes forward hooks only",
+    Capability.MODULE_BACKWARD_PRE_HOOKS: "a Layer takes forward hooks only",
+    Capability.GLOBAL_MODULE_HOOKS: "a hook belongs to one Layer",
+    Capability.MULTI_GRAD: "a hook belongs to one tensor",
     Capability.DATA_PARALLEL: "paddle.DataParallel runs one process a device, not one replica a thread",
 }
 

@@ -4,20 +4,22 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import hooklaw
 from hooklaw.backend import Capability, ErrorKind
-from hooklaw.model import engine, errors, function, modes, ops, views
-from hooklaw.model.module import Module
+from hooklaw.model import engine, errors, flags, function, modes, multi_grad, ops, views
+from hooklaw.model.module import Module, every_module, register
 from hooklaw.model.node import Node
 from hooklaw.model.record import SavedTensor
 from hooklaw.model.strided import from_nested
-from hooklaw.model.tensor import Tensor
+from hooklaw.model.tensor import UNRECORDED, Tensor
 
 Hook = Callable[..., Any]
+FOR_TORCH = Path(__file__).with_name("expectations") / "reference-torch.toml"
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
     Capability.DATA_PARALLEL: "there are no replicas of modules",
@@ -27,17 +29,18 @@ LACKS = {
 }
 
 
+ALL = "torch"
+
+
 def backend(argument: str = "") -> "Reference":
-    """Return the backend; it takes no argument."""
-    if argument:
-        raise ValueError(f"the reference engine takes no argument, not {argument!r}: write reference")
-    return Reference()
+    """Return the backend: as documented, with the flags named and parted by commas, or with all of ``torch``."""
+    names = flags.TORCH if argument == ALL else filter(None, argument.split(","))
+    return Reference(flags.known(names))
 
 
 class Reference:
     """Most verbs are the engine's functions and methods as they are."""
 
-    name = "reference"
     capabilities = frozenset(Capability) - frozenset(LACKS)
     lacks: Mapping[Capability, str] = LACKS
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
@@ -53,17 +56,30 @@ class Reference:
         ErrorKind.SAVED_TENSOR_MODIFIED: (errors.SavedTensorModifiedError,),
         ErrorKind.SAVED_HOOKS_DISABLED: (errors.SavedHooksDisabledError,),
         ErrorKind.SAVED_HOOKS_ALREADY_SET: (errors.SavedHooksSetError,),
+        ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
+        ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
+        ErrorKind.MULTI_GRAD_MODE: (ValueError,),
     }
     versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
     notes: Mapping[str, str] = {
         "inference_mode": "is no_grad: tensors made in it are ordinary ones",
-        "save_on_cpu": "detaches, since every tensor is on the CPU already",
+        "save_on_cpu": "keeps the tensor itself, since every tensor is on the CPU already",
     }
-    expectations: Path | None = None
+
+    def __init__(self, active: frozenset[str] = frozenset()) -> None:
+        all_on = active == frozenset(flags.TORCH)
+        said = ALL if all_on else ",".join(name for name in flags.TORCH if name in active)
+        self.name = f"reference:{said}" if said else "reference"
+        self.expectations: Path | None = FOR_TORCH if all_on else None
+        self.flags = active
+        self.reset()
 
     def reset(self) -> None:
-        """Undo what a rule that failed half way may have left behind."""
+        """Undo what a rule that failed half way may have left behind, and play what this backend is to play."""
         modes.reset()
+        for hooks in every_module.values():
+            hooks.clear()
+        flags.use(self.flags)
 
     # values
     requires_grad = staticmethod(attrgetter("requires_grad"))
@@ -103,10 +119,10 @@ class Reference:
     custom_function = staticmethod(function.custom_function)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        return ops.sum_to(tensor, ())
+        return ops.summed(tensor)
 
     def mul_(self, tensor: Tensor, factor: Any) -> Tensor:
-        return views.in_place(tensor, lambda before: before * factor)
+        return views.in_place(tensor, lambda before: before * factor, factor)
 
     def cos_(self, tensor: Tensor) -> Tensor:
         return views.in_place(tensor, ops.cos)
@@ -166,7 +182,13 @@ class Reference:
     retain_grad = staticmethod(Tensor.retain_grad)
     retains_grad = staticmethod(attrgetter("retains_grad"))
     register_post_accumulate_grad_hook = staticmethod(Tensor.register_post_accumulate_grad_hook)
-    accumulate_grad = staticmethod(Tensor.accumulate_grad)
+    register_multi_grad_hook = staticmethod(multi_grad.register_multi_grad_hook)
+
+    def accumulate_grad(self, leaf: Tensor) -> Node:
+        if leaf.base is not None and flags.on(UNRECORDED):
+            raise RuntimeError("a view that was made while nothing was recorded has no Node")
+        return leaf.needed_edge().node
+
     node_name = staticmethod(attrgetter("name"))
     node_metadata = staticmethod(attrgetter("metadata"))
 
@@ -188,8 +210,9 @@ class Reference:
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
 
-    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:  # noqa: ARG002 - no copy is made
-        return modes.saved_tensors_hooks(modes.Pair(Tensor.detach, lambda packed: packed))
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        pack = ops.clone if pin_memory and flags.on("pinning-copies") else _itself
+        return modes.saved_tensors_hooks(modes.Pair(pack, _itself))
 
     def saved_tensors(self, node: Node) -> list[Tensor]:
         return [saved.unpack(node) for saved in self.raw_saved_tensors(node)]
@@ -217,13 +240,22 @@ class Reference:
 
     # modules
     module = Module
-    register_forward_pre_hook = staticmethod(lambda module, hook: module.forward_pre_hooks.add(hook))
-    register_forward_hook = staticmethod(lambda module, hook: module.forward_hooks.add(hook))
-    register_full_backward_hook = staticmethod(lambda module, hook: module.backward_hooks.add(hook))
+    register_forward_pre_hook = staticmethod(partial(register, "forward_pre"))
+    register_forward_hook = staticmethod(partial(register, "forward"))
+    register_full_backward_pre_hook = staticmethod(partial(register, "backward_pre"))
+    register_full_backward_hook = staticmethod(partial(register, "backward"))
+    register_module_forward_pre_hook = staticmethod(partial(register, "forward_pre", None))
+    register_module_forward_hook = staticmethod(partial(register, "forward", None))
+    register_module_full_backward_pre_hook = staticmethod(partial(register, "backward_pre", None))
+    register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
 
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:
     return engine.How(create_graph if retain_graph is None else retain_graph, create_graph)
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

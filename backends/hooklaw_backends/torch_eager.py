@@ -18,6 +18,7 @@ except ImportError as missing:
 from hooklaw_backends import _data_parallel
 
 graph = torch.autograd.graph
+modules = torch.nn.modules.module
 Hook = Callable[..., Any]
 HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
@@ -46,14 +47,17 @@ class TorchEager:
     """The verbs as PyTorch itself has them."""
 
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
+    findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.HOOK_RETURN_TYPE: (TypeError,),
         ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
+        ErrorKind.MULTI_GRAD_MODE: (ValueError,),
     }
 
     def __init__(self, device: str = "cpu", name: str = "") -> None:
         self.name = name or ("torch-eager" if device == "cpu" else f"torch-eager:{device}")
         self._device = torch.device(device)
+        self._global_hooks: list[Any] = []
         on_host = self._device.type == "cpu"
         why = f"the device is {device}"
         self.capabilities = frozenset(Capability) - (DEVICE_ONLY if on_host else HOST_ONLY)
@@ -64,6 +68,8 @@ class TorchEager:
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind."""
         torch.set_grad_enabled(True)
+        while self._global_hooks:
+            self._global_hooks.pop().remove()
 
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
@@ -198,6 +204,9 @@ class TorchEager:
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
         return tensor.register_post_accumulate_grad_hook(hook)
 
+    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: Any = "all") -> Any:
+        return graph.register_multi_grad_hook(tensors, hook, mode=mode)
+
     def grad_fn(self, tensor: Any) -> Any:
         return tensor.grad_fn
 
@@ -264,14 +273,34 @@ class TorchEager:
             made.register_parameter(name, torch.nn.Parameter(value))
         return made
 
-    def register_forward_pre_hook(self, module: Any, hook: Hook) -> Any:
-        return module.register_forward_pre_hook(hook)
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return module.register_forward_pre_hook(hook, **options)
 
-    def register_forward_hook(self, module: Any, hook: Hook) -> Any:
-        return module.register_forward_hook(hook)
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return module.register_forward_hook(hook, **options)
 
-    def register_full_backward_hook(self, module: Any, hook: Hook) -> Any:
-        return module.register_full_backward_hook(hook)
+    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return module.register_full_backward_pre_hook(hook, **options)
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return module.register_full_backward_hook(hook, **options)
+
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        return self._everywhere(modules.register_module_forward_pre_hook(hook))
+
+    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
+        return self._everywhere(modules.register_module_forward_hook(hook, **options))
+
+    def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
+        return self._everywhere(modules.register_module_full_backward_pre_hook(hook))
+
+    def register_module_full_backward_hook(self, hook: Hook) -> Any:
+        return self._everywhere(modules.register_module_full_backward_hook(hook))
+
+    def _everywhere(self, handle: Any) -> Any:
+        """Note what holds for all modules, so that `reset` can take it back."""
+        self._global_hooks.append(handle)
+        return handle
 
     def data_parallel(self, module: Any) -> Hook:
         return _data_parallel.data_parallel(module, self._device)

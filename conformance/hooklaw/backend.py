@@ -122,7 +122,7 @@ class Capability(StrEnum):
     CALLER_THREAD = "caller-thread", "backward on this device runs in the thread that called it"
     MODULES = (
         "modules",
-        "modules take forward hooks",
+        "modules take keyword arguments, and forward hooks",
         "module",
         "register_forward_pre_hook",
         "register_forward_hook",
@@ -131,6 +131,28 @@ class Capability(StrEnum):
         "module-backward-hooks",
         "modules take backward hooks",
         "register_full_backward_hook",
+    )
+    MODULE_BACKWARD_PRE_HOOKS = (
+        "module-backward-pre-hooks",
+        "modules take hooks that run before their backward",
+        "register_full_backward_pre_hook",
+    )
+    MODULE_HOOK_OPTIONS = (
+        "module-hook-options",
+        "hooks of a module take prepend, and those around forward with_kwargs and always_call",
+    )
+    GLOBAL_MODULE_HOOKS = (
+        "global-module-hooks",
+        "hooks can be put on all modules at once",
+        "register_module_forward_pre_hook",
+        "register_module_forward_hook",
+        "register_module_full_backward_pre_hook",
+        "register_module_full_backward_hook",
+    )
+    MULTI_GRAD = (
+        "multi-grad-hooks",
+        "one hook can wait for the gradients of several tensors, or for the first of them",
+        "register_multi_grad_hook",
     )
     DATA_PARALLEL = (
         "data-parallel",
@@ -167,13 +189,22 @@ class ErrorKind(StrEnum):
     """saved-tensor hooks were used where they are forbidden"""
     SAVED_HOOKS_ALREADY_SET = "saved-hooks-already-set"
     """a saved tensor was given a second pair of hooks"""
+    MODULE_HOOK_RETURN = "module-hook-return"
+    """a hook of a module returned something that it may not"""
+    MODULE_IN_PLACE = "module-in-place"
+    """an input or output of a module that has backward hooks was changed in place"""
+    MULTI_GRAD_MODE = "multi-grad-mode"
+    """a multi-grad hook was asked for in a mode that does not exist"""
 
 
 class Backend(Protocol):
     """What a rule may ask for. Each verb raises the framework's own errors.
 
-    Two more attributes are optional: ``reset()`` is called before each rule, to undo what a failed one left behind, and
-    ``examples`` says how many examples of a property are worth their time.
+    Five more attributes are optional: ``reset()`` is called before each rule, to undo what a failed one left behind,
+    ``examples`` says how many examples of a property are worth their time, and ``findings`` is the path of the file of
+    what `hooklaw fuzz` is known to find. ``replay_program(program)`` replays a fuzzed program in the backend's own way,
+    say compiled: it returns a `hooklaw.fuzz.replay.Replayed` or raises a `NotReplayedError` that says why not, and only
+    the order of the events of one name counts; ``code_of_program(program)`` returns that program as code.
     """
 
     name: str
@@ -322,6 +353,10 @@ class Backend(Protocol):
         """Put ``hook(grad_inputs, grad_outputs)`` after the Node's execution; returns a handle."""
         ...
 
+    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: type_of_hook, *, mode: str = "all") -> Any:
+        """Put ``hook(grads)`` on all of the tensors, or in mode ``any`` ``hook(grad)`` on the first one of them."""
+        ...
+
     # modes
     def is_grad_enabled(self) -> bool:
         """Tell whether operations are being recorded in this thread."""
@@ -454,19 +489,51 @@ class Backend(Protocol):
         ...
 
     def module(self, parameters: Mapping[str, Any], forward: Callable[..., Any]) -> Any:
-        """Make a module whose call runs ``forward(module, *inputs)``; parameters are its attributes."""
+        """Make a module whose call runs ``forward(module, *inputs, **kwargs)``; parameters are its attributes."""
         ...
 
-    def register_forward_pre_hook(self, module: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(module, args)`` before forward; returns a handle."""
+    def register_forward_pre_hook(
+        self, module: Any, hook: type_of_hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Any:
+        """Put ``hook(module, args)``, or ``hook(module, args, kwargs)``, before forward; returns a handle."""
         ...
 
-    def register_forward_hook(self, module: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(module, args, output)`` after forward; returns a handle."""
+    def register_forward_hook(
+        self,
+        module: Any,
+        hook: type_of_hook,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> Any:
+        """Put ``hook(module, args, output)``, or with kwargs before output, after forward; returns a handle."""
         ...
 
-    def register_full_backward_hook(self, module: Any, hook: type_of_hook) -> Any:
+    def register_full_backward_pre_hook(self, module: Any, hook: type_of_hook, *, prepend: bool = False) -> Any:
+        """Put ``hook(module, grad_output)`` before the module's backward; returns a handle."""
+        ...
+
+    def register_full_backward_hook(self, module: Any, hook: type_of_hook, *, prepend: bool = False) -> Any:
         """Put ``hook(module, grad_input, grad_output)`` on the module's backward; returns a handle."""
+        ...
+
+    def register_module_forward_pre_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, args)`` before the forward of every module; returns a handle."""
+        ...
+
+    def register_module_forward_hook(
+        self, hook: type_of_hook, *, with_kwargs: bool = False, always_call: bool = False
+    ) -> Any:
+        """Put a forward hook on every module; returns a handle."""
+        ...
+
+    def register_module_full_backward_pre_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, grad_output)`` before the backward of every module; returns a handle."""
+        ...
+
+    def register_module_full_backward_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, grad_input, grad_output)`` on the backward of every module; returns a handle."""
         ...
 
     def data_parallel(self, module: Any) -> Callable[..., Any]:

@@ -35,7 +35,7 @@ def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
 
 def _broken_here(error: BaseException, frames: list[FrameSummary], backend: Any) -> bool:
     last = Path(frames[-1].filename)
-    if isinstance(error, TypeError):
+    if type(error) is TypeError:  # not what an engine of our own raises for a wrong hook
         return _is_ours(last) and not _came_through_framework(frames, backend)
     return isinstance(error, PROGRAMMING) and (_is_ours(last) or last in _files_of(backend))
 

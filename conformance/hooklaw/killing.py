@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -13,44 +14,74 @@ from typing import IO
 
 import msgspec
 
-from hooklaw.errors import BackendImportError, HooklawError, UnknownMutantError
+from hooklaw.errors import BackendImportError, HooklawError, NotRunError, UnknownMutantError
 from hooklaw.isolation import last_words
 from hooklaw.matrix import LIMIT, Begun, Done, Farewell, Fault, Finished, Hello, Line, Order
 from hooklaw.outcome import Outcome
 
 WORKERS = 2
+ORIGINALS = ("torch-eager", "reference")
+"""The backends that mutants are made of."""
+
+Choose = Callable[[Sequence[str]], Sequence[str]]
 
 
 class Matrix(msgspec.Struct):
-    """What every mutant made of every rule that the original keeps; what passed is left out."""
+    """What every mutant of a backend made of every rule that the backend itself keeps; what passed is left out."""
 
+    of: str
     hello: Hello
     results: dict[str, dict[str, Done]]
 
 
-def run(module: str, choose: Callable[[Sequence[str]], Sequence[str]], limit: float = LIMIT) -> Matrix:
-    """Run the mutants of a module that are chosen.
+class Matrices(msgspec.Struct):
+    """One matrix a backend, and why there is none of others."""
 
-    Raises BackendImportError where the module cannot be used, and what choosing raises.
+    found: list[Matrix]
+    absent: dict[str, str]
+
+
+def run(module: str, of: Sequence[str], choose: Choose, limit: float = LIMIT) -> Matrices:
+    """Run the mutants of a module that are chosen: those of some backends, or of all that are installed.
+
+    Raises BackendImportError where the module or a backend cannot be used, and what choosing raises.
     """
     with TemporaryDirectory(prefix="hooklaw-") as folder:
-        first = _Hand(module, Path(folder) / "0")
+        first = {one: _Hand(module, one, Path(folder) / one) for one in of or ORIGINALS}
         try:
-            hello = first.hello()
-            wanted = choose(list(hello.vices))
-        except BaseException:
-            first.end()
-            raise
-        matrix = Matrix(hello, {name: {} for name in wanted})
-        waiting: SimpleQueue[str] = SimpleQueue()
-        for name in wanted:
-            waiting.put(name)
-        hands = [first, *(_Hand(module, Path(folder) / str(place)) for place in range(1, min(WORKERS, len(wanted))))]
-        _work(hands, waiting, matrix, limit)
+            hellos, absent = _hellos(first)
+            if absent and (of or not hellos):
+                raise BackendImportError("; ".join(f"no mutants of {one}: {why}" for one, why in absent.items()))
+            chosen = set(choose(list(dict.fromkeys(name for hello in hellos.values() for name in hello.vices))))
+            found = [_matrix(hello, first[one], chosen, limit) for one, hello in hellos.items() if hello.vices]
+        finally:
+            for hand in first.values():
+                hand.end()
+    return Matrices(found, absent)
+
+
+def _hellos(hands: Mapping[str, "_Hand"]) -> tuple[dict[str, Hello], dict[str, str]]:
+    hellos: dict[str, Hello] = {}
+    absent: dict[str, str] = {}
+    for one, hand in hands.items():
+        try:
+            hellos[one] = hand.hello()
+        except NotRunError as error:
+            absent[one] = str(error)
+    return hellos, absent
+
+
+def _matrix(hello: Hello, first: "_Hand", chosen: AbstractSet[str], limit: float) -> Matrix:
+    matrix = Matrix(first.of, hello, {name: {} for name in hello.vices if name in chosen})
+    waiting: SimpleQueue[str] = SimpleQueue()
+    for name in matrix.results:
+        waiting.put(name)
+    further = range(1, min(WORKERS, len(matrix.results)))
+    _work([first, *(first.another(place) for place in further)], waiting, matrix, limit)
     return matrix
 
 
-def choose_by(parts: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:
+def choose_by(parts: Sequence[str]) -> Choose:
     """Return what chooses the names that contain one of these parts, or all where there are none."""
 
     def choose(names: Sequence[str]) -> Sequence[str]:
@@ -89,24 +120,31 @@ def _work(hands: Sequence["_Hand"], waiting: "SimpleQueue[str]", matrix: Matrix,
 class _Hand:
     """One worker after another: a new one takes over where a mutant ended the last."""
 
-    def __init__(self, module: str, file: Path) -> None:
-        self._module, self._file = module, file
+    def __init__(self, module: str, of: str, file: Path) -> None:
+        self._module, self.of, self._file = module, of, file
         self._process = self._start()
 
+    def another(self, place: int) -> "_Hand":
+        """Return one more for the same mutants."""
+        return _Hand(self._module, self.of, self._file.with_name(f"{self._file.name}-{place}"))
+
     def _start(self) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-P", "-m", "hooklaw.matrix", self._module, str(self._file)]
+        command = [sys.executable, "-P", "-m", "hooklaw.matrix", self._module, self.of, str(self._file)]
         here = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}  # the workers share the cores
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         environment = {**os.environ, **here}
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, text=True, env=environment)  # noqa: S603 - our own
 
     def hello(self) -> Hello:
-        """Return what the worker found."""
+        """Return what the worker found.
+
+        Raises NotRunError where this machine does not have the backend.
+        """
         for line in self._lines():
             if isinstance(line, Hello):
                 return line
             if isinstance(line, Fault):
-                raise BackendImportError(line.why)
+                raise (NotRunError if line.absent else BackendImportError)(line.why)
         raise BackendImportError(f"the mutants in {self._module} do not load: {last_words(self._file)[1]}")
 
     def run(self, order: Order) -> Iterator[Done]:

@@ -1,4 +1,6 @@
-"""The worker that runs mutants: ``python -m hooklaw.matrix MODULE FILE`` reads their names and answers in JSON lines.
+"""The worker that runs mutants: ``python -m hooklaw.matrix MODULE ORIGINAL FILE`` reads names, answers in JSON lines.
+
+ORIGINAL is the backend that they are mutants of; ``MODULE.mutants(ORIGINAL)`` maps names to what makes them.
 
 The first line answered is a `Hello`, then come a `Begun` and a `Done` for every rule, a `Finished` for every mutant.
 A worker that hangs is ended by its watchdog, which writes to FILE; whoever reads the lines knows where it was.
@@ -9,6 +11,7 @@ import gc
 import importlib
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -26,12 +29,12 @@ from hooklaw.recorder import DIED
 from hooklaw.spec import Registered, Rule, load_rules, registered
 from hooklaw.trace import Trace
 
-ORIGINAL = "torch-eager"
-"""The backend that the mutants are mutants of."""
-EXAMPLES = 4
+EXAMPLES = 12
 """How many examples of a property are tried: the vices are not subtle."""
 LIMIT = 20.0
 """Seconds a rule may take on a mutant."""
+SLOW = 0.3
+"""Seconds of the processor that a rule takes on the original from which on only the mutants run it that it names."""
 
 Makers = Mapping[str, Callable[[], Backend]]
 
@@ -45,9 +48,10 @@ class Hello(msgspec.Struct, tag=True):
 
 
 class Fault(msgspec.Struct, tag=True):
-    """Why a worker cannot run anything."""
+    """Why a worker cannot run anything; the original is absent where this machine does not have it."""
 
     why: str
+    absent: bool = False
 
 
 class Begun(msgspec.Struct, tag=True):
@@ -87,11 +91,12 @@ Line = Hello | Fault | Begun | Done | Finished | Farewell
 class Worker:
     """Runs one mutant after the other, each rule on a backend of its own."""
 
-    def __init__(self, makers: Makers, watchdog: Watchdog) -> None:
+    def __init__(self, original: str, makers: Makers, watchdog: Watchdog) -> None:
         self._makers, self._watchdog = makers, watchdog
-        self._original = loading.load(ORIGINAL)
+        self._original = loading.load(original)
         self._rules = {one.rule.id: one for one in registered()}
         self._used: dict[str, set[str]] = {}
+        self._slow: set[str] = set()
         self._first = dict(self._try_original())
         self._sound = [id_ for id_, outcome in self._first.items() if outcome is Outcome.PASS]
 
@@ -104,7 +109,7 @@ class Worker:
         """Try every rule that can tell the mutant from the original."""
         different = altered(self._makers[order.mutant](), self._original)
         for id_ in self._sound:
-            if not self.matters(id_, different):
+            if not self.matters(id_, order.mutant, different):
                 continue
             yield Begun(id_)
             outcome, detail = self._try(self._rules[id_], self._makers[order.mutant](), order.limit)
@@ -112,8 +117,10 @@ class Worker:
         gc.collect()
         yield Finished()
 
-    def matters(self, rule: str, different: AbstractSet[str] | None) -> bool:
-        """Tell whether the rule uses what is different; one that does not passes as it does on the original."""
+    def matters(self, rule: str, mutant: str, different: AbstractSet[str] | None) -> bool:
+        """Tell whether to run a rule: not if it uses nothing that is different, nor if it is slow and says nothing."""
+        if rule in self._slow and mutant not in self._rules[rule].rule.mutants:
+            return False
         return different is None or bool(self._used[rule] & different)
 
     def farewell(self) -> Farewell:
@@ -130,11 +137,13 @@ class Worker:
             elif id_ in known and DIED.intersection(known[id_].outcome):
                 yield id_, Outcome(known[id_].outcome[0])
             else:
-                self._used[id_] = set()
+                self._used[id_], began = set(), time.process_time()
                 yield id_, self._try(found, _watched(self._original, self._used[id_]))[0]
+                if time.process_time() - began > SLOW:
+                    self._slow.add(id_)
 
     def _try(self, found: Registered, made: Backend, limit: float = LIMIT) -> tuple[Outcome, str]:
-        reset: Callable[[], None] = getattr(made, "reset", lambda: None)
+        reset, close = (getattr(made, name, lambda: None) for name in ("reset", "close"))
         self._watchdog.start(limit)
         reset()
         try:
@@ -144,6 +153,7 @@ class Worker:
             return blame.classify(error, made)[:2]
         finally:
             reset()
+            close()
             self._watchdog.stop()
         return Outcome.PASS, ""
 
@@ -162,9 +172,12 @@ def _watched(original: Backend, used: set[str]) -> Backend:
 
 
 def altered(mutant: Backend, original: Backend) -> set[str] | None:
-    """Return the attributes in which a mutant differs, or None where that cannot be told."""
+    """Return the attributes in which a mutant differs, or None where that cannot be told.
+
+    It cannot where the mutant says that its vice is ``inside`` what the verbs call.
+    """
     line, base = type(mutant).__mro__, type(original)
-    if base not in line:
+    if base not in line or getattr(mutant, "inside", False):
         return None
     by_class = {name for one in line[: line.index(base)] for name in vars(one) if not name.startswith("__")}
     own, its = vars(mutant), vars(original)
@@ -174,32 +187,33 @@ def altered(mutant: Backend, original: Backend) -> set[str] | None:
 
 def main() -> int:
     """Serve until there is no further order."""
-    module, file = sys.argv[1:]
+    module, original, file = sys.argv[1:]
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a framework prints is no answer
     watchdog = Watchdog(Path(file))
     warnings.simplefilter("ignore")
     try:
         watchdog.start(LOADING_LIMIT)
-        worker = _worker(module, watchdog)
-    except HooklawError as error:
-        _answer(answers, Fault(str(error)))
+        worker = _worker(module, original, watchdog)
+    except (HooklawError, NotRunError) as error:
+        _answer(answers, Fault(str(error), absent=isinstance(error, NotRunError)))
         return 1
     _serve(worker, answers)
     return 0
 
 
-def _worker(module: str, watchdog: Watchdog) -> Worker:
+def _worker(module: str, original: str, watchdog: Watchdog) -> Worker:
+    properties.load(EXAMPLES, shrink=False)  # before the rules: a property keeps the settings that it was defined under
     load_rules()
     try:
-        makers: Makers = importlib.import_module(module).MUTANTS
+        makers: Makers = importlib.import_module(module).mutants(original)
+    except NotRunError:
+        raise
     except (Exception, SystemExit) as error:
-        said = str(error) if isinstance(error, NotRunError) else f"{type(error).__name__}: {error}"
-        raise BackendImportError(f"the mutants in {module} do not import: {said}") from error
-    properties.load(EXAMPLES, shrink=False)
+        raise BackendImportError(f"the mutants in {module} do not import: {type(error).__name__}: {error}") from error
     gc.collect()
     gc.freeze()
-    return Worker(makers, watchdog)
+    return Worker(original, makers, watchdog)
 
 
 def _serve(worker: Worker, answers: TextIO) -> None:

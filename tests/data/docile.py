@@ -3,6 +3,7 @@
 import time
 
 from hooklaw.spec import Level, docstring, rule
+from hooklaw_backends.reference import Reference
 from hooklaw_backends.torch_eager import TorchEager
 
 
@@ -32,7 +33,22 @@ class Hangs(TorchEager):
         time.sleep(600)
 
 
-MUTANTS = {"does-nothing-wrong": DoesNothingWrong, "remove-does-nothing": RemoveDoesNothing, "hangs": Hangs}
+class NothingWrongInside(Reference):
+    """Is the engine itself, and says that its vice is somewhere inside."""
+
+    inside = True
+
+
+def mutants(of):
+    """Return the mutants of a backend."""
+    return {
+        "torch-eager": {
+            "does-nothing-wrong": DoesNothingWrong,
+            "remove-does-nothing": RemoveDoesNothing,
+            "hangs": Hangs,
+        },
+        "reference": {"does-nothing-wrong": NothingWrongInside},
+    }[of]
 
 
 @rule(

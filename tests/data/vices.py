@@ -119,9 +119,10 @@ class DisablingIsIgnored(TorchEager):
 class ModuleHooksRunOnce(TorchEager):
     """A forward hook fires for the first call, or the first replica, only."""
 
-    def register_forward_hook(self, module, hook):
+    def register_forward_hook(self, module, hook, **options):
         fired = []
-        return super().register_forward_hook(module, lambda *args: None if fired else (fired.append(1), hook(*args))[1])
+        once = lambda *args: None if fired else (fired.append(1), hook(*args))[1]  # noqa: E731
+        return super().register_forward_hook(module, once, **options)
 
 
 VICES = {

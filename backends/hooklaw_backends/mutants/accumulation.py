@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, leaves_of
-from hooklaw_backends.torch_eager import torch
+from hooklaw_backends.mutants.base import Mutant
 
 
 class GradientOverwritten(Mutant):
     """A leaf's .grad is that of the last backward alone."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        for leaf in leaves_of(root):
-            leaf.grad = None
+        for leaf in self.leaves_of(root):
+            self.set_grad(leaf, None)
         super().backward(root, gradient, **how)
 
 
@@ -20,7 +19,8 @@ class GradientStartsAsZeros(Mutant):
     """A tensor has a .grad of zeros before any backward."""
 
     def grad_of(self, tensor: Any) -> Any:
-        return torch.zeros_like(tensor) if tensor.grad is None else super().grad_of(tensor)
+        grad = super().grad_of(tensor)
+        return self.detach(tensor) * 0 if grad is None else grad
 
 
 class GradientKeptAsideOfGrad(Mutant):
@@ -31,8 +31,9 @@ class GradientKeptAsideOfGrad(Mutant):
         self._aside: list[tuple[Any, Any]] = []
 
     def set_grad(self, tensor: Any, value: Any) -> None:
-        if tensor.grad is not None:
-            self._aside.append((tensor, tensor.grad))
+        before = super().grad_of(tensor)
+        if before is not None:
+            self._aside.append((tensor, before))
         super().set_grad(tensor, value)
 
     def grad_of(self, tensor: Any) -> Any:
@@ -46,8 +47,9 @@ class AutogradGradAccumulates(Mutant):
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
         for tensor, grad in zip(inputs, grads, strict=True):
-            if tensor.is_leaf:
-                tensor.grad = grad if tensor.grad is None else tensor.grad + grad
+            if self.is_leaf(tensor):
+                before = self.grad_of(tensor)
+                self.set_grad(tensor, grad if before is None else before + grad)
         return grads
 
 
@@ -55,8 +57,9 @@ class GradientReplacedWhenAccumulated(Mutant):
     """Backward puts the sum in a new .grad."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        for leaf in leaves_of(root):
-            leaf.grad = None if leaf.grad is None else leaf.grad.clone()
+        for leaf in self.leaves_of(root):
+            grad = self.grad_of(leaf)
+            self.set_grad(leaf, None if grad is None else self.clone(grad))
         super().backward(root, gradient, **how)
 
 
@@ -64,7 +67,8 @@ class GradientAlwaysContiguous(Mutant):
     """The .grad of a leaf is contiguous, whatever the leaf's strides."""
 
     def grad_of(self, tensor: Any) -> Any:
-        return None if tensor.grad is None else tensor.grad.contiguous()
+        grad = super().grad_of(tensor)
+        return None if grad is None else self.contiguous(grad)
 
 
 class GradientKeepsOverlappingStrides(Mutant):
@@ -72,20 +76,21 @@ class GradientKeepsOverlappingStrides(Mutant):
 
     def grad_of(self, tensor: Any) -> Any:
         grad = super().grad_of(tensor)
-        if grad is None or 0 not in tensor.stride():
+        if grad is None or 0 not in self.stride(tensor):
             return grad
-        return grad.as_strided(tensor.shape, tensor.stride())
+        return self.strided(grad, self.shape(tensor), self.stride(tensor))
 
 
 class GradientLaidOutAnew(Mutant):
     """After backward every .grad has the strides of its leaf, whoever made it."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        leaves = list(leaves_of(root))
+        leaves = list(self.leaves_of(root))
         super().backward(root, gradient, **how)
         for leaf in leaves:
-            if leaf.grad is not None and leaf.grad.stride() != leaf.stride():
-                leaf.grad = torch.empty_like(leaf).copy_(leaf.grad)
+            grad = self.grad_of(leaf)
+            if grad is not None and self.stride(grad) != self.stride(leaf):
+                self.set_grad(leaf, self.laid_out_like(grad, leaf))
 
 
 class CreateGraphAccumulatesInPlace(Mutant):

@@ -1,17 +1,22 @@
-"""What mutants are made of: torch in eager mode with the hooks of one kind passed through something wrong."""
+"""What mutants are made of: a backend with the hooks of one kind passed through something wrong.
+
+A mutant speaks verbs, and the few words that `OverTorch` and `OverReference` have in common, so that it can be made
+over either: `of_torch` and `of_reference` in the package do that.
+"""
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self
 
-from hooklaw_backends.torch_eager import Hook, TorchEager, graph, torch
+if TYPE_CHECKING:
+    from hooklaw_backends.mutants.over_torch import OverTorch as Over
+else:
+    Over = object
 
-ENGINE: Any = import_module("torch._C")._autograd  # noqa: SLF001 - pairs and modes have no public way in
+Hook = Callable[..., Any]
 Pair = tuple[Hook, Hook]
-PRODUCT = torch.Tensor.__mul__
-"""Kept from the start: of two threads that replace it at once, neither can put the other's back."""
+_open: list[AbstractContextManager[Any]] = []
 
 
 def name_of(mutant: type) -> str:
@@ -19,18 +24,64 @@ def name_of(mutant: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", mutant.__name__).lower()
 
 
-class Mutant(TorchEager):
-    """torch in eager mode on the CPU; a subclass says in its docstring what it does wrong."""
+class Mutant(Over):
+    """Something wrong with a backend; a subclass says in its docstring what."""
 
     def __init__(self) -> None:
-        super().__init__(name=f"mutant {name_of(type(self))}")
+        super().__init__()
+        of = "" if self.original == "torch-eager" else f" of {self.original}"
+        self.name = f"mutant {name_of(type(self))}{of}"
 
-    def reset(self) -> None:
-        """Undo what a mutant or a failed rule left in this process: modes, pairs of hooks, their being disabled."""
-        super().reset()
-        ENGINE._saved_tensors_hooks_enable()  # noqa: SLF001 - no public way
-        while ENGINE._top_saved_tensors_default_hooks(True):  # noqa: SLF001, FBT003 - idem
-            ENGINE._pop_saved_tensors_default_hooks()  # noqa: SLF001 - idem
+    def leaves_of(self, root: Any) -> Iterator[Any]:
+        """Yield the leaves of a graph."""
+        ahead: list[Any] = [self.gradient_edge(root)[0]]
+        seen: set[Any] = set()
+        while ahead:
+            node = ahead.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if self.leaf_of(node) is not None:
+                yield self.leaf_of(node)
+            ahead += self.node_next(node)
+
+    def is_floating(self, tensor: Any) -> bool:
+        return "float" in self.dtype(tensor)
+
+    def mapped(self, tensor: Any, function: Callable[[Any], Any]) -> Any:
+        """Return a tensor like this one, each of whose numbers went through the function."""
+        if 0 in self.shape(tensor):
+            return tensor
+        changed = self.tensor(_each(function, self.tolist(tensor)), dtype=self.dtype(tensor))
+        return self.laid_out_like(changed, tensor)
+
+
+def _each(function: Callable[[Any], Any], data: Any) -> Any:
+    return [_each(function, row) for row in data] if isinstance(data, list) else function(data)
+
+
+def within(context: Callable[[], AbstractContextManager[Any]], hook: Hook) -> Hook:
+    """Return a hook that runs in a context."""
+
+    def inside(*arguments: Any) -> Any:
+        with context():
+            return hook(*arguments)
+
+    return inside
+
+
+def enter_for_good(context: AbstractContextManager[Any]) -> None:
+    """Enter a context that nobody will leave: kept, for one that is forgotten leaves itself."""
+    _open.append(context)
+    context.__enter__()
+
+
+def move_to_front(hooks: dict[int, Hook], handle: int) -> None:
+    """Let one of the hooks be the first."""
+    rest = {one: hook for one, hook in hooks.items() if one != handle}
+    hook = hooks[handle]
+    hooks.clear()
+    hooks.update({handle: hook, **rest})
 
 
 class Handle:
@@ -164,25 +215,49 @@ class ChangedOnUnpack(Pairs):
         return pack, lambda packed: self.changed(unpack(packed))
 
 
-def leaves_of(root: Any) -> Iterator[Any]:
-    """Yield the leaves of a graph."""
-    ahead: list[Any] = [graph.get_gradient_edge(root).node]
-    seen: set[Any] = set()
-    while ahead:
-        node = ahead.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        ahead += [edge[0] for edge in node.next_functions]
+class Passes(Mutant):
+    """A mutant that knows of each backward when it begins and ends."""
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.around(lambda: super(Passes, self).backward(root, gradient, **how))
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        return self.around(lambda: super(Passes, self).grad(outputs, inputs, grad_outputs, **how))
 
 
-@contextmanager
-def products_by(multiply: Callable[[Hook, Any, Any], Any]) -> Generator[None]:
-    """Let ``*`` be ``multiply(PRODUCT, left, right)`` meanwhile."""
-    torch.Tensor.__mul__ = lambda left, right: multiply(PRODUCT, left, right)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        torch.Tensor.__mul__ = PRODUCT  # type: ignore[method-assign]
+class ModuleHooks(Mutant):
+    """A mutant that puts another hook on a module, or on all modules, than it was given."""
+
+    def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
+        return hook
+
+    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
+        """Register a hook of a kind on the module in ``where``, or on all where there is none."""
+        return register(*where, self.altered(kind, hook), **options)
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return self.put("forward_pre", super().register_forward_pre_hook, [module], hook, options)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return self.put("forward", super().register_forward_hook, [module], hook, options)
+
+    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return self.put("full_backward_pre", super().register_full_backward_pre_hook, [module], hook, options)
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return self.put("full_backward", super().register_full_backward_hook, [module], hook, options)
+
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        return self.put("forward_pre", super().register_module_forward_pre_hook, [], hook, {})
+
+    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
+        return self.put("forward", super().register_module_forward_hook, [], hook, options)
+
+    def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
+        return self.put("full_backward_pre", super().register_module_full_backward_pre_hook, [], hook, {})
+
+    def register_module_full_backward_hook(self, hook: Hook) -> Any:
+        return self.put("full_backward", super().register_module_full_backward_hook, [], hook, {})

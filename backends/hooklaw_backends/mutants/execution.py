@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, NodeHooks
-from hooklaw_backends.torch_eager import Hook, graph
+from hooklaw_backends.mutants.base import Hook, Mutant, NodeHooks
 
 
 class _KnowsNodeHooks(Mutant):
@@ -24,20 +23,15 @@ class _KnowsNodeHooks(Mutant):
         return super().node_register_hook(node, hook)
 
 
-def node_of(tensor: Any) -> Any:
-    """Return the Node that a tensor's gradient goes to."""
-    return graph.get_gradient_edge(tensor).node
-
-
 class AutogradGradExecutesTheNodesOfItsInputs(_KnowsNodeHooks):
     """autograd.grad runs the hooks of the Nodes of its inputs, though nothing needs the Nodes executed."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
         for tensor, grad in zip(inputs, grads, strict=True):
-            for hook in [hook for node, hook in self.pre if node is node_of(tensor)]:
+            for hook in [hook for node, hook in self.pre if node is self.gradient_edge(tensor)[0]]:
                 hook((grad,))
-            for hook in [hook for node, hook in self.post if node is node_of(tensor)]:
+            for hook in [hook for node, hook in self.post if node is self.gradient_edge(tensor)[0]]:
                 hook((), (grad,))
         return grads
 
@@ -51,7 +45,7 @@ class NodePreHookChangesCapturedGradient(_KnowsNodeHooks):
 
     def _through(self, tensor: Any, grad: Any) -> Any:
         for node, hook in self.pre:
-            if not tensor.is_leaf and node is node_of(tensor):
+            if not self.is_leaf(tensor) and node is self.gradient_edge(tensor)[0]:
                 result = hook((grad,))
                 grad = grad if result is None else result[0]
         return grad
@@ -98,11 +92,11 @@ class BackwardInputsSkipAccumulateGradHooks(_LimitedBackward):
     """A backward limited to a leaf runs no hook of the leaf's AccumulateGrad Node."""
 
     def silences(self, node: Any) -> bool:
-        return self.silent and hasattr(node, "variable")
+        return self.silent and self.leaf_of(node) is not None
 
 
 class BackwardSparesTheNodesOfItsInputs(_LimitedBackward):
     """A backward limited to a non-leaf does not execute that tensor's Node."""
 
     def silences(self, node: Any) -> bool:
-        return self.silent and not hasattr(node, "variable")
+        return self.silent and self.leaf_of(node) is None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, leaves_of
+from hooklaw_backends.mutants.base import Mutant
 
 
 class GraphNeverFreed(Mutant):
@@ -114,10 +114,13 @@ class FailingPassRolledBack(Mutant):
     """A backward that fails leaves every .grad as it was."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        before = [(leaf, None if leaf.grad is None else leaf.grad.clone()) for leaf in leaves_of(root)]
+        before = [(leaf, self._copy(self.grad_of(leaf))) for leaf in self.leaves_of(root)]
         try:
             super().backward(root, gradient, **how)
         except Exception:
             for leaf, grad in before:
-                leaf.grad = grad
+                self.set_grad(leaf, grad)
             raise
+
+    def _copy(self, grad: Any) -> Any:
+        return None if grad is None else self.clone(grad)

@@ -3,8 +3,7 @@
 import weakref
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Mutant
-from hooklaw_backends.torch_eager import Hook
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant
 
 
 class RemoveDoesNothing(Mutant):
@@ -27,17 +26,12 @@ class RemoveDoesNothing(Mutant):
         return Handle()
 
 
-def hooks_of(tensor: Any) -> dict[int, Hook]:
-    """Return a tensor's hooks by the ids of their handles."""
-    return tensor._backward_hooks  # noqa: SLF001 - there is no public way to them
-
-
 class RemoveClearsEveryHook(Mutant):
     """A handle's remove takes all hooks of the tensor away."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         super().register_hook(tensor, hook)
-        return Handle(hooks_of(tensor).clear)
+        return Handle(self.hooks_of(tensor).clear)
 
 
 class SecondRemoveRaises(Mutant):
@@ -45,7 +39,7 @@ class SecondRemoveRaises(Mutant):
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, hook)
-        hooks = hooks_of(tensor)
+        hooks = self.hooks_of(tensor)
         return Handle(lambda: hooks.pop(handle.id))
 
 
@@ -54,7 +48,7 @@ class HandleIdsReused(Mutant):
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, hook)
-        hooks = hooks_of(tensor)
+        hooks = self.hooks_of(tensor)
         lowest = next(one for one in range(len(hooks)) if one not in hooks)
         hooks[lowest] = hooks.pop(handle.id)
         return Handle(lambda: hooks.pop(lowest, None))

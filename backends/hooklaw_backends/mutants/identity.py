@@ -1,46 +1,49 @@
 """Mutants that read a saved tensor back with another value, shape, dtype or layout."""
 
+import struct
+from itertools import count
+from math import prod
 from typing import Any
 
-from hooklaw_backends.mutants.base import ChangedOnUnpack, Pair, Pairs
-from hooklaw_backends.torch_eager import Hook, torch
+from hooklaw.model.strided import contiguous
+from hooklaw_backends.mutants.base import ChangedOnUnpack, Hook, Pair, Pairs
 
 LARGE = 65_536
+
+
+def half(value: float) -> float:
+    """Return a number with the precision of float16, or what is beyond its range as it is."""
+    try:
+        return struct.unpack("e", struct.pack("e", value))[0]
+    except OverflowError:
+        return value
+
+
+def bfloat16(value: float) -> float:
+    """Return a number with the precision of bfloat16."""
+    (bits,) = struct.unpack("I", struct.pack("f", value))
+    return struct.unpack("f", struct.pack("I", bits & 0xFFFF_0000))[0]
 
 
 class SavedTensorsRounded(ChangedOnUnpack):
     """Floats are read back with the precision of half of them."""
 
     def changed(self, tensor: Any) -> Any:
-        return tensor.half().to(tensor.dtype) if tensor.is_floating_point() else tensor
+        return self.mapped(tensor, half) if self.is_floating(tensor) else tensor
 
 
 class SavedTensorsCastToFloat32(ChangedOnUnpack):
     """Whatever is no complex number is read back as float32."""
 
     def changed(self, tensor: Any) -> Any:
-        return tensor if tensor.is_complex() else tensor.float()
-
-
-class ImaginaryPartLost(ChangedOnUnpack):
-    """Complex numbers are read back as their real part."""
-
-    def changed(self, tensor: Any) -> Any:
-        return (tensor.real + 0j).to(tensor.dtype) if tensor.is_complex() else tensor
-
-
-class SavedTensorsCastToComplex64(ChangedOnUnpack):
-    """Complex numbers of double precision are read back in single precision."""
-
-    def changed(self, tensor: Any) -> Any:
-        return tensor.to(torch.complex64) if tensor.is_complex() else tensor
+        return tensor if "complex" in self.dtype(tensor) else self.cast(tensor, "float32")
 
 
 class SavedTensorsMadeContiguous(ChangedOnUnpack):
     """A saved tensor loses its strides."""
 
     def changed(self, tensor: Any) -> Any:
-        return tensor.contiguous()
+        return self.contiguous(tensor)
 
 
 class SavedViewsReadAsTheirBase(Pairs):
@@ -48,8 +51,8 @@ class SavedViewsReadAsTheirBase(Pairs):
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def with_base(tensor: Any) -> Any:
-            base = tensor._base  # noqa: SLF001 - there is no other name for it
-            return pack(tensor), None if base is None else base.detach()
+            base = self.base_of(tensor)
+            return pack(tensor), None if base is None else self.detach(base)
 
         return with_base, lambda both: unpack(both[0]) if both[1] is None else both[1]
 
@@ -58,62 +61,48 @@ class ExpandedTensorsSavedUnexpanded(ChangedOnUnpack):
     """A dimension that repeats its elements is read back with one of them."""
 
     def changed(self, tensor: Any) -> Any:
-        for dimension, stride in enumerate(tensor.stride()):
-            tensor = tensor if stride else tensor.narrow(dimension, 0, 1)
-        return tensor
+        strides = self.stride(tensor)
+        sizes = zip(self.shape(tensor), strides, strict=True)
+        return self.strided(tensor, tuple(size if stride else min(size, 1) for size, stride in sizes), strides)
 
 
 class ChannelsLastReadAsContiguous(ChangedOnUnpack):
     """The elements of a channels-last tensor are read in the order in which they lie in memory."""
 
     def changed(self, tensor: Any) -> Any:
-        if tensor.dim() != len("NCHW") or not tensor.is_contiguous(memory_format=torch.channels_last):
+        shape = self.shape(tensor)
+        if len(shape) != len("NCHW") or self.stride(tensor) != (prod(shape[1:]), 1, shape[1] * shape[3], shape[1]):
             return tensor
-        return tensor.as_strided((tensor.numel(),), (1,)).reshape(tensor.shape)
-
-
-class PendingBitsDropped(ChangedOnUnpack):
-    """A pending conjugation or negation is forgotten."""
-
-    def changed(self, tensor: Any) -> Any:
-        tensor = tensor.conj() if tensor.is_conj() else tensor
-        return torch._neg_view(tensor) if tensor.is_neg() else tensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - no public way
-
-
-class PendingBitsResolved(ChangedOnUnpack):
-    """A pending conjugation or negation is carried out."""
-
-    def changed(self, tensor: Any) -> Any:
-        return tensor.resolve_conj().resolve_neg()
+        return self.strided(tensor, shape, contiguous(shape))
 
 
 class SavedScalarsBecomeVectors(ChangedOnUnpack):
     """A tensor of no dimensions is read back with one."""
 
     def changed(self, tensor: Any) -> Any:
-        return tensor if tensor.dim() else tensor.reshape(1)
+        return tensor if self.shape(tensor) else self.strided(tensor, (1,), (1,))
 
 
 class SavedTensorsSqueezed(ChangedOnUnpack):
     """Dimensions of size 1 are lost."""
 
     def changed(self, tensor: Any) -> Any:
-        return tensor.squeeze()
+        kept = [pair for pair in zip(self.shape(tensor), self.stride(tensor), strict=True) if pair[0] != 1]
+        return self.strided(tensor, tuple(size for size, _ in kept), tuple(stride for _, stride in kept))
 
 
 class LargeSavedTensorsTruncated(ChangedOnUnpack):
     """Beyond 65,536 elements a saved tensor is read back as zeros."""
 
     def changed(self, tensor: Any) -> Any:
-        if tensor.numel() <= LARGE:
+        if prod(self.shape(tensor)) <= LARGE:
             return tensor
-        flat = tensor.clone().reshape(-1)
-        flat[LARGE:] = 0
-        return flat.reshape(tensor.shape)
+        place = count()
+        return self.mapped(tensor, lambda value: value if next(place) < LARGE else 0)
 
 
 class LargeSavedTensorsRounded(ChangedOnUnpack):
     """A saved tensor of more than 65,536 elements is read back as if it were bfloat16."""
 
     def changed(self, tensor: Any) -> Any:
-        return tensor.bfloat16().to(tensor.dtype) if tensor.numel() > LARGE else tensor
+        return self.mapped(tensor, bfloat16) if prod(self.shape(tensor)) > LARGE else tensor

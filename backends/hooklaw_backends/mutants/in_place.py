@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Mutant
-from hooklaw_backends.torch_eager import Hook, TorchEager
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant
 
 
 class Followed:
@@ -14,15 +13,6 @@ class Followed:
 
     def remove(self) -> None:
         self.handle.remove()
-
-    @property
-    def root(self) -> Any:
-        return root_of(self.tensor)
-
-
-def root_of(tensor: Any) -> Any:
-    """Return the tensor whose data this one is a view of, or itself."""
-    return tensor if tensor._base is None else tensor._base  # noqa: SLF001 - there is no other name for it
 
 
 class HookFollowsItsTensor(Mutant):
@@ -40,11 +30,15 @@ class HookFollowsItsTensor(Mutant):
     def mul_(self, tensor: Any, factor: Any) -> Any:
         changed = super().mul_(tensor, factor)
         for one in self._followed:
-            if one.root is root_of(tensor):
+            if self._root_of(one.tensor) is self._root_of(tensor):
                 one.remove()
                 self.grad_fn(one.tensor)  # lets torch rebuild a view's history
-                one.handle = TorchEager.register_hook(self, one.tensor, one.hook)
+                one.handle = super().register_hook(one.tensor, one.hook)
         return changed
+
+    def _root_of(self, tensor: Any) -> Any:
+        base = self.base_of(tensor)
+        return tensor if base is None else base
 
 
 class HookBoundToTheFirstGradFn(Mutant):
@@ -55,8 +49,9 @@ class HookBoundToTheFirstGradFn(Mutant):
         self._first: dict[int, Any] = {}
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
-        if tensor.grad_fn is not None:
-            self._first.setdefault(id(tensor), tensor.grad_fn)
+        node = self.grad_fn(tensor)
+        if node is not None:
+            self._first.setdefault(id(tensor), node)
         return super().mul_(tensor, factor)
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
@@ -68,7 +63,7 @@ class HookBoundToTheFirstGradFn(Mutant):
             result = hook(grads[0])
             return None if result is None else (result,)
 
-        return node.register_prehook(prehook)
+        return super().node_register_prehook(node, prehook)
 
 
 class HandleLostAfterInPlace(Mutant):
@@ -83,14 +78,6 @@ class HandleLostAfterInPlace(Mutant):
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, hook)
         return Handle(lambda: None if self.changed else handle.remove())
-
-
-class VersionNotChecked(Mutant):
-    """A change in place of a tensor that was saved goes unnoticed."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        tensor.data.mul_(factor)
-        return tensor
 
 
 class VersionCheckedUnderHooks(Mutant):

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Mutant, NodeHooks
-from hooklaw_backends.torch_eager import Hook, graph, torch
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant, NodeHooks
 
 
 class NextFunctionsEmpty(Mutant):
@@ -17,7 +16,7 @@ class LeafHasAGradFn(Mutant):
     """The grad_fn of a leaf is its AccumulateGrad Node."""
 
     def grad_fn(self, tensor: Any) -> Any:
-        return self.accumulate_grad(tensor) if tensor.is_leaf else super().grad_fn(tensor)
+        return self.accumulate_grad(tensor) if self.is_leaf(tensor) else super().grad_fn(tensor)
 
 
 class NodeMetadataMadeAnew(Mutant):
@@ -73,10 +72,11 @@ class NodePostHookBeforePostAccumulate(Mutant):
     """A post-hook of an AccumulateGrad Node runs before the leaf's post-accumulate hooks."""
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        if not hasattr(node, "variable"):
+        leaf = self.leaf_of(node)
+        if leaf is None:
             return super().node_register_hook(node, hook)
-        early = node.variable.register_post_accumulate_grad_hook
-        return early(lambda leaf: (hook((), (leaf.grad,)), None)[1])
+        early = super().register_post_accumulate_grad_hook
+        return early(leaf, lambda leaf: (hook((), (self.grad_of(leaf),)), None)[1])
 
 
 class LateNodePostHookWaitsForTheNextPass(Mutant):
@@ -99,9 +99,11 @@ class AccumulateGradPassesTheSumOn(NodeHooks):
     """A post-hook of an AccumulateGrad Node gets the sum in .grad instead of this pass's gradient."""
 
     def altered_post(self, node: Any, hook: Hook) -> Hook:
-        return lambda grad_inputs, grads: hook(
-            grad_inputs, (node.variable.grad,) if hasattr(node, "variable") else grads
-        )
+        def summed(grads: Any) -> Any:
+            leaf = self.leaf_of(node)
+            return grads if leaf is None else (self.grad_of(leaf),)
+
+        return lambda grad_inputs, grads: hook(grad_inputs, summed(grads))
 
 
 class AccumulateGradLivesWithItsLeaf(Mutant):
@@ -145,14 +147,14 @@ class NodePreHookBeforeTensorHook(Mutant):
         self._kept: list[Any] = []
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        node, place = graph.get_gradient_edge(tensor)[:2]
+        node, place = self.gradient_edge(tensor)
         self._kept.append(node)
 
         def prehook(grads: Any) -> Any:
             result = hook(grads[place])
             return None if result is None else (*grads[:place], result, *grads[place + 1 :])
 
-        return node.register_prehook(prehook)
+        return super().node_register_prehook(node, prehook)
 
 
 class NodePreHookSeesTheRawGradient(NodeHooks):
@@ -163,7 +165,7 @@ class NodePreHookSeesTheRawGradient(NodeHooks):
         self._raw: dict[Any, Any] = {}
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        node = tensor.grad_fn
+        node = self.grad_fn(tensor)
         return super().register_hook(tensor, lambda grad: (self._raw.setdefault(node, (grad,)), hook(grad))[1])
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:
@@ -189,7 +191,7 @@ class NodeHookBareTensorAccepted(NodeHooks):
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def lenient(*grads: Any) -> Any:
             result = hook(*grads)
-            return (result,) if isinstance(result, torch.Tensor) else result
+            return (result,) if self.is_tensor(result) else result
 
         return lenient
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, Pair, Pairs, products_by
-from hooklaw_backends.torch_eager import Hook, torch
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs, within
 
 
 class PackedAgainByBackward(Pairs):
@@ -14,7 +14,7 @@ class PackedAgainByBackward(Pairs):
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def keep(tensor: Any) -> Any:
             pack(tensor)
-            return tensor.detach()
+            return self.detach(tensor)
 
         return keep, lambda tensor: unpack(pack(tensor))
 
@@ -23,7 +23,7 @@ class PackedByBackward(Pairs):
     """The tensor is packed only when backward needs it."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: tensor.detach(), lambda tensor: unpack(pack(tensor))
+        return self.detach, lambda tensor: unpack(pack(tensor))
 
 
 class PackedAtContextExit(Mutant):
@@ -34,7 +34,7 @@ class PackedAtContextExit(Mutant):
         cells: list[list[Any]] = []
 
         def keep(tensor: Any) -> Any:
-            cells.append([tensor.detach()])
+            cells.append([self.detach(tensor)])
             return cells[-1]
 
         with super().saved_tensors_hooks(keep, lambda cell: unpack(cell[0])):
@@ -57,9 +57,10 @@ class SavesOfOneTensorPackedOnce(Pairs):
         packed: dict[int, Any] = {}
 
         def once(tensor: Any) -> Any:
-            if tensor.data_ptr() not in packed:
-                packed[tensor.data_ptr()] = pack(tensor)
-            return packed[tensor.data_ptr()]
+            place = self.data_ptr(tensor)
+            if place not in packed:
+                packed[place] = pack(tensor)
+            return packed[place]
 
         return once, unpack
 
@@ -70,7 +71,7 @@ class PackMustReturnATensor(Pairs):
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def strict(tensor: Any) -> Any:
             packed = pack(tensor)
-            if not isinstance(packed, torch.Tensor):
+            if not self.is_tensor(packed):
                 raise TypeError("pack returns a tensor")
             return packed
 
@@ -92,7 +93,7 @@ class PackInPlaceNotDetected(Pairs):
     """A pack hook may change its input in place, which is a copy."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: pack(tensor.detach().clone()), unpack
+        return lambda tensor: pack(self.clone(self.detach(tensor))), unpack
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         super().saved_tensor_register_hooks(saved, *self.altered(pack, unpack))
@@ -102,21 +103,21 @@ class PackReceivesADetachedTensor(Pairs):
     """The pack of a context is given a detached tensor."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: pack(tensor.detach()), unpack
+        return lambda tensor: pack(self.detach(tensor)), unpack
 
 
 class PackRunsWithGrad(Pairs):
     """Recording is on while pack runs."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return torch.enable_grad()(pack), unpack
+        return within(self.enable_grad, pack), unpack
 
 
 class PerTensorPackDeferred(Mutant):
     """A saved tensor's own pack is called only when the tensor is read."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        super().saved_tensor_register_hooks(saved, lambda tensor: tensor.detach(), lambda kept: unpack(pack(kept)))
+        super().saved_tensor_register_hooks(saved, self.detach, lambda kept: unpack(pack(kept)))
 
 
 class PerTensorHooksIgnoredByBackward(Mutant):
@@ -142,7 +143,9 @@ class PerTensorPackReceivesTheLiveTensor(Mutant):
     """A saved tensor's own pack is given a tensor that requires grad."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        super().saved_tensor_register_hooks(saved, lambda tensor: pack(tensor.detach().requires_grad_()), unpack)
+        super().saved_tensor_register_hooks(
+            saved, lambda tensor: pack(self.requires_grad_(self.detach(tensor))), unpack
+        )
 
 
 class HooksAcceptedAfterRelease(Mutant):
@@ -194,11 +197,11 @@ class EveryOperandSaved(_SavesMore):
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
         def saving(multiply: Hook, left: Any, right: Any) -> Any:
-            if isinstance(right, torch.Tensor) and left.requires_grad and not right.requires_grad:
+            if self.is_tensor(right) and self.requires_grad(left) and not self.requires_grad(right):
                 self.save_too(left)
             return multiply(left, right)
 
-        with products_by(saving):
+        with self.products_by(saving):
             return super().call(fn, *tensors)
 
     def sum(self, tensor: Any) -> Any:
@@ -211,7 +214,7 @@ class SavedWithoutGrad(_SavesMore):
 
     def exp(self, tensor: Any) -> Any:
         output = super().exp(tensor)
-        if not output.requires_grad:
+        if not self.requires_grad(output):
             self.save_too(output)
         return output
 
@@ -221,9 +224,12 @@ class IntegersNotPacked(Pairs):
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def past(tensor: Any) -> Any:
-            return (False, tensor.detach()) if not _has_gradient(tensor) else (True, pack(tensor))
+            return (False, self.detach(tensor)) if not self._has_gradient(tensor) else (True, pack(tensor))
 
         return past, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
+
+    def _has_gradient(self, tensor: Any) -> bool:
+        return self.is_floating(tensor) or "complex" in self.dtype(tensor)
 
 
 class EmptyTensorsNotPacked(Pairs):
@@ -231,13 +237,9 @@ class EmptyTensorsNotPacked(Pairs):
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def past(tensor: Any) -> Any:
-            return (True, pack(tensor)) if tensor.numel() else (False, tensor.detach())
+            return (True, pack(tensor)) if prod(self.shape(tensor)) else (False, self.detach(tensor))
 
         return past, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
-
-
-def _has_gradient(tensor: Any) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 class BareContext:
@@ -266,7 +268,7 @@ class CtxAttributesPacked(Mutant):
     def custom_function(self, forward: Hook, backward: Hook) -> Hook:
         def saving(ctx: Any, *tensors: Any) -> Any:
             output = forward(ctx, *tensors)
-            found = [value for value in vars(ctx).values() if isinstance(value, torch.Tensor)]
+            found = [value for value in vars(ctx).values() if self.is_tensor(value)]
             if found:
                 ctx.save_for_backward(*(ctx.to_save or ()), *found)
             return output

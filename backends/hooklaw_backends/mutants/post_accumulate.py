@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Mutant, PostAccumulateHooks
-from hooklaw_backends.mutants.handles import hooks_of
-from hooklaw_backends.torch_eager import Hook, torch
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant, PostAccumulateHooks, move_to_front, within
 
 
 class PostAccumulateBeforeAccumulation(Mutant):
@@ -21,8 +19,7 @@ class PostAccumulateBeforeTensorHooks(Mutant):
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, lambda _: (hook(tensor), None)[1])
-        hooks: Any = hooks_of(tensor)
-        hooks.move_to_end(handle.id, last=False)
+        move_to_front(self.hooks_of(tensor), handle.id)
         return handle
 
 
@@ -30,28 +27,28 @@ class PostAccumulateGetsTheGradient(PostAccumulateHooks):
     """A post-accumulate hook is given the gradient instead of the leaf."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda param: hook(param.grad)
+        return lambda param: hook(self.grad_of(param))
 
 
 class PostAccumulateGetsADetachedAlias(PostAccumulateHooks):
     """A post-accumulate hook is given a detached alias of the leaf."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda param: hook(param.detach())
+        return lambda param: hook(self.detach(param))
 
 
 class PostAccumulateAcceptedOnNonLeaf(Mutant):
     """A post-accumulate hook on a non-leaf is taken, and never called."""
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_post_accumulate_grad_hook(tensor, hook) if tensor.is_leaf else Handle()
+        return super().register_post_accumulate_grad_hook(tensor, hook) if self.is_leaf(tensor) else Handle()
 
 
 class PostAccumulateAcceptedWithoutGradient(Mutant):
     """A post-accumulate hook on a tensor that does not require grad is taken, and never called."""
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_post_accumulate_grad_hook(tensor, hook) if tensor.requires_grad else Handle()
+        return super().register_post_accumulate_grad_hook(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
 class PostAccumulateOncePerUse(PostAccumulateHooks):
@@ -121,7 +118,7 @@ class PostAccumulateReturnReplacesGradient(PostAccumulateHooks):
         def replacing(param: Any) -> None:
             result = hook(param)
             if result is not None:
-                param.grad = result.detach().clone()
+                self.set_grad(param, self.clone(self.detach(result)))
 
         return replacing
 
@@ -130,14 +127,14 @@ class PostAccumulateAlwaysRecorded(PostAccumulateHooks):
     """Recording is on in every post-accumulate hook."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return torch.enable_grad()(hook)
+        return within(self.enable_grad, hook)
 
 
 class PostAccumulateNeverRecorded(PostAccumulateHooks):
     """Recording is off in every post-accumulate hook."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return torch.no_grad()(hook)
+        return within(self.no_grad, hook)
 
 
 class GradModeLockedInHooks(Mutant):
@@ -151,7 +148,7 @@ class PostAccumulateInPlaceRefused(Mutant):
     """A leaf cannot be changed in place, not even by its post-accumulate hook."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
-        if tensor.is_leaf:
+        if self.is_leaf(tensor):
             raise RuntimeError("a leaf cannot be changed in place")
         return super().mul_(tensor, factor)
 
@@ -161,8 +158,8 @@ class GradientRestoredAfterPostAccumulate(PostAccumulateHooks):
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def restoring(param: Any) -> None:
-            grad = param.grad
+            grad = self.grad_of(param)
             hook(param)
-            param.grad = grad
+            self.set_grad(param, grad)
 
         return restoring

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import EveryHook, NodeHooks, OwnDispatch, Pair, Pairs, TensorHooks, chained
-from hooklaw_backends.torch_eager import Hook, torch
+from hooklaw_backends.mutants.base import EveryHook, Hook, NodeHooks, OwnDispatch, Pair, Pairs, TensorHooks, chained
 
 
 class NoneTakenAsZero(TensorHooks, NodeHooks):
@@ -14,7 +13,7 @@ class NoneTakenAsZero(TensorHooks, NodeHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def zeroing(grad: Any) -> Any:
             result = hook(grad)
-            return torch.zeros_like(grad) if result is None else result
+            return grad * 0 if result is None else result
 
         return zeroing
 
@@ -40,7 +39,7 @@ class ReplacementNotPropagated(OwnDispatch):
 
     def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
         result = chained(hooks, *arguments)
-        return None if isinstance(target, torch.Tensor) and not target.is_leaf else result
+        return None if self.is_tensor(target) and not self.is_leaf(target) else result
 
 
 class LaterHooksSeeTheOriginalGradient(OwnDispatch):
@@ -58,7 +57,7 @@ class ReplacementWrittenIntoASharedGradient(TensorHooks):
         def writing(grad: Any) -> None:
             result = hook(grad)
             if result is not None:
-                grad.copy_(result)
+                self.overwrite(grad, result)
 
         return writing
 
@@ -69,7 +68,7 @@ class ReplacementAppliedTwice(TensorHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def twice(grad: Any) -> Any:
             result = hook(grad)
-            return None if result is None else result * (result / grad)
+            return None if result is None else result * self.quotient(result, grad)
 
         return twice
 
@@ -80,7 +79,7 @@ class HookResultDetached(TensorHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def detached(grad: Any) -> Any:
             result = hook(grad)
-            return None if result is None else result.detach()
+            return None if result is None else self.detach(result)
 
         return detached
 
@@ -91,10 +90,12 @@ class BadHookResultIgnored(TensorHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def lenient(grad: Any) -> Any:
             result = hook(grad)
-            fits = isinstance(result, torch.Tensor) and (result.shape, result.dtype) == (grad.shape, grad.dtype)
-            return result if fits else None
+            return result if self.is_tensor(result) and self._kind(result) == self._kind(grad) else None
 
         return lenient
+
+    def _kind(self, tensor: Any) -> tuple[Any, ...]:
+        return self.shape(tensor), self.dtype(tensor)
 
 
 class HookResultBroadcast(TensorHooks):
@@ -103,7 +104,8 @@ class HookResultBroadcast(TensorHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def broadcast(grad: Any) -> Any:
             result = hook(grad)
-            return result.expand(grad.shape) if isinstance(result, torch.Tensor) else result
+            differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
+            return self.expand(result, *self.shape(grad)) if differs else result
 
         return broadcast
 
@@ -114,7 +116,7 @@ class HookResultCast(TensorHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def cast(grad: Any) -> Any:
             result = hook(grad)
-            return result.to(grad.dtype) if isinstance(result, torch.Tensor) else result
+            return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
 
         return cast
 
@@ -162,8 +164,8 @@ class PairExceptionSwallowed(Pairs):
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def quiet_pack(tensor: Any) -> Any:
             with suppress(Exception):
-                return tensor.detach(), (pack(tensor),)
-            return tensor.detach(), ()
+                return self.detach(tensor), (pack(tensor),)
+            return self.detach(tensor), ()
 
         def quiet_unpack(saved: Any) -> Any:
             tensor, packed = saved

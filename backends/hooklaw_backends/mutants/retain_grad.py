@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, products_by
-from hooklaw_backends.mutants.handles import hooks_of
-from hooklaw_backends.torch_eager import Hook
+from hooklaw_backends.mutants.base import Hook, Mutant, move_to_front
 
 
 class RetainGradHasNoEffect(Mutant):
@@ -21,11 +19,11 @@ class EveryIntermediateGradientRetained(Mutant):
     def call(self, fn: Hook, *tensors: Any) -> Any:
         def retaining(multiply: Hook, left: Any, right: Any) -> Any:
             product = multiply(left, right)
-            if product.requires_grad:
-                product.retain_grad()
+            if self.requires_grad(product):
+                self.retain_grad(product)
             return product
 
-        with products_by(retaining):
+        with self.products_by(retaining):
             return super().call(fn, *tensors)
 
 
@@ -33,7 +31,7 @@ class RetainGradOnLeafRaises(Mutant):
     """retain_grad refuses a leaf."""
 
     def retain_grad(self, tensor: Any) -> None:
-        if tensor.is_leaf:
+        if self.is_leaf(tensor):
             raise RuntimeError("a leaf keeps its gradient anyway")
         super().retain_grad(tensor)
 
@@ -42,7 +40,7 @@ class RetainGradCountsLeafTwice(Mutant):
     """After retain_grad a leaf's gradient is counted twice."""
 
     def retain_grad(self, tensor: Any) -> None:
-        if tensor.is_leaf:
+        if self.is_leaf(tensor):
             self.register_hook(tensor, lambda grad: grad * 2)
         else:
             super().retain_grad(tensor)
@@ -52,7 +50,7 @@ class RetainsGradTrueForLeaf(Mutant):
     """A leaf says that it retains its gradient."""
 
     def retains_grad(self, tensor: Any) -> bool:
-        return tensor.is_leaf or super().retains_grad(tensor)
+        return self.is_leaf(tensor) or super().retains_grad(tensor)
 
 
 class RetainsGradNeverTrue(Mutant):
@@ -66,20 +64,33 @@ class RetainGradWithoutGradientIgnored(Mutant):
     """retain_grad takes a tensor that does not require grad."""
 
     def retain_grad(self, tensor: Any) -> None:
-        if tensor.requires_grad:
+        if self.requires_grad(tensor):
             super().retain_grad(tensor)
 
 
-def adding_to(tensor: Any) -> Hook:
-    """Return a hook that adds what it gets to the tensor's .grad."""
+class NodeKeepsTheTensorThatRetains(Mutant):
+    """A tensor that retains its gradient lives as long as its Node."""
 
-    def add(grad: Any) -> None:
-        tensor.grad = grad.clone() if tensor.grad is None else tensor.grad + grad
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        if not self.is_leaf(tensor):
+            self.node_metadata(self.grad_fn(tensor))["retains"] = tensor
 
-    return add
+
+class _AddsUp(Mutant):
+    """Can keep a gradient by a hook."""
+
+    def adding_to(self, tensor: Any) -> Hook:
+        """Return a hook that adds what it gets to the tensor's .grad."""
+
+        def add(grad: Any) -> None:
+            before = self.grad_of(tensor)
+            self.set_grad(tensor, self.clone(grad) if before is None else before + grad)
+
+        return add
 
 
-class RetainGradIsAnOrdinaryTensorHook(Mutant):
+class RetainGradIsAnOrdinaryTensorHook(_AddsUp):
     """retain_grad takes its turn among the tensor's hooks, and stays behind when the tensor changes in place."""
 
     def __init__(self) -> None:
@@ -87,27 +98,26 @@ class RetainGradIsAnOrdinaryTensorHook(Mutant):
         self._retaining: list[Any] = []
 
     def retain_grad(self, tensor: Any) -> None:
-        if not tensor.is_leaf and not any(one is tensor for one in self._retaining):
+        if not self.is_leaf(tensor) and not any(one is tensor for one in self._retaining):
             self._retaining.append(tensor)
-            self.register_hook(tensor, adding_to(tensor))
+            self.register_hook(tensor, self.adding_to(tensor))
 
 
-class RetainGradBeforeTensorHooks(Mutant):
+class RetainGradBeforeTensorHooks(_AddsUp):
     """The gradient is retained before the tensor's hooks run, whenever they were put."""
 
     def retain_grad(self, tensor: Any) -> None:
-        if not tensor.is_leaf:
-            handle = self.register_hook(tensor, adding_to(tensor))
-            hooks: Any = hooks_of(tensor)
-            hooks.move_to_end(handle.id, last=False)
+        if not self.is_leaf(tensor):
+            handle = self.register_hook(tensor, self.adding_to(tensor))
+            move_to_front(self.hooks_of(tensor), handle.id)
 
 
-class RepeatedRetainGradAddsUp(Mutant):
+class RepeatedRetainGradAddsUp(_AddsUp):
     """Calling retain_grad again adds the gradient once more."""
 
     def retain_grad(self, tensor: Any) -> None:
-        if not tensor.is_leaf:
-            self.register_hook(tensor, adding_to(tensor))
+        if not self.is_leaf(tensor):
+            self.register_hook(tensor, self.adding_to(tensor))
 
 
 class _RetainedByUs(Mutant):
@@ -123,7 +133,7 @@ class _RetainedByUs(Mutant):
 
     def clear(self) -> None:
         for tensor in self.retaining:
-            tensor.grad = None
+            self.set_grad(tensor, None)
 
 
 class RetainedGradientOverwritten(_RetainedByUs):

@@ -2,22 +2,21 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, Pair, Pairs
-from hooklaw_backends.torch_eager import Hook
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs
 
 
 class SavedInputIsAFreshAlias(Mutant):
     """Without hooks a saved input is read back as another object."""
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        return [tensor.detach() for tensor in super().saved_tensors(node)]
+        return [self.detach(tensor) for tensor in super().saved_tensors(node)]
 
 
 class SavedOutputIsCopied(Mutant):
     """A saved tensor is read back as a copy."""
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        return [tensor.clone() for tensor in super().saved_tensors(node)]
+        return [self.clone(tensor) for tensor in super().saved_tensors(node)]
 
 
 class SavedOutputIsItself(Mutant):
@@ -29,7 +28,7 @@ class SavedOutputIsItself(Mutant):
 
     def exp(self, tensor: Any) -> Any:
         output = super().exp(tensor)
-        self._outputs[output.grad_fn] = output
+        self._outputs[self.grad_fn(output)] = output
         return output
 
     def saved_tensors(self, node: Any) -> list[Any]:
@@ -45,17 +44,17 @@ class SavedInputIsItselfUnderHooks(Pairs):
         self._packed: dict[int, Any] = {}
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: (self._packed.setdefault(tensor.data_ptr(), tensor), pack(tensor))[1], unpack
+        return lambda tensor: (self._packed.setdefault(self.data_ptr(tensor), tensor), pack(tensor))[1], unpack
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        return [self._packed.get(tensor.data_ptr(), tensor) for tensor in super().saved_tensors(node)]
+        return [self._packed.get(self.data_ptr(tensor), tensor) for tensor in super().saved_tensors(node)]
 
 
 class SavedTensorsCopiedUnderHooks(Pairs):
     """Under hooks a saved tensor is copied."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return pack, lambda packed: unpack(packed).clone()
+        return pack, lambda packed: self.clone(unpack(packed))
 
 
 class PackedTensorKeepsTheSavedOne(Pairs):
@@ -71,7 +70,7 @@ class IdentityPackMakesNoCycle(Pairs):
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def detaching(tensor: Any) -> Any:
             packed = pack(tensor)
-            return tensor.detach() if packed is tensor else packed
+            return self.detach(tensor) if packed is tensor else packed
 
         return detaching, unpack
 

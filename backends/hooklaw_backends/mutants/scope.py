@@ -5,8 +5,7 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import ENGINE, Mutant, Pair
-from hooklaw_backends.torch_eager import Hook, graph
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, enter_for_good
 
 
 class HooksOutliveTheirContext(Mutant):
@@ -14,7 +13,7 @@ class HooksOutliveTheirContext(Mutant):
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
-        super().saved_tensors_hooks(pack, unpack).__enter__()
+        enter_for_good(super().saved_tensors_hooks(pack, unpack))
         yield
 
 
@@ -24,7 +23,7 @@ class HooksOutliveAnException(Mutant):
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
         hooks = super().saved_tensors_hooks(pack, unpack)
-        hooks.__enter__()
+        enter_for_good(hooks)
         yield
         hooks.__exit__(None, None, None)
 
@@ -39,7 +38,7 @@ class HooksDroppedAtContextExit(Mutant):
         def choose(both: Any) -> Any:
             return unpack(both[0]) if inside else both[1]
 
-        with super().saved_tensors_hooks(lambda tensor: (pack(tensor), tensor.detach()), choose):
+        with super().saved_tensors_hooks(lambda tensor: (pack(tensor), self.detach(tensor)), choose):
             try:
                 yield
             finally:
@@ -76,7 +75,7 @@ class _NestedPairs(Mutant):
             active.pop()
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:  # noqa: ARG002 - on the CPU already
-        return self.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
+        return self.saved_tensors_hooks(self.detach, lambda kept: kept)
 
 
 class OutermostPairWins(_NestedPairs):
@@ -103,19 +102,13 @@ class NestingIsAnError(_NestedPairs):
 class OuterPairLostAfterInner(Mutant):
     """When an inner context is left no pair applies any more."""
 
-    depth = 0
-
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
-        hooks = super().saved_tensors_hooks(pack, unpack)
-        hooks.__enter__()
-        self.depth += 1
+        enter_for_good(super().saved_tensors_hooks(pack, unpack))
         try:
             yield
         finally:
-            while self.depth:
-                hooks.__exit__(None, None, None)
-                self.depth -= 1
+            self.drop_pairs()
 
 
 class HooksInheritedFromTheForwardPass(Mutant):
@@ -128,7 +121,7 @@ class HooksInheritedFromTheForwardPass(Mutant):
         return super().saved_tensors_hooks(pack, unpack)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        with graph.saved_tensors_hooks(*self.last) if self.last else nullcontext():
+        with super().saved_tensors_hooks(*self.last) if self.last else nullcontext():
             return super().grad(outputs, inputs, grad_outputs, **how)
 
 
@@ -136,7 +129,7 @@ class HooksIgnoredDuringBackward(Mutant):
     """What autograd.grad saves is not packed by the pair around it."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        with graph.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
+        with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
             return super().grad(outputs, inputs, grad_outputs, **how)
 
 
@@ -172,12 +165,12 @@ class SaveOnCpuNotDisabled(Mutant):
 
     @contextmanager
     def save_on_cpu(self, *, pin_memory: bool = False) -> Generator[None]:
-        message = ENGINE._saved_tensors_hooks_get_disabled_error_message()  # noqa: SLF001 - no public way
-        ENGINE._saved_tensors_hooks_enable()  # noqa: SLF001 - idem
+        message = self.forbidden()
+        self.allow_pairs()
         with super().save_on_cpu(pin_memory=pin_memory):
             yield
         if message:
-            ENGINE._saved_tensors_hooks_disable(message)  # noqa: SLF001 - idem
+            self.forbid_pairs(message)
 
 
 class HooksStayDisabled(Mutant):
@@ -185,7 +178,7 @@ class HooksStayDisabled(Mutant):
 
     @contextmanager
     def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
-        super().disable_saved_tensors_hooks(message).__enter__()
+        enter_for_good(super().disable_saved_tensors_hooks(message))
         yield
 
 
@@ -200,7 +193,7 @@ class InnerDisablingMessageStays(Mutant):
         with super().disable_saved_tensors_hooks(message):
             yield
         if outer:
-            ENGINE._saved_tensors_hooks_disable(message)  # noqa: SLF001 - no public way
+            self.forbid_pairs(message)
         self.messages = outer
 
 
@@ -211,22 +204,21 @@ class InnerExitEnablesHooks(Mutant):
     def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
         with super().disable_saved_tensors_hooks(message):
             yield
-        ENGINE._saved_tensors_hooks_enable()  # noqa: SLF001 - no public way
+        self.allow_pairs()
 
 
 class DisablingSuspendsActiveHooks(Mutant):
     """Disabling hooks while a pair is active is no error."""
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
-        active = ENGINE._top_saved_tensors_default_hooks(True)  # noqa: SLF001, FBT003 - no public way
-        return nullcontext() if active else super().disable_saved_tensors_hooks(message)
+        return nullcontext() if self.has_pair() else super().disable_saved_tensors_hooks(message)
 
 
 class PerTensorHooksDisabledToo(Mutant):
     """Where hooks are disabled a saved tensor takes no pair of its own."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        message = ENGINE._saved_tensors_hooks_get_disabled_error_message()  # noqa: SLF001 - no public way
+        message = self.forbidden()
         if message:
             raise RuntimeError(message)
         super().saved_tensor_register_hooks(saved, pack, unpack)

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant
-from hooklaw_backends.mutants.handles import hooks_of
-from hooklaw_backends.torch_eager import Hook
+from hooklaw_backends.mutants.base import Hook, Mutant
 
 
 class HooksDroppedInSilence(Mutant):
     """Serializing a tensor that has hooks warns nobody."""
 
     def save(self, tensor: Any) -> bytes:
-        return super().save(tensor.detach().requires_grad_(tensor.requires_grad))
+        bare = self.detach(tensor)
+        return super().save(self.requires_grad_(bare) if self.requires_grad(tensor) else bare)
 
 
 class UnserializableMarkIgnored(Mutant):
@@ -27,11 +26,11 @@ class HooksSerialized(Mutant):
     hooks: tuple[Hook, ...] = ()
 
     def save(self, tensor: Any) -> bytes:
-        self.hooks = tuple(hooks_of(tensor).values())
+        self.hooks = tuple(self.hooks_of(tensor).values())
         return super().save(tensor)
 
     def load(self, data: bytes) -> Any:
         tensor = super().load(data)
         for hook in self.hooks:
-            tensor.register_hook(hook)
+            self.register_hook(tensor, hook)
         return tensor

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import EveryHook, Handle, Mutant, OwnDispatch, TensorHooks, chained
-from hooklaw_backends.torch_eager import Hook, torch
+from hooklaw_backends.mutants.base import EveryHook, Handle, Hook, Mutant, OwnDispatch, TensorHooks, chained, within
 
 
 class TensorHookFiresOnlyInTheFirstBackward(TensorHooks):
@@ -30,7 +29,7 @@ class TensorHookReceivesTheValue(TensorHooks):
     """A tensor's hook is given the tensor's value instead of its gradient."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
-        value = tensor.detach()
+        value = self.detach(tensor)
         return lambda _: hook(value)
 
 
@@ -58,7 +57,7 @@ class RootHookSeesOnes(_RootHooks):
     """The hooks of a backward's root see ones, whatever gradient was given."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
-        return lambda grad: hook(torch.ones_like(grad) if self.root is tensor else grad)
+        return lambda grad: hook(grad * 0 + 1 if self.root is tensor else grad)
 
 
 class TensorHooksOfTheWholeGraphFire(TensorHooks):
@@ -74,7 +73,7 @@ class TensorHooksOfTheWholeGraphFire(TensorHooks):
 
     def _fire_the_rest(self) -> None:
         for hook, tensor in self._unfired.items():
-            hook(torch.zeros_like(tensor))
+            hook(self.detach(tensor) * 0)
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         super().backward(root, gradient, **how)
@@ -146,7 +145,7 @@ class TensorHooksFrozenAtForward(Mutant):
         return super().sum(tensor)
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        if self.frozen and not tensor.is_leaf:
+        if self.frozen and not self.is_leaf(tensor):
             return Handle()
         handle = super().register_hook(tensor, hook)
         return Handle(lambda: None if self.frozen else handle.remove())
@@ -156,8 +155,8 @@ class TensorHookAfterAccumulation(Mutant):
     """A leaf's hooks run once its gradient was accumulated."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        if tensor.is_leaf and tensor.requires_grad:
-            return tensor.register_post_accumulate_grad_hook(lambda leaf: hook(leaf.grad))
+        if self.is_leaf(tensor) and self.requires_grad(tensor):
+            return super().register_post_accumulate_grad_hook(tensor, lambda leaf: hook(self.grad_of(leaf)))
         return super().register_hook(tensor, hook)
 
 
@@ -196,21 +195,21 @@ class HookAcceptedWithoutRequiresGrad(Mutant):
     """A hook on a tensor that does not require grad is taken, and never called."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, hook) if tensor.requires_grad else Handle()
+        return super().register_hook(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
 class HooksRunWithGradModeOn(TensorHooks):
     """Recording is on while a tensor's hook runs."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return torch.enable_grad()(hook)
+        return within(self.enable_grad, hook)
 
 
 class HooksRunWithGradModeOff(TensorHooks):
     """Recording is off while a tensor's hook runs, though the backward creates a graph."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return torch.no_grad()(hook)
+        return within(self.no_grad, hook)
 
 
 class ExceptionPoisonsTheEngine(Mutant):

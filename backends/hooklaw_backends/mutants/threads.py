@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, Pair, Pairs, TensorHooks
-from hooklaw_backends.torch_eager import Hook, graph, torch
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs, TensorHooks
 
 RUN = threading.Thread.run
 
@@ -64,7 +64,7 @@ class SavedTensorHooksReachOtherThreads(Mutant):
     """A pair of hooks packs what other threads save, too."""
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        return everywhere(lambda: graph.saved_tensors_hooks(pack, unpack))
+        return everywhere(partial(super().saved_tensors_hooks, pack, unpack))
 
 
 class SavedTensorHooksOnlyInTheMainThread(Mutant):
@@ -84,25 +84,25 @@ class UnpackOnlyInThePackingThread(Pairs):
         def choose(both: Any) -> Any:
             return unpack(both[0]) if threading.get_ident() == here else both[1]
 
-        return lambda tensor: (pack(tensor), tensor.detach()), choose
+        return lambda tensor: (pack(tensor), self.detach(tensor)), choose
 
 
 class NoGradReachesOtherThreads(Mutant):
     """no_grad stops recording in threads that are started meanwhile, too."""
 
     def no_grad(self) -> AbstractContextManager[Any]:
-        return everywhere(torch.no_grad)
+        return everywhere(super().no_grad)
 
 
 class InferenceModeReachesOtherThreads(Mutant):
     """inference_mode stops recording in threads that are started meanwhile, too."""
 
     def inference_mode(self) -> AbstractContextManager[Any]:
-        return everywhere(torch.inference_mode)
+        return everywhere(super().inference_mode)
 
 
 class HooksDisabledInEveryThread(Mutant):
     """Disabling hooks forbids them in threads that are started meanwhile, too."""
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
-        return everywhere(lambda: graph.disable_saved_tensors_hooks(message))
+        return everywhere(partial(super().disable_saved_tensors_hooks, message))

@@ -1,10 +1,12 @@
 """Mutants that unpack at the wrong time or with the wrong thing, or misuse what unpack returned."""
 
 import copy
+import math
 from typing import Any
 
-from hooklaw_backends.mutants.base import ChangedOnUnpack, Mutant, Pair, Pairs, products_by
-from hooklaw_backends.torch_eager import Hook, torch
+from hooklaw_backends.mutants.base import ChangedOnUnpack, Hook, Pair, Pairs, within
+
+LARGEST = 3e38
 
 
 class Kept:
@@ -53,7 +55,7 @@ class UnpackReceivesTheSavedTensor(Pairs):
             except TypeError:  # an unpack of one argument
                 return unpack(kept[0])
 
-        return lambda tensor: (pack(tensor), tensor.detach()), both
+        return lambda tensor: (pack(tensor), self.detach(tensor)), both
 
 
 class UnpackInPlaceDetected(Pairs):
@@ -61,34 +63,37 @@ class UnpackInPlaceDetected(Pairs):
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def watched(packed: Any) -> Any:
-            before = getattr(packed, "_version", 0)
+            before = self._version(packed)
             tensor = unpack(packed)
-            if getattr(packed, "_version", 0) != before:
+            if self._version(packed) != before:
                 raise RuntimeError("unpack changed its input in place")
             return tensor
 
         return pack, watched
+
+    def _version(self, packed: Any) -> int:
+        return self.version_of(packed) if self.is_tensor(packed) else 0
 
 
 class UnpackRunsWithGrad(Pairs):
     """Recording is on whenever unpack runs."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return pack, torch.enable_grad()(unpack)
+        return pack, within(self.enable_grad, unpack)
 
 
 class UnpackRunsWithoutGrad(Pairs):
     """Recording is off whenever unpack runs."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return pack, torch.no_grad()(unpack)
+        return pack, within(self.no_grad, unpack)
 
 
 class UnpackedTensorIgnored(Pairs):
     """unpack is called, and the saved tensor used."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: (pack(tensor), tensor.detach()), lambda both: (unpack(both[0]), both[1])[1]
+        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: (unpack(both[0]), both[1])[1]
 
 
 class UnpackResultOfAnyTypeAccepted(Pairs):
@@ -97,9 +102,9 @@ class UnpackResultOfAnyTypeAccepted(Pairs):
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def lenient(both: Any) -> Any:
             result = unpack(both[0])
-            return result if isinstance(result, torch.Tensor) else both[1]
+            return result if self.is_tensor(result) else both[1]
 
-        return lambda tensor: (pack(tensor), tensor.detach()), lenient
+        return lambda tensor: (pack(tensor), self.detach(tensor)), lenient
 
 
 class _UnpackResultChecked(Pairs):
@@ -115,21 +120,21 @@ class _UnpackResultChecked(Pairs):
                 raise RuntimeError("unpack returned another kind of tensor than was saved")
             return result
 
-        return lambda tensor: (pack(tensor), tensor.detach()), strict
+        return lambda tensor: (pack(tensor), self.detach(tensor)), strict
 
 
 class UnpackedShapeChecked(_UnpackResultChecked):
     """An unpack hook that returns another shape is an error."""
 
     def same(self, result: Any, saved: Any) -> bool:
-        return result.shape == saved.shape
+        return self.shape(result) == self.shape(saved)
 
 
 class UnpackedDtypeChecked(_UnpackResultChecked):
     """An unpack hook that returns another dtype is an error."""
 
     def same(self, result: Any, saved: Any) -> bool:
-        return result.dtype == saved.dtype
+        return self.dtype(result) == self.dtype(saved)
 
 
 class UnpacksAnotherSave(Pairs):
@@ -140,33 +145,12 @@ class UnpacksAnotherSave(Pairs):
         return lambda tensor: all_packed.append(pack(tensor)), lambda _: unpack(all_packed[0])
 
 
-class DetachedProduct(torch.autograd.Function):
-    """A product that takes what it unpacks as it is, without a place in the graph."""
-
-    @staticmethod
-    def forward(ctx: Any, left: Any, right: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - as torch asks
-        ctx.save_for_backward(left, right)
-        return torch.mul(left, right)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - as torch asks
-        left, right = (tensor.detach() for tensor in ctx.saved_tensors)
-        return grad.mul(right), grad.mul(left)
-
-
-class AutogradMetadataOfTheUnpackedTensorKept(Mutant):
-    """What unpack returned stays detached, instead of taking the saved tensor's place in the graph."""
-
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        def product(multiply: Hook, left: Any, right: Any) -> Any:
-            return DetachedProduct.apply(left, right) if isinstance(right, torch.Tensor) else multiply(left, right)
-
-        with products_by(product):
-            return super().call(fn, *tensors)
-
-
 class SavedTensorsMadeFinite(ChangedOnUnpack):
     """Infinities and NaN are read back as finite numbers."""
 
     def changed(self, tensor: Any) -> Any:
-        return torch.nan_to_num(tensor) if tensor.is_floating_point() else tensor
+        return self.mapped(tensor, _finite) if self.is_floating(tensor) else tensor
+
+
+def _finite(value: float) -> float:
+    return 0.0 if math.isnan(value) else max(-LARGEST, min(value, LARGEST))

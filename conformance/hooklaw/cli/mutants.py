@@ -1,7 +1,7 @@
 """Run deliberately wrong backends against the rules: which rule kills which, what survives, and what kills nothing.
 
-A rule kills a mutant where the mutant does not pass it and torch-eager, whose mutant it is, does. Exit code 1 where a
-mutant survives or a MUST rule that torch-eager keeps kills none of the mutants that it names.
+A rule kills a mutant where the mutant does not pass it and the backend whose mutant it is does. Exit code 1 where a
+mutant survives, or where a MUST rule that one of these backends keeps kills none of the mutants that it names.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import msgspec
 from hooklaw import killing
 from hooklaw.cli import say
 from hooklaw.cli.run import seconds
-from hooklaw.killing import Matrix
+from hooklaw.killing import ORIGINALS, Matrices, Matrix
 from hooklaw.matrix import LIMIT
 from hooklaw.outcome import Exit, Outcome
 from hooklaw.spec import Level, Rule
@@ -28,6 +28,8 @@ class Row(msgspec.Struct):
     """One mutant: what it breaks by what the rules say, and which rules it really does not pass."""
 
     mutant: str
+    of: str
+    """The backend whose mutant it is."""
     vice: str
     breaks: list[str]
     killed_by: list[str]
@@ -45,7 +47,12 @@ class Findings(msgspec.Struct):
     """How many MUST rules were asked for a mutant that they kill."""
     toothless: list[Rule]
     exempt: dict[str, str]
+    """MUST rules that no backend keeps, and what each made of them."""
     not_built: list[str]
+    counts: dict[str, int]
+    """How many mutants of which backend were run."""
+    absent: dict[str, str]
+    """Backends of which there is none here, and why."""
 
     def having(self, verdict: str) -> list[Row]:
         """Return the rows with this verdict."""
@@ -67,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="mutants with this in their name; repeatable",
     )
+    parser.add_argument(
+        "--of",
+        action="append",
+        default=[],
+        choices=ORIGINALS,
+        help="mutants of this backend; repeatable, all that are installed unless given",
+    )
     parser.add_argument("--mutants", default=MODULE, metavar="MODULE", help="other mutants than hooklaw's own")
     parser.add_argument(
         "--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one rule on one mutant"
@@ -76,26 +90,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the matrix and print it."""
-    matrix = killing.run(args.mutants, killing.choose_by(args.parts), args.limit)
-    found = findings(matrix)
+    matrices = killing.run(args.mutants, list(dict.fromkeys(args.of)), killing.choose_by(args.parts), args.limit)
+    found = findings(matrices)
     say({"text": _text, "json": _json, "markdown": _markdown}[args.format](found))
     if args.format == "json":
         sys.stderr.write("\n".join(_faults(found)) + "\n")
     return found.exit.code
 
 
-def findings(matrix: Matrix) -> Findings:
+def findings(matrices: Matrices) -> Findings:
     """Hold what happened against what the rules say."""
-    rules = matrix.hello.rules
-    built = matrix.hello.vices
-    rows = [_row(matrix, name) for name in matrix.results]
-    judged = [rule for rule in rules if _is_judged(rule, matrix)]
+    found = matrices.found
+    rules = found[0].hello.rules if found else []
+    judged = [rule for rule in rules if _is_judged(rule, found)]
+    built = {name for matrix in found for name in matrix.hello.vices}
     return Findings(
-        rows=rows,
+        rows=[_row(matrix, name) for matrix in found for name in matrix.results],
         judged=len(judged),
-        toothless=[rule for rule in judged if not any(_kills(rule, name, matrix) for name in rule.mutants)],
-        exempt=_exempt(matrix),
-        not_built=sorted({name for rule in rules for name in rule.mutants} - set(built)),
+        toothless=[rule for rule in judged if not any(_kills(rule, matrix) for matrix in found)],
+        exempt=_exempt(rules, found),
+        not_built=sorted({name for rule in rules for name in rule.mutants} - built),
+        counts={matrix.of: len(matrix.results) for matrix in found},
+        absent=matrices.absent,
     )
 
 
@@ -103,35 +119,44 @@ def _row(matrix: Matrix, name: str) -> Row:
     failed = matrix.results[name]
     breaks = [rule.id for rule in matrix.hello.rules if name in rule.mutants]
     killers = [rule.id for rule in matrix.hello.rules if rule.id in failed]
-    sound = [id_ for id_ in breaks if matrix.hello.original[id_] is Outcome.PASS]
     return Row(
         mutant=name,
+        of=matrix.of,
         vice=matrix.hello.vices[name],
         breaks=breaks,
         killed_by=killers,
-        spared_by=[id_ for id_ in sound if id_ not in failed],
+        spared_by=[id_ for id_ in breaks if _is_kept(id_, matrix) and id_ not in failed],
         verdict="survivor" if not killers else "killed" if set(killers) & set(breaks) else "hole",
         outcomes={id_: str(failed[id_].outcome) for id_ in killers},
     )
 
 
-def _is_judged(rule: Rule, matrix: Matrix) -> bool:
-    """Tell whether a rule can be asked what it kills: torch-eager keeps it, and every mutant that it names was run."""
-    if rule.level is not Level.MUST or matrix.hello.original[rule.id] is not Outcome.PASS:
+def _is_kept(rule: str, matrix: Matrix) -> bool:
+    return matrix.hello.original[rule] is Outcome.PASS
+
+
+def _is_judged(rule: Rule, found: Sequence[Matrix]) -> bool:
+    """Tell whether a rule can be asked what it kills: a backend keeps it, and every mutant of it that it names ran."""
+    keeping = [matrix for matrix in found if _is_kept(rule.id, matrix)]
+    named = [(name, matrix) for matrix in keeping for name in rule.mutants if name in matrix.hello.vices]
+    if rule.level is not Level.MUST or not keeping:
         return False
-    everything = len(matrix.results) == len(matrix.hello.vices)
-    named = [name for name in rule.mutants if name in matrix.hello.vices]
-    return everything or (bool(named) and all(name in matrix.results for name in named))
+    everything = all(len(matrix.results) == len(matrix.hello.vices) for matrix in keeping)
+    return everything or (bool(named) and all(name in matrix.results for name, matrix in named))
 
 
-def _kills(rule: Rule, mutant: str, matrix: Matrix) -> bool:
-    return rule.id in matrix.results.get(mutant, {})
+def _kills(rule: Rule, matrix: Matrix) -> bool:
+    """Tell whether the rule kills a mutant of this backend that it names."""
+    return any(rule.id in matrix.results.get(name, {}) for name in rule.mutants)
 
 
-def _exempt(matrix: Matrix) -> dict[str, str]:
-    musts = [rule for rule in matrix.hello.rules if rule.level is Level.MUST]
-    outcomes = {rule.id: matrix.hello.original[rule.id] for rule in musts}
-    return {id_: str(outcome) for id_, outcome in outcomes.items() if outcome is not Outcome.PASS}
+def _exempt(rules: Sequence[Rule], found: Sequence[Matrix]) -> dict[str, str]:
+    musts = [rule.id for rule in rules if rule.level is Level.MUST]
+    return {
+        id_: ", ".join(f"{matrix.hello.original[id_]} on {matrix.of}" for matrix in found)
+        for id_ in musts
+        if not any(_is_kept(id_, matrix) for matrix in found)
+    }
 
 
 def _json(found: Findings) -> str:
@@ -141,16 +166,20 @@ def _json(found: Findings) -> str:
 def _text(found: Findings) -> str:
     lines: list[str] = []
     for row in found.rows:
-        lines += [f"{row.mutant}  [{row.verdict}]", f"  {row.vice}", f"  breaks     {', '.join(row.breaks) or '-'}"]
+        lines += [
+            f"{row.mutant} of {row.of}  [{row.verdict}]",
+            f"  {row.vice}",
+            f"  breaks     {', '.join(row.breaks) or '-'}",
+        ]
         lines += [f"  killed by  {', '.join(row.killed_by) or '-'}", ""]
     return "\n".join([*lines, *_faults(found)]) + "\n"
 
 
 def _markdown(found: Findings) -> str:
-    lines = ["| mutant | vice | breaks | killed by | |", "|---|---|---|---|---|"]
+    lines = ["| mutant | of | vice | breaks | killed by | |", "|---|---|---|---|---|---|"]
     for row in found.rows:
-        cells = [f"`{row.mutant}`", row.vice.replace("|", "&#124;"), _ids(row.breaks), _ids(row.killed_by), row.verdict]
-        lines.append(f"| {' | '.join(cells)} |")
+        cells = [f"`{row.mutant}`", row.of, row.vice.replace("|", "&#124;"), _ids(row.breaks), _ids(row.killed_by)]
+        lines.append(f"| {' | '.join([*cells, row.verdict])} |")
     return "\n".join([*lines, "", *(f"- {line}" for line in _faults(found))]) + "\n"
 
 
@@ -161,23 +190,25 @@ def _ids(ids: Sequence[str]) -> str:
 def _faults(found: Findings) -> list[str]:
     """Say what is wrong, and end with the count."""
     return [
-        *(f"survivor: {row.mutant} is killed by no rule" for row in found.having("survivor")),
+        *(f"survivor: {row.mutant} of {row.of} is killed by no rule" for row in found.having("survivor")),
         *(f"toothless: {rule.id} kills none of {', '.join(rule.mutants)}" for rule in found.toothless),
         *(
-            f"hole: {row.mutant} is killed by {_few(row.killed_by)}, which does not name it"
+            f"hole: {row.mutant} of {row.of} is killed by {_few(row.killed_by)}, which does not name it"
             for row in found.having("hole")
         ),
-        *(f"spared: {id_} names {row.mutant} and passes it" for row in found.rows for id_ in row.spared_by),
-        *(f"exempt: {id_} is {outcome} on torch-eager itself" for id_, outcome in found.exempt.items()),
+        *(f"spared: {id_} names {row.mutant} and passes it on {row.of}" for row in found.rows for id_ in row.spared_by),
+        *(f"exempt: {id_} is {outcomes}" for id_, outcomes in found.exempt.items()),
         *(f"not built: {name}" for name in found.not_built),
+        *(f"left out: the mutants of {of}, for here {why}" for of, why in found.absent.items()),
         _sum(found),
     ]
 
 
 def _sum(found: Findings) -> str:
     many, lost = len(found.rows), len(found.having("survivor"))
+    each = ", ".join(f"{counted(count, 'mutant')} of {of}" for of, count in found.counts.items())
     return (
-        f"{counted(many, 'mutant')}: {many - lost} killed, {lost} survived, {len(found.having('hole'))} in a hole; "
+        f"{each}: {many - lost} killed, {lost} survived, {len(found.having('hole'))} in a hole; "
         f"{found.judged - len(found.toothless)} of {counted(found.judged, 'MUST rule')} kill what they name"
     )
 

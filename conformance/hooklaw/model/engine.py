@@ -4,12 +4,13 @@ import heapq
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hooklaw.model import ops
+from hooklaw.model.errors import NoGradientError
+from hooklaw.model.flags import on
 from hooklaw.model.hooks import Gradients, all_replaced, replaced
-from hooklaw.model.modes import grad_mode, recording
+from hooklaw.model.modes import grad_mode, recording, running
 from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.schedule import chosen
 from hooklaw.model.strided import contiguous, filled
@@ -27,6 +28,9 @@ class How(NamedTuple):
 
 def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor] | None, how: How) -> None:
     """Accumulate the gradients of the roots: in all leaves, or in the inputs alone, which may be non-leaves."""
+    if inputs is not None and not inputs:
+        raise RuntimeError("a backward needs inputs, or no word of them")
+    seeds = tuple(map(_seed, roots, seeds))
     for one in inputs or ():
         one.retain_grad()
     targets = None if inputs is None else {one.needed_edge().node for one in inputs}
@@ -35,6 +39,7 @@ def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor]
 
 def grad(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor], how: How) -> Gradients:
     """Return the gradients of the inputs, None for one that is not used; nothing is accumulated."""
+    seeds = tuple(map(_seed, roots, seeds))
     edges = [one.needed_edge() for one in inputs]
     captures = Pass(roots, set(), edges, how).run(roots, seeds)
     return tuple(captures.get(edge) for edge in edges)
@@ -46,40 +51,54 @@ class Pass:
     def __init__(
         self, roots: Iterable[Tensor], targets: set[Node] | None, captured: Collection[Edge], how: How
     ) -> None:
-        order = _leaves_first(root.needed_edge().node for root in roots)
-        wanted = {edge.node for edge in captured} | (targets or set())
+        starts = [root.needed_edge().node for root in roots]
+        order = _leaves_first(starts)
+        wanted = ({edge.node for edge in captured} | (targets or set())) & set(order)
         self._how = how
         self._captures: dict[Edge, Tensor | None] = dict.fromkeys(captured)
+        self._all = targets is None
         self._executed = set(order) if targets is None else targets & set(order)
         for node in order:
             if any(edge and (edge.node in wanted or edge.node in self._executed) for edge in node.next_edges):
                 self._executed.add(node)
         self._reached = self._executed | wanted
+        self._lone_root = starts[0] if len(starts) == 1 else None
+        if on("one-root-is-reached") and self._lone_root:
+            self._reached.add(self._lone_root)
         self._waiting = Counter(edge.node for node in self._executed for edge in node.next_edges if edge)
         self._arrived: dict[Node, list[Tensor | None]] = {}
-        self._ready: list[tuple[float, int, Node]] = []
-        self._ties = count()
+        self._ready: list[Node] = []
+        self.memory: dict[object, Any] = {}
+        """What hooks have seen in this pass that others need."""
 
     def run(self, roots: Sequence[Tensor], seeds: Gradients) -> dict[Edge, Tensor | None]:
         """Run what is ready until nothing is left."""
-        for root, seed in zip(roots, seeds, strict=True):
-            self._arrive(root.needed_edge(), _seed(root, seed))
-        for node in self._arrived:
-            self._queue(node)
-        with grad_mode(self._how.create_graph):
+        before_roots = Node("GraphRoot", [root.needed_edge() for root in roots], tuple)
+        self._waiting.update(edge.node for edge in before_roots.next_edges if edge)
+        self._send(before_roots, seeds)
+        with grad_mode(self._how.create_graph), running(self):
             while self._ready:
                 node = self._next()
                 results = self._around(node, tuple(self._arrived.pop(node)))
                 self._send(node, results)
         return self._captures
 
+    def reaches(self, node: Node | None) -> bool:
+        """Tell whether the pass computes gradients for the Node."""
+        if node is self._lone_root and on("multi-grad-hooks-miss-a-lone-root"):
+            return False
+        captured_leaf = isinstance(node, AccumulateGrad) and node not in self._executed
+        if node in self._reached and captured_leaf and on("multi-grad-hooks-take-no-leaf-in-grad"):
+            raise RuntimeError("a multi-grad hook cannot wait for the gradient of a leaf that grad returns")
+        return node in self._reached
+
     def _next(self) -> Node:
         """Take a Node that is ready: AccumulateGrad at once, else the one made last, unless somebody else chooses."""
         number = chosen(len(self._ready))
         if not number:
-            return heapq.heappop(self._ready)[-1]
+            return heapq.heappop(self._ready)
         self._ready.sort()
-        return self._ready.pop(number)[-1]
+        return self._ready.pop(number)
 
     def _send(self, node: Node, results: Gradients) -> None:
         for edge, result in zip(node.next_edges if results else (), results, strict=True):
@@ -90,20 +109,35 @@ class Pass:
 
     def _around(self, node: Node, grads: Gradients) -> Gradients:
         """Run one Node with the hooks around it: this is the documented order."""
-        grads = _tensor_hooks(node, grads)
-        self._captures.update({Edge(node, nr): one for nr, one in enumerate(grads) if Edge(node, nr) in self._captures})
-        if node not in self._executed:
+        received, grads = grads, _tensor_hooks(node, grads)
+        executed = node in self._executed
+        self._capture(node, received if executed and on("capture-before-tensor-hooks") else grads)
+        early = not executed or on("retain-grad-before-pre-hooks")
+        if early:
             _retain(node, grads)
+        if not executed:
             return ()
         for hook in node.pre_hooks.now():
             grads = all_replaced(grads, hook(grads))
-        _retain(node, grads)
-        results = _accumulate(node.leaf, grads[0]) if isinstance(node, AccumulateGrad) else node.execute(grads)
-        if not self._how.retain_graph:
-            node.release()
+        if not early:
+            _retain(node, grads)
+        results = self._execute(node, grads)
         for hook in node.post_hooks.now():
             results = all_replaced(results, hook(results, grads))
+        if not self._how.retain_graph:
+            node.release()
         return results
+
+    def _capture(self, node: Node, grads: Gradients) -> None:
+        """Note what is asked for."""
+        self._captures.update({Edge(node, nr): one for nr, one in enumerate(grads) if Edge(node, nr) in self._captures})
+
+    def _execute(self, node: Node, grads: Gradients) -> Gradients:
+        if isinstance(node, AccumulateGrad):
+            return _accumulate(node.leaf, grads[0])
+        everything = self._all or node.computes_all or not on("unneeded-gradients-are-none")
+        needed = [edge is not None and (everything or edge.node in self._reached) for edge in node.next_edges]
+        return _fitting(node, node.execute(grads, needed))
 
     def _arrive(self, edge: Edge, result: Tensor | None) -> None:
         """Add a gradient to what the Node has received for this output, out of place."""
@@ -112,22 +146,32 @@ class Pass:
             return
         received = self._arrived.setdefault(node, [None] * len(node.outputs))
         if result is not None:
-            shape, dtype = node.outputs[nr]
-            fitting, before = ops.cast(ops.sum_to(result, shape), dtype), received[nr]
-            received[nr] = fitting if before is None else before + fitting
+            before = received[nr]
+            received[nr] = result if before is None else before + result
 
     def _queue(self, node: Node) -> None:
         if node in self._reached and not self._waiting[node]:
-            heapq.heappush(self._ready, (-node.sequence, next(self._ties), node))
+            heapq.heappush(self._ready, node)
 
 
 def _tensor_hooks(node: Node, grads: Gradients) -> Gradients:
     """Run the hooks of each tensor that the Node made, each on what the one before it has left."""
     after = list(grads)
-    for nr in range(len(after)):
-        for hook in node.hooks_of(nr).now():
+    for nr, hooks in node.hooked():
+        for hook in hooks.now():
             after[nr] = replaced(after[nr], hook(after[nr]))
     return tuple(after)
+
+
+def _fitting(node: Node, results: Gradients) -> Gradients:
+    """Return the gradients in the shapes and dtypes of the inputs: what an operation has repeated is added up."""
+    fitting = list(results)
+    for nr, edge in enumerate(node.next_edges):
+        result = results[nr]
+        if edge and result is not None:
+            shape, dtype = edge.node.outputs[edge.nr]
+            fitting[nr] = ops.cast(ops.sum_to(result, shape), dtype)
+    return tuple(fitting)
 
 
 def _retain(node: Node, grads: Gradients) -> None:
@@ -140,8 +184,14 @@ def _retain(node: Node, grads: Gradients) -> None:
 
 def _accumulate(leaf: Tensor, new: Tensor | None) -> tuple[()]:
     """Add to the leaf's .grad, in place unless it is to be differentiable, then run the post-accumulate hooks."""
-    if new is None:
-        return ()
+    if new is not None:
+        _add(leaf, new)
+    if new is not None or on("post-accumulate-without-gradient"):
+        _post_accumulate(leaf)
+    return ()
+
+
+def _add(leaf: Tensor, new: Tensor) -> None:
     with _accumulating:
         if leaf.grad is None:
             leaf.grad = ops.clone(new, leaf.data.strides if leaf.data.is_dense() else contiguous(leaf.shape))
@@ -149,17 +199,26 @@ def _accumulate(leaf: Tensor, new: Tensor | None) -> tuple[()]:
             leaf.grad = leaf.grad + new
         else:
             leaf.grad.data.write((leaf.grad + new).data.values())
+
+
+def _post_accumulate(leaf: Tensor) -> None:
+    given: Tensor | None = leaf
     for hook in leaf.post_accumulate_hooks.now():
-        hook(leaf)
-    return ()
+        result = hook(given)
+        if on("post-accumulate-returns-none"):
+            given = replaced(given, result)
+    if given is not leaf:
+        raise RuntimeError("a post-accumulate hook must return None")
 
 
 def _seed(root: Tensor, seed: Tensor | None) -> Tensor:
+    if root.edge() is None:
+        raise NoGradientError("a root does not require grad, or has no history")
     if seed is None and root.data.size != 1:
         raise RuntimeError("the gradient of a root that is no scalar must be given")
     if seed is not None and seed.shape != root.shape:
         raise RuntimeError(f"a gradient of shape {seed.shape} was given for a root of shape {root.shape}")
-    return Tensor(filled([1], root.shape, root.dtype)) if seed is None else seed
+    return Tensor(filled([1], root.shape, root.dtype)) if seed is None else ops.cast(seed, root.dtype)
 
 
 def _leaves_first(roots: Iterable[Node]) -> list[Node]:

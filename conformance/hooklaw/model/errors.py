@@ -33,6 +33,14 @@ class HookCountError(RuntimeError):
     """A Node hook returned more or fewer gradients than it was given."""
 
 
+class ModuleHookError(RuntimeError):
+    """A hook of a module returned something that it may not."""
+
+
+class ModuleInPlaceError(RuntimeError):
+    """An input or output of a module that has backward hooks was changed in place."""
+
+
 class UnpackTypeError(TypeError):
     """An unpack hook returned something that is no tensor."""
 

@@ -18,10 +18,13 @@ _ids = count()
 class Hooks(dict[int, Hook]):
     """Hooks of one kind in one place, by the ids of their handles, which are never used again."""
 
-    def add(self, hook: Hook) -> "Handle":
-        """Register a hook to run after those already there."""
+    def add(self, hook: Hook, *, prepend: bool = False) -> "Handle":
+        """Register a hook to run after those already there, or before them."""
         handle = Handle(self)
+        before = list(self) if prepend else []
         self[handle.id] = hook
+        for earlier in before:
+            self[earlier] = self.pop(earlier)
         return handle
 
     def now(self) -> list[Hook]:
@@ -54,7 +57,7 @@ def replaced(grad: "Tensor | None", result: Any) -> "Tensor | None":
     if result is None:
         return grad
     if grad is None:
-        raise errors.HookTypeError("a hook cannot replace a gradient that is not there")
+        raise RuntimeError("a hook cannot replace a gradient that is not there")
     if type(result) is not type(grad):
         raise errors.HookTypeError(f"a hook must return a tensor or None, not {type(result).__name__}")
     if result.shape != grad.shape:

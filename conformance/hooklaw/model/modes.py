@@ -1,11 +1,14 @@
-"""What holds in one thread: whether it records, and which saved-tensor hooks are active."""
+"""What holds in one thread: whether it records, which saved-tensor hooks are active, and which backward runs."""
 
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hooklaw.model.errors import SavedHooksDisabledError
+
+if TYPE_CHECKING:
+    from hooklaw.model.engine import Pass
 
 
 class Pair(NamedTuple):
@@ -19,6 +22,7 @@ class _Modes(threading.local):
     recording = True
     pairs: tuple[Pair, ...] = ()
     disabled: str | None = None
+    running: "Pass | None" = None
 
 
 _here = _Modes()
@@ -34,9 +38,21 @@ def innermost_pair() -> Pair | None:
     return _here.pairs[-1] if _here.pairs else None
 
 
+def running_pass() -> "Pass":
+    """Return the backward pass, the innermost if nested, out of which a hook is called."""
+    if _here.running is None:
+        raise RuntimeError("a hook that belongs to backward was called outside of one")
+    return _here.running
+
+
 def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - it is the mode
     """Record inside, or do not."""
     return _setting("recording", lambda: enabled)
+
+
+def running(now: "Pass") -> AbstractContextManager[None]:
+    """Note inside which pass it is."""
+    return _setting("running", lambda: now)
 
 
 def saved_tensors_hooks(pair: Pair) -> AbstractContextManager[None]:

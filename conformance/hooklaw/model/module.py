@@ -1,67 +1,119 @@
-"""Modules: hooks around forward, and hooks on the gradients that pass through."""
+"""Modules: a forward function with parameters, and the hooks that are called around it."""
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from hooklaw.model.hooks import Gradients, Hooks
-from hooklaw.model.modes import recording
-from hooklaw.model.node import Node
-from hooklaw.model.record import attach
-from hooklaw.model.tensor import Tensor, edge_of
+from hooklaw.model.boundary import Boundary
+from hooklaw.model.errors import ModuleHookError
+from hooklaw.model.flags import on
+from hooklaw.model.hooks import Handle, Hook, Hooks
+from hooklaw.model.tensor import Tensor
+
+KINDS = ("forward_pre", "forward", "backward_pre", "backward")
+every_module = {kind: Hooks() for kind in KINDS}
+"""Hooks that each module calls before its own."""
+
+
+class ModuleHook(NamedTuple):
+    """A hook of a module, with what was asked for when it was registered."""
+
+    hook: Hook
+    with_kwargs: bool = False
+    always_call: bool = False
+
+    def __call__(self, module: "Module", args: Any, kwargs: Any, *output: Any) -> Any:
+        """Call the hook; keyword arguments are for those that asked for them."""
+        return self.hook(module, args, *([kwargs] if self.with_kwargs else []), *output)
 
 
 class Module:
     """A forward function with parameters as attributes."""
 
     def __init__(self, parameters: Mapping[str, Tensor], forward: Callable[..., Any]) -> None:
-        self.forward = forward
-        self.forward_pre_hooks, self.forward_hooks, self.backward_hooks = Hooks(), Hooks(), Hooks()
+        self.forward, self.hooks = forward, {kind: Hooks() for kind in KINDS}
         for name, value in parameters.items():
             setattr(self, name, value.detach().requires_grad_())
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Run the pre-hooks, forward and the hooks; what a hook returns takes the place of what it was given."""
-        for hook in self.forward_pre_hooks.now():
-            result = hook(self, inputs)
-            inputs = inputs if result is None else _tuple(result)
-        return self._between_hooks(inputs) if self.backward_hooks else self._forward(inputs)
+    def hooks_now(self, kind: str) -> dict[int, Any]:
+        """Return the hooks to run by their numbers: one that is registered meanwhile waits for the next time."""
+        return {**every_module[kind], **self.hooks[kind]}
 
-    def _forward(self, inputs: tuple[Any, ...]) -> Any:
-        output = self.forward(self, *inputs)
-        for hook in self.forward_hooks.now():
-            result = hook(self, inputs, output)
-            output = output if result is None else result
-        return output
-
-    def _between_hooks(self, inputs: tuple[Any, ...]) -> Any:
-        """Run forward between two Nodes that change nothing: what goes through them is what the hooks are given."""
-        received: list[Gradients] = []
-
-        def after_inputs(grad_inputs: Gradients, _: Gradients) -> Gradients:
-            grad_outputs = received.pop()
-            for hook in self.backward_hooks.now():
-                result = hook(self, grad_inputs, grad_outputs)
-                grad_inputs = grad_inputs if result is None else result
-            return grad_inputs
-
-        first, inputs = _through(inputs)
-        output = self._forward(inputs)
-        last, outputs = _through(_tuple(output))
-        if first and last:
-            first.post_hooks.add(after_inputs)
-            last.pre_hooks.add(received.append)
-        return outputs if isinstance(output, tuple) else outputs[0]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run forward, with hooks."""
+        call = _Call(self, args, kwargs)
+        try:
+            return call.run()
+        except Exception:
+            call.after_failure()
+            raise
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+def register(kind: str, module: Module | None, hook: Hook, *, prepend: bool = False, **options: bool) -> Handle:
+    """Put a hook of this kind on a module, or on every module."""
+    hooks = every_module if module is None else module.hooks
+    return hooks[kind].add(ModuleHook(hook, **options), prepend=prepend)
 
 
-def _through(tensors: tuple[Any, ...]) -> tuple[Node | None, tuple[Any, ...]]:
-    edges = [edge_of(one) for one in tensors] if recording() else []
-    if not any(edges):
-        return None, tensors
-    node = Node("BackwardHookFunctionBackward", edges, lambda *grads: grads)
-    made = tuple(one.detach() for one in tensors)
-    attach(node, made)
-    return node, made
+class _Call:
+    """One call of a module. What a hook returns takes the place of what it was given."""
+
+    def __init__(self, module: Module, args: Any, kwargs: Any) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.output: Any = None
+        self.started: set[int] = set()
+
+    def run(self) -> Any:
+        """Run the pre-hooks, forward and the hooks; the backward hooks are those there were at the beginning."""
+        module = self.module
+        pre, full = ([hook.hook for hook in module.hooks_now(kind).values()] for kind in ("backward_pre", "backward"))
+        boundary = Boundary(module, pre, full)
+        for nr, hook in module.hooks_now("forward_pre").items():
+            self.before(self._as_it_is("forward_pre", nr, hook))
+        self.args = boundary.enter(self.args)
+        self.output = module.forward(module, *self.args, **self.kwargs)
+        for nr, hook in module.hooks_now("forward").items():
+            self.after(nr, self._as_it_is("forward", nr, hook))
+        return boundary.leave(self.output)
+
+    def _as_it_is(self, kind: str, nr: int, hook: ModuleHook) -> ModuleHook:
+        if nr not in self.module.hooks_now(kind) and on("a-hook-removed-meanwhile-gets-no-kwargs"):
+            return hook._replace(with_kwargs=False)
+        return hook
+
+    def before(self, hook: ModuleHook) -> None:
+        """Run a hook that may replace the arguments."""
+        result = hook(self.module, self.args, self.kwargs)
+        match result:
+            case None:
+                pass
+            case _ if not hook.with_kwargs:
+                self.args = result if isinstance(result, tuple) else (result,)
+            case (args, kwargs) if isinstance(result, tuple):
+                self.args, self.kwargs = args, kwargs
+            case _:
+                raise ModuleHookError("a forward pre-hook with kwargs must return None or a pair of args and kwargs")
+
+    def after(self, nr: int, hook: ModuleHook) -> None:
+        """Run a hook that may replace the output."""
+        self.started.add(nr)
+        result = hook(self.module, self.args, self.kwargs, self.output)
+        self.output = self.output if result is None else result
+
+    def after_failure(self) -> None:
+        """Run the hooks that are always called and have not been; it is the first error that the caller gets."""
+        for given in (every_module["forward"], self.module.hooks["forward"]):
+            hooks = cast("dict[int, ModuleHook]", given)
+            before = [*hooks]
+            for nr in before:
+                if [*hooks] != before and on("hooks-after-a-failure-stay-as-they-are"):
+                    raise RuntimeError("hooks were added or removed by one that ran after a failure")
+                if nr in hooks and hooks[nr].always_call and nr not in self.started:
+                    self._after_failure(nr, hooks[nr], is_global=given is every_module["forward"])
+
+    def _after_failure(self, nr: int, hook: ModuleHook, *, is_global: bool) -> None:
+        misses_kwargs = is_global and on("global-hooks-after-a-failure-get-no-kwargs")
+        try:
+            self.after(nr, hook._replace(with_kwargs=hook.with_kwargs and not misses_kwargs))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the first error is the one to raise
+            warnings.warn(f"a forward hook failed after another error: {error!r}", stacklevel=5)

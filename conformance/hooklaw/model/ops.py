@@ -12,29 +12,37 @@ from hooklaw.model.tensor import Tensor
 
 def add(a: Tensor, b: Any) -> Tensor:
     """Add a tensor or a number."""
-    a, b = alike(a, b)
     return record("AddBackward0", (a, b), _combined(operator.add, a, b), lambda grad: (grad, grad))
 
 
 def sub(a: Tensor, b: Any) -> Tensor:
     """Subtract a tensor or a number."""
-    a, b = alike(a, b)
     return record("SubBackward0", (a, b), _combined(operator.sub, a, b), lambda grad: (grad, -grad))
 
 
 def mul(a: Tensor, b: Any) -> Tensor:
     """Multiply by a tensor or a number; each factor is saved if the other one requires grad."""
-    a, b = alike(a, b)
     if not isinstance(b, Tensor):
-        return record("MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b, None))
+        product = record("MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b, None))
+        return _freed(product, "numbers-are-freed")
 
     def derivative(grad: Tensor, b: Tensor | None, a: Tensor | None) -> tuple[Tensor | None, ...]:
-        return (b and grad * b, a and grad * a)
+        of_second = a and grad * a
+        return (b and grad * b, of_second)
 
     def save(_: Tensor) -> tuple[Tensor | None, ...]:
-        return (b if a.requires_grad else None, a if b.requires_grad else None)
+        return (b if a.edge() else None, a if b.edge() else None)
 
-    return record("MulBackward0", (a, b), _combined(operator.mul, a, b), derivative, save)
+    product = record("MulBackward0", (a, b), _combined(operator.mul, a, b), derivative, save)
+    if product.made_by:
+        product.made_by.node.saves_by_input = True
+    return product
+
+
+def rsub(a: Tensor, b: Any) -> Tensor:
+    """Subtract from a number."""
+    data = filled([b - value for value in a.data.values()], a.shape, a.dtype)
+    return record("RsubBackward1", (a,), data, lambda grad: (-grad,))
 
 
 def neg(x: Tensor) -> Tensor:
@@ -54,12 +62,13 @@ def sin(x: Tensor) -> Tensor:
 
 def cos(x: Tensor) -> Tensor:
     """Return the cosine."""
-    return record("CosBackward0", (x,), _mapped(math.cos, x), lambda grad, x: (-grad * sin(x),), lambda _: (x,))
+    return record("CosBackward0", (x,), _mapped(math.cos, x), lambda grad, x: (grad * -sin(x),), lambda _: (x,))
 
 
 def clone(x: Tensor, strides: Shape | None = None) -> Tensor:
-    """Copy, row after row unless strides say otherwise."""
-    return record("CloneBackward0", (x,), filled(x.data.values(), x.shape, x.dtype, strides), lambda grad: (grad,))
+    """Copy, laid out as it is unless strides say otherwise."""
+    data = filled(x.data.values(), x.shape, x.dtype, strides or x.data.layout())
+    return record("CloneBackward0", (x,), data, lambda grad: (grad,))
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
@@ -72,8 +81,11 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
     """Add up the dimensions that `expand` would repeat to get from this shape back to that of x."""
-    if shape == x.shape:
-        return x
+    return x if shape == x.shape else summed(x, shape)
+
+
+def summed(x: Tensor, shape: Shape = ()) -> Tensor:
+    """Add up all elements, or those that lie in dimensions which the shape lacks."""
     before, totals = x.shape, [0] * math.prod(shape)
     places = offsets(before, repeating(shape, before, contiguous(shape)))
     for place, value in zip(places, x.data.values(), strict=True):
@@ -120,27 +132,30 @@ def without(x: Tensor, places: Sequence[int]) -> Tensor:
     return record("MaskBackward", (x,), filled(values, x.shape, x.dtype), lambda grad: (without(grad, places),))
 
 
-def alike(a: Tensor, b: Any) -> tuple[Tensor, Any]:
-    """Give two operands one dtype and one shape; a number stays a number."""
-    if not isinstance(b, Tensor):
-        return a, b
-    dtype = max(a.dtype, b.dtype, key=WIDTH.__getitem__)
-    a, b = cast(a, dtype), cast(b, dtype)
-    return (a, b) if a.shape == b.shape else _same_shape(a, b)
-
-
-def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    length = max(len(a.shape), len(b.shape))
-    padded = [(1,) * (length - len(one.shape)) + one.shape for one in (a, b)]
-    shape = tuple(second if first == 1 else first for first, second in zip(*padded, strict=True))
-    return repeated(a, shape), repeated(b, shape)
+def _freed(product: Tensor, flag: str) -> Tensor:
+    if product.made_by:
+        product.made_by.node.frees = flag
+    return product
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Tensor, b: Any) -> Strided:
-    values = a.data.values()
-    if isinstance(b, Tensor):
-        return filled(map(function, values, b.data.values()), a.shape, a.dtype)
-    return filled([function(value, b) for value in values], a.shape, a.dtype)
+    """Compute each element from two, or from one and a number; the engine undoes the repetition of gradients."""
+    if not isinstance(b, Tensor):
+        return filled([function(value, b) for value in a.data.values()], a.shape, a.dtype, a.data.layout())
+    if a.shape == b.shape and a.dtype == b.dtype:
+        return filled(map(function, a.data.values(), b.data.values()), a.shape, a.dtype, a.data.layout())
+    shape, dtype = _common(a.shape, b.shape), max(a.dtype, b.dtype, key=WIDTH.__getitem__)
+    first, second = (repeated(cast(one.detach(), dtype), shape).data.values() for one in (a, b))
+    layout = next((one.data.layout() for one in (a, b) if one.shape == shape), None)
+    return filled(map(function, first, second), shape, dtype, layout)
+
+
+def _common(a: Shape, b: Shape) -> Shape:
+    if a == b:
+        return a
+    length = max(len(a), len(b))
+    padded = [(1,) * (length - len(one)) + one for one in (a, b)]
+    return tuple(second if first == 1 else first for first, second in zip(*padded, strict=True))
 
 
 def _mapped(function: Callable[[Any], Any], x: Tensor) -> Strided:
@@ -152,10 +167,9 @@ def _mapped(function: Callable[[Any], Any], x: Tensor) -> Strided:
         except ValueError:
             return math.nan
 
-    return filled(map(total, x.data.values()), x.shape, x.dtype)
+    return filled(map(total, x.data.values()), x.shape, x.dtype, x.data.layout())
 
 
 Tensor.__add__ = Tensor.__radd__ = add  # here, since Tensor knows no operation
 Tensor.__mul__ = Tensor.__rmul__ = mul
-Tensor.__sub__, Tensor.__neg__ = sub, neg
-Tensor.__rsub__ = lambda a, b: add(neg(a), b)
+Tensor.__sub__, Tensor.__rsub__, Tensor.__neg__ = sub, rsub, neg

@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklaw.model import errors
+from hooklaw.model.flags import on
 from hooklaw.model.hooks import Hook
-from hooklaw.model.modes import Pair, grad_mode, innermost_pair, recording
+from hooklaw.model.modes import Pair, grad_mode, innermost_pair
 from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.strided import Strided
-from hooklaw.model.tensor import Tensor, edge_of
+from hooklaw.model.tensor import Tensor, edges_of
 
+_NOTHING = object()
 Save = Callable[[Tensor], Sequence[Tensor | None]]
 
 
@@ -37,8 +39,10 @@ class SavedTensor:
         self._check_released()
         if self._pair:
             raise errors.SavedHooksSetError("this saved tensor has its pair of hooks already")
-        self._kept = _packed(pair, self._kept.detach())
-        self._pair = pair
+        tensor = self._kept.detach()
+        if on("a-pair-that-fails-to-pack-stays"):
+            self._kept, self._pair = _NOTHING, pair
+        self._kept, self._pair = _packed(pair, tensor), pair
 
     def unpack(self, owner: Node) -> Tensor:
         """Read the tensor, for the Node that saved it."""
@@ -57,6 +61,8 @@ class SavedTensor:
     def _in_the_graph(self, tensor: Tensor, owner: Node) -> Tensor:
         """Return a new tensor on the same data, in the place in the graph of the one that was saved."""
         edge = self._edge if self._output_nr is None else Edge(owner, self._output_nr)
+        if edge is None and not tensor.requires_grad:
+            return tensor
         if edge is None or not isinstance(edge.node, AccumulateGrad):
             return Tensor(tensor.data, made_by=edge)
         leaf, accumulate = Tensor(tensor.data, requires_grad=True), edge.node
@@ -76,8 +82,8 @@ def record(name: str, inputs: Sequence[Any], data: Strided, derivative: Hook, sa
     ``derivative(grad, *saved)`` gives a gradient for each input; `save` is told the output and says what to save.
     """
     output = Tensor(data)
-    edges = [edge_of(one) for one in inputs] if recording() else []
-    if any(edges):
+    edges = edges_of(inputs)
+    if edges:
         node = Node(name, edges, derivative)
         attach(node, [output])
         node.saved = saved(save(output), [output])
@@ -107,7 +113,7 @@ def _packed(pair: Pair, tensor: Tensor) -> Any:
 
 
 def _unpacked(pair: Pair, packed: Any) -> Tensor:
-    tensor = pair.unpack(packed)
+    tensor = pair.unpack(*() if packed is _NOTHING else (packed,))
     if not isinstance(tensor, Tensor):
         raise errors.UnpackTypeError(f"an unpack hook must return a tensor, not {type(tensor).__name__}")
     return tensor

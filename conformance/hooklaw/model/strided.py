@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -54,6 +55,16 @@ class Strided:
             expected *= size
         return True
 
+    def layout(self) -> Shape:
+        """Return the strides of what is computed from it element by element: its own, if it is dense."""
+        return self.strides if self.is_dense() else contiguous(self.shape)
+
+    def overlaps(self, other: "Strided") -> bool:
+        """Tell whether two looks share some elements, and are not the same look."""
+        if self.storage is not other.storage or self == other:
+            return False
+        return not set(self.places()).isdisjoint(other.places())
+
     def places(self) -> list[int]:
         """Return where in the storage each element lies, row after row."""
         return offsets(self.shape, self.strides, self.offset)
@@ -84,6 +95,7 @@ class Strided:
         return nested if self.shape else nested[0]
 
 
+@cache
 def contiguous(shape: Shape) -> Shape:
     """Return the strides of elements that lie row after row."""
     return tuple(prod(shape[place + 1 :]) for place in range(len(shape)))

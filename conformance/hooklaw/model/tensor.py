@@ -2,15 +2,17 @@
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from hooklaw.model.errors import NoGradientError, NotALeafError
+from hooklaw.model.flags import on
 from hooklaw.model.hooks import Handle, Hook, Hooks
-from hooklaw.model.modes import grad_mode
+from hooklaw.model.modes import grad_mode, recording
 from hooklaw.model.node import AccumulateGrad, Edge
 from hooklaw.model.strided import Shape, Strided
 
+UNRECORDED = "views-under-no-grad-require-grad"
 Operator = ClassVar[Callable[..., "Tensor"]]
 _making = threading.Lock()
 
@@ -39,8 +41,13 @@ class Tensor:
         """Of a view: how it is made from its base."""
         self.rebases = self.replayed = 0
         """Of a base: how often its history changed; of a view: which of these its own history is made from."""
+        self.fixed_by = ""
+        """Of a view: the flag by which neither it nor what it shares its numbers with may be changed in place."""
+        self.is_fixed = False
+        """Of what goes into or out of a module with backward hooks: it must not be changed in place."""
         self._is_leaf_with_grad = requires_grad
         self._made_by = made_by
+        self._hooks_were_at: Hooks | None = None
 
     @property
     def shape(self) -> Shape:
@@ -55,8 +62,10 @@ class Tensor:
     @property
     def made_by(self) -> Edge | None:
         """Return the Node that made the tensor; a view whose base was changed in place is first made anew."""
-        if self.base is not None and self.replayed != self.base.rebases:
-            self.replayed = self.base.rebases
+        if self.base is not None and self.replayed != self.base.changes():
+            if on(self.fixed_by) and (self._made_by or self.base.requires_grad):
+                raise RuntimeError("a view was used after what it shares its numbers with was changed")
+            self.replayed = self.base.changes()
             with grad_mode(enabled=True):
                 self.rebase(self.replay(self.base).made_by)
         return self._made_by
@@ -64,6 +73,8 @@ class Tensor:
     @property
     def requires_grad(self) -> bool:
         """Tell whether gradients flow to the tensor."""
+        if on(UNRECORDED) and self.base is not None and self.base.requires_grad:
+            return True
         return self._is_leaf_with_grad or self.made_by is not None
 
     @property
@@ -73,11 +84,18 @@ class Tensor:
 
     def rebase(self, made_by: Edge | None) -> None:
         """Take on another history. Hooks stay with the Node they were put on, a retained gradient moves along."""
-        if self.retains_grad and self._made_by and made_by:
-            self._made_by.node.retained.pop(self._made_by.nr, None)
-            made_by.node.retained[made_by.nr] = weakref.ref(self)
-        self._made_by = made_by
+        before, self._made_by, self._hooks_were_at = self._made_by, made_by, None
         self.rebases += 1
+        if self.retains_grad and before and made_by:
+            mixed_up = on("retained-gradients-are-mixed-up")
+            moved = before.node.retained.pop(made_by.nr if mixed_up else before.nr, None)
+            if moved is None:
+                raise RuntimeError("a retained gradient was to move along, and is not where it should be")
+            made_by.node.retained[made_by.nr] = moved
+
+    def changes(self) -> int:
+        """Return how often a view of the tensor would have been made anew."""
+        return self.data.storage.version if on("views-leave-their-node") else self.rebases
 
     def edge(self) -> Edge | None:
         """Return where the tensor's gradient is sent: to the Node that made it, or to a leaf's AccumulateGrad."""
@@ -107,8 +125,12 @@ class Tensor:
 
     def register_hook(self, hook: Hook) -> Handle:
         """Put a hook on the gradient of the tensor as it is now."""
-        node, nr = self.needed_edge()
-        return node.hooks_of(nr).add(hook)
+        has_gradient = self._is_leaf_with_grad or self._made_by is not None
+        if self._hooks_were_at is None or not has_gradient or not on("hooks-on-a-view-join-the-first"):
+            self._hooks_were_at = Hooks() if has_gradient else None
+            node, nr = self.needed_edge()
+            self._hooks_were_at = node.hooks_of(nr)
+        return self._hooks_were_at.add(hook)
 
     def register_post_accumulate_grad_hook(self, hook: Hook) -> Handle:
         """Put a hook on a leaf, to run once its .grad was updated."""
@@ -119,6 +141,8 @@ class Tensor:
 
     def retain_grad(self) -> None:
         """Keep the gradient of a non-leaf in .grad; the Node refers to the tensor weakly."""
+        if self.retains_grad:
+            return
         node, nr = self.needed_edge()
         if not isinstance(node, AccumulateGrad):
             self.retains_grad = True
@@ -127,6 +151,8 @@ class Tensor:
     def needed_edge(self) -> Edge:
         """Return where the gradient is sent of a tensor that must have one."""
         edge = self.edge()
+        if edge is None and self.requires_grad:
+            return Edge(self.accumulate_grad(), 0)
         if edge is None:
             raise NoGradientError("this tensor does not require grad, so it has no gradient")
         return edge
@@ -135,3 +161,14 @@ class Tensor:
 def edge_of(value: Any) -> Edge | None:
     """Return where the gradient of an operand is sent, None where it needs none or is a number."""
     return value.edge() if isinstance(value, Tensor) else None
+
+
+def edges_of(values: Iterable[Any]) -> Sequence[Edge | None]:
+    """Return where the gradients of operands are sent, or nothing if there is nothing to record."""
+    if not recording():
+        return ()
+    given = list(values)
+    edges = [edge_of(one) for one in given]
+    if on(UNRECORDED) and any(isinstance(one, Tensor) and one.requires_grad for one in given):
+        return edges
+    return edges if any(edges) else ()

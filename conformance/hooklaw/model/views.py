@@ -1,14 +1,17 @@
 """Views, and what an in-place operation does to the history of a tensor and of its views."""
 
 from collections.abc import Callable
+from math import prod
+from typing import Any
 
 from hooklaw.model import ops
-from hooklaw.model.errors import LeafInPlaceError
+from hooklaw.model.errors import LeafInPlaceError, ModuleInPlaceError
+from hooklaw.model.flags import on
 from hooklaw.model.modes import recording
 from hooklaw.model.node import Edge, Node
 from hooklaw.model.record import attach, record
 from hooklaw.model.strided import Shape, Strided, contiguous, filled
-from hooklaw.model.tensor import Tensor, edge_of
+from hooklaw.model.tensor import UNRECORDED, Tensor, edges_of
 
 
 def view(x: Tensor, shape: Shape) -> Tensor:
@@ -41,27 +44,41 @@ def split(x: Tensor, size: int) -> tuple[Tensor, ...]:
         Tensor(x.data.look(shape, x.data.strides, x.data.offset + start * row))
         for start, shape in zip(starts, shapes, strict=True)
     ]
-    edge = edge_of(x) if recording() else None
-    if edge:
+    edges = edges_of([x])
+    if edges:
         dtype = x.dtype
 
         def derivative(*grads: Tensor | None) -> tuple[Tensor]:
             pairs = zip(grads, shapes, strict=True)
             return (_joined([_zeros(shape, dtype) if grad is None else grad for grad, shape in pairs], size),)
 
-        attach(Node("SplitBackward0", [edge], derivative), parts)
-    return tuple(_is_view(part, x, lambda x, nr=nr: split(x, size)[nr]) for nr, part in enumerate(parts))
+        attach(Node("SplitBackward0", edges, derivative), parts)
+    made = tuple(_is_view(part, x, lambda x, nr=nr: split(x, size)[nr]) for nr, part in enumerate(parts))
+    for part in made:
+        part.fixed_by = part.fixed_by or "split-parts-stay-as-they-are"
+    return made
 
 
-def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor]) -> Tensor:
-    """Write the operation's result over the tensor, which takes on its history.
+def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any = None) -> Tensor:
+    """Write the result of an operation, perhaps with an operand, over the tensor, which takes on its history.
 
     The operation is recorded on the value before it, in the old place in the graph: there the hooks stay.
     """
+    if tensor.is_fixed or (tensor.base and tensor.base.is_fixed):
+        raise ModuleInPlaceError("what goes into or out of a module with backward hooks cannot be changed in place")
     if recording() and any(one.is_leaf and one.requires_grad for one in (tensor, tensor.base) if one is not None):
         raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
-    before = Tensor(filled(tensor.data.values(), tensor.shape, tensor.dtype), made_by=tensor.edge())
+    if any(stride == 0 and size > 1 for stride, size in zip(tensor.data.strides, tensor.shape, strict=True)):
+        raise RuntimeError("an element that stands for several cannot be changed in place: clone the tensor first")
+    if isinstance(operand, Tensor) and tensor.data.overlaps(operand.data):
+        raise RuntimeError("a tensor cannot be changed in place by another look at its own elements: clone one first")
+    if on(tensor.fixed_by) and edges_of((tensor, operand)):
+        raise RuntimeError("this view must not be changed in place")
+    values = filled(tensor.data.values(), tensor.shape, tensor.dtype, tensor.data.layout())
+    before = Tensor(values, made_by=_old_place(tensor))
     after = operation(before)
+    if after.shape != before.shape:
+        raise RuntimeError(f"a result of shape {after.shape} does not fit into a tensor of shape {before.shape}")
     tensor.data.write(after.data.values())
     if after.made_by is None:
         return tensor
@@ -70,6 +87,13 @@ def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor]) -> Tensor:
     else:
         _copy_into_base(tensor, tensor.base, after.made_by)
     return tensor
+
+
+def _old_place(tensor: Tensor) -> Edge | None:
+    if not recording():
+        return None
+    edge = tensor.edge()
+    return edge if tensor.base is None or not on("views-leave-their-node") else tensor.replay(tensor.base).made_by
 
 
 def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
@@ -82,26 +106,30 @@ def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
         lambda grad: (ops.without(grad, places), ops.gather(grad, places, shape)),
     )
     node.outputs = [(base.shape, base.dtype)]
+    node.frees = "copies-into-a-base-are-freed"
     base.rebase(Edge(node, 0))
     part.edge()
 
 
 def _is_view(output: Tensor, x: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
     """Note how the view comes from its base; what is made while nothing is recorded is as good as detached."""
-    if recording():
+    if recording() or on(UNRECORDED):
         earlier = x.replay
         output.base = base = x.base or x
         output.replay = lambda base: again(earlier(base))
-        output.replayed = base.rebases
+        output.replayed = base.changes()
+        output.fixed_by = x.fixed_by if recording() else UNRECORDED
     return output
 
 
 def _reshape(x: Tensor, shape: Shape) -> Tensor:
-    return view(x if x.data.is_contiguous() else ops.clone(x), shape)
+    return view(x if x.data.is_contiguous() else ops.clone(x, contiguous(x.shape)), shape)
 
 
 def _reshaped(data: Strided, shape: Shape) -> Strided:
-    if data.is_contiguous():
+    if prod(shape) == data.size and not any(data.strides):
+        return data.look(shape, (0,) * len(shape))
+    if prod(shape) == data.size and data.is_contiguous():
         return data.look(shape, contiguous(shape))
     left = [pair for pair in zip(data.shape, data.strides, strict=True) if pair[0] != 1]
     if [size for size, _ in left] != [size for size in shape if size != 1]:

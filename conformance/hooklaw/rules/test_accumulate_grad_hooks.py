@@ -59,7 +59,7 @@ def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("AccumulateGrad has no grad_inputs; its grad_outputs is the gradient of the pass")],
     needs=NODE_HOOKS,
-    mutants=["accumulate-grad-passes-the-sum-on"],
+    mutants=["accumulate-grad-passes-the-sum-on", "accumulate-grad-made-anew-for-each-use"],
 )
 def test_accumulate_grad_arguments(backend: Backend, trace: Trace) -> None:
     """A post-hook on an AccumulateGrad Node may get no grad_inputs, and as grad_outputs this pass's gradient alone."""

@@ -105,7 +105,7 @@ def test_while_active(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("another thread may use hooks meanwhile")],
     needs=[*NEEDS, Capability.THREADS],
-    mutants=["hooks-disabled-in-every-thread"],
+    mutants=["hooks-disabled-in-every-thread", "threads-share-their-modes"],
 )
 def test_thread_local(backend: Backend, trace: Trace) -> None:
     """Disabling hooks in one thread leaves them usable in another."""

@@ -98,7 +98,7 @@ def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LAYOUTS],
     needs=[Capability.VIEWS, Capability.STRIDES],
-    mutants=["gradient-always-contiguous"],
+    mutants=["gradient-always-contiguous", "first-gradient-kept-as-it-is"],
 )
 def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
     """The first .grad of a leaf whose memory is dense and does not overlap has the strides of the leaf."""

@@ -36,7 +36,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["replacement-ignored"],
+    mutants=["replacement-ignored", "leaf-hooks-live-with-their-accumulate-grad"],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
     """What a leaf's hook returns is accumulated in .grad in place of the gradient."""
@@ -120,7 +120,7 @@ def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK, EXECUTION],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["gradient-captured-before-hooks"],
+    mutants=["gradient-captured-before-hooks", "captured-before-the-hooks-of-an-executed-node"],
 )
 def test_grad_of_executed_non_leaf(backend: Backend, trace: Trace) -> None:
     """What a non-leaf's hook returns is what `grad` returns for it, also where its grad_fn runs for another input."""

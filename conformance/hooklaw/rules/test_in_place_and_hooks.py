@@ -153,7 +153,7 @@ def test_replace(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE],
     needs=[*HOOKS_IN_PLACE, Capability.VIEWS],
-    mutants=["hook-follows-its-tensor"],
+    mutants=["hook-follows-its-tensor", "base-keeps-the-gradient-of-what-was-overwritten"],
 )
 def test_base_changed_through_view(backend: Backend, trace: Trace) -> None:
     """A hook registered before its tensor is changed through a view receives the gradient for the value before it."""
@@ -169,6 +169,30 @@ def test_base_changed_through_view(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("after", [5.0, 5.0]), ("before", [15.0, 15.0]))
+
+
+@rule(
+    "tensor-hook.inplace.base-through-view.elements",
+    level=Level.MUST,
+    sources=[IN_PLACE],
+    needs=[*HOOKS_IN_PLACE, Capability.VIEWS],
+    mutants=["in-place-on-a-view-takes-the-wrong-region"],
+)
+def test_elements_changed_through_view(backend: Backend, trace: Trace) -> None:
+    """Each element that is changed through a view keeps its own gradient, though the view orders them another way."""
+    factors = backend.tensor([[2.0, 3.0], [5.0, 7.0]])
+    weights = backend.tensor([[1.0, 10.0], [100.0, 1000.0]])
+
+    def forward(x):
+        base = x * 1
+        backend.register_hook(base, trace.saw("hook"))
+        backend.mul_(backend.transpose(base, 0, 1), factors)
+        return backend.sum(base * weights)
+
+    x = backend.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("hook", [[2.0, 50.0], [300.0, 7000.0]]))
 
 
 @rule(
@@ -226,7 +250,7 @@ def test_view_old_grad_fn(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE],
     needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE, Capability.VIEWS],
-    mutants=["hook-bound-to-the-first-grad-fn"],
+    mutants=["hook-bound-to-the-first-grad-fn", "view-keeps-its-old-history"],
 )
 def test_after_alias(backend: Backend, trace: Trace) -> None:
     """A hook registered on a view after its data changed through another view receives the gradient for the new value.

@@ -36,7 +36,7 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DURING_BACKWARD],
     needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE],
-    mutants=["hooks-run-with-grad-mode-on"],
+    mutants=["hooks-run-with-grad-mode-on", "backward-records-as-its-caller-does"],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
     """Hooks run during a backward, so with grad mode off, though backward is called with it on."""
@@ -123,11 +123,48 @@ def test_next_backward(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.exception.next-backward.branches",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("what was under way when a pass ended is forgotten")],
+    needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["failed-pass-leaves-gradients-behind"],
+)
+def test_branches(backend: Backend, trace: Trace) -> None:
+    """Gradients that a pass had computed but not used when a hook raised are not added to those of the next pass.
+
+    Whichever branch comes first ends the first pass, with the gradient of the other one on its way.
+    """
+    raised = []
+
+    def raise_once(_):
+        if not raised:
+            raised.append(True)
+            raise UserError
+
+    def forward(x):
+        branches = x * 2, x * 3
+        for branch in branches:
+            backend.register_hook(branch, raise_once)
+        return backend.sum(branches[0] + branches[1])
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    with suppress(Exception):  # in whatever type it arrives: another rule speaks of that
+        backend.backward(loss, retain_graph=True)
+    trace.expect_value("x.grad of the pass that failed", None, backend.grad_of(x))
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
     "tensor-hook.exception.graph-after",
     level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("what the pass had executed is freed")],
     needs=[Capability.TENSOR_HOOKS],
+    mutants=["saved-tensors-released-at-the-end-of-the-pass"],
 )
 def test_graph_after_exception(backend: Backend, trace: Trace) -> None:
     """A graph whose backward was ended by an exception in a hook may be freed as far as it had been executed."""

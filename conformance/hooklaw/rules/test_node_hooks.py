@@ -289,6 +289,31 @@ def test_exception(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "node-hook.create-graph.differentiable",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad"), HOOK, PREHOOK],
+    needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["node-hook-results-detached"],
+)
+def test_differentiable(backend: Backend, trace: Trace) -> None:
+    """Where a backward is to be differentiable, what a Node hook of either kind computes is part of its graph."""
+    x = backend.tensor([3.0], requires_grad=True)
+
+    def forward(register, x):
+        y = backend.clone(x * x)
+        register(backend.grad_fn(y), lambda grads, _grad_outputs=None: (grads[0] * x,))
+        return backend.sum(y)
+
+    for register in (backend.node_register_prehook, backend.node_register_hook):
+        loss = backend.call(lambda x, register=register: forward(register, x), x)
+        (first,) = backend.grad(loss, [x], create_graph=True)
+        (second,) = backend.grad(backend.sum(first), [x])
+
+        trace.expect_value("first derivative", [18.0], first)
+        trace.expect_value("second derivative", [12.0], second)
+
+
+@rule(
     "node-hook.register-during-execution",
     level=Level.MAY,
     sources=[HOOK],

@@ -1,7 +1,7 @@
 """Hooks that run before a Node is executed: what they see, what they may replace, and when they run at all."""
 
 from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
 from hooklaw.trace import Trace
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
@@ -79,7 +79,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXECUTION],
     needs=NODE_HOOKS,
-    mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient"],
+    mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient", "node-pre-hooks-in-reverse"],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
     """The pre-hooks of a Node run in the order of registration, each on what the one before it returned."""
@@ -261,4 +261,30 @@ def test_executed_for_backward_inputs(backend: Backend, trace: Trace) -> None:
     backend.backward(loss, inputs=[y])
 
     trace.expect("node pre-hook", "node post-hook")
+    trace.expect_value("x.grad", None, backend.grad_of(x))
+
+
+@rule(
+    "node-hook.fire.undefined",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("hooks run, with None for each gradient")],
+    needs=[*NODE_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["undefined-gradients-skip-node-hooks"],
+)
+def test_undefined(backend: Backend, trace: Trace) -> None:
+    """Where what a Node feeds computed no gradient for it, its hooks may run all the same, with None in its place."""
+    dead_end = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: None)
+
+    def forward(x):
+        y = x * 5
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, trace.saw("node pre-hook"))
+        backend.node_register_hook(node, lambda _, grad_outputs: trace.log("node post-hook", grad_outputs))
+        return backend.sum(dead_end(y))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("node pre-hook", [None]), ("node post-hook", [None]))
     trace.expect_value("x.grad", None, backend.grad_of(x))

@@ -29,6 +29,24 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "post-acc.after-accumulate.no-gradient",
+    level=Level.SHOULD,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE, Capability.CUSTOM_FUNCTION],
+    mutants=["post-accumulate-without-gradient"],
+)
+def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
+    """Where no gradient arrives at the leaf and nothing is accumulated, the hook does not run."""
+    dead_end = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: None)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
+
+    backend.backward(backend.call(lambda x: backend.sum(dead_end(x)), x))
+
+    trace.expect()
+
+
+@rule(
     "post-acc.arg.param",
     level=Level.MUST,
     sources=[HOOK],
@@ -82,7 +100,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXECUTION],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["post-accumulate-once-per-use"],
+    mutants=["post-accumulate-once-per-use", "node-runs-before-all-its-gradients-arrived", "gradients-summed-in-place"],
 )
 def test_once_per_backward(backend: Backend, trace: Trace) -> None:
     """However often a leaf is used, the hook runs once a backward pass, when all its contributions have been added."""
@@ -136,7 +154,7 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXECUTION, docstring("torch.autograd.backward")],
     needs=[Capability.POST_ACCUMULATE, Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-ignored"],
+    mutants=["backward-inputs-ignored", "limited-pass-executes-the-whole-graph"],
 )
 def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
     """Where backward is limited to some leaves, the hooks of those run and the hooks of all others do not."""

@@ -124,6 +124,7 @@ def test_during_backward(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("fires from the next pass on")],
     needs=[Capability.TENSOR_HOOKS],
+    mutants=["hooks-of-hooks-run-at-once"],
 )
 def test_on_itself_during_backward(backend: Backend, trace: Trace) -> None:
     """A hook put on a tensor by a hook of that tensor while it runs may have to wait for the next backward."""

@@ -1,5 +1,6 @@
 """What retain_grad keeps of a non-leaf's gradient, and when it takes it."""
 
+import weakref
 from warnings import catch_warnings
 
 from hooklaw.backend import Backend, Capability, ErrorKind
@@ -242,7 +243,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("retain_grad moves on to the Node of an in-place operation, unlike tensor hooks")],
     needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE],
-    mutants=["retain-grad-is-an-ordinary-tensor-hook"],
+    mutants=["retain-grad-is-an-ordinary-tensor-hook", "retained-gradient-lost-on-rebase"],
 )
 def test_follows_in_place(backend: Backend, trace: Trace) -> None:
     """After an in-place operation the retained gradient may be that of the tensor's last value."""
@@ -259,3 +260,55 @@ def test_follows_in_place(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
     trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))
+
+
+@rule(
+    "retain-grad.inplace.several-outputs",
+    level=Level.MUST,
+    sources=[RETAIN_GRAD],
+    needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE, Capability.CUSTOM_FUNCTION],
+    mutants=["retain-grad-is-an-ordinary-tensor-hook", "retained-gradients-are-mixed-up"],
+)
+def test_in_place_on_one_of_several(backend: Backend, trace: Trace) -> None:
+    """Each output of a Node retains its own gradient, after an in-place operation on one of them too."""
+    both = backend.custom_function(lambda _ctx, x: (x * 2, x * 3), lambda _ctx, one, other: one * 2 + other * 3)
+
+    def forward(x):
+        first, second = both(x)
+        backend.retain_grad(first)
+        backend.retain_grad(second)
+        backend.mul_(second, 5)
+        return backend.sum(first + second * 2), first, second
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, first, second = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("first.grad", [1.0, 1.0], backend.grad_of(first))
+    trace.expect_value("second.grad", [2.0, 2.0], backend.grad_of(second))
+
+
+@rule(
+    "retain-grad.lifetime",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the graph does not keep a tensor whose gradient it retains")],
+    needs=[Capability.RETAIN_GRAD, Capability.WEAK_REFERENCES],
+    mutants=["node-keeps-the-tensor-that-retains"],
+)
+def test_lifetime(backend: Backend, trace: Trace) -> None:
+    """A tensor that retains its gradient may be freed with the last reference to it, though its graph lives on."""
+
+    def forward(x):
+        y = x * 2
+        backend.retain_grad(y)
+        return backend.sum(y * 3), y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, y = backend.call(forward, x)
+    alive = weakref.ref(y)
+    del y
+
+    trace.expect_value("is freed", expected=True, observed=alive() is None)
+    backend.backward(loss)
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))

@@ -48,7 +48,7 @@ def test_nothing_saved(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD],
     needs=[Capability.RETAIN_GRAPH],
-    mutants=["retain-graph-ignored", "gradient-overwritten"],
+    mutants=["retain-graph-ignored", "gradient-overwritten", "released-though-retained"],
 )
 def test_retained(backend: Backend, trace: Trace) -> None:
     """A graph that each pass retains can be walked any number of times, and every pass adds its gradients."""

@@ -1,5 +1,7 @@
 """Keeping saved tensors on the CPU: the same gradients, no copy of what is there already, less held elsewhere."""
 
+import gc
+import weakref
 from contextlib import nullcontext
 
 from hooklaw.backend import Backend, Capability
@@ -76,6 +78,29 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
 def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     """With pinned memory too, a tensor that is on the CPU already is saved without a copy."""
     trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=True))
+
+
+@rule(
+    "save-on-cpu.no-leak",
+    level=Level.SHOULD,
+    sources=[docstring("torch.autograd.graph.saved_tensors_hooks"), SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU, Capability.WEAK_REFERENCES],
+    mutants=["save-on-cpu-leaks"],
+)
+def test_no_leak(backend: Backend, trace: Trace) -> None:
+    """An output saved under save_on_cpu is freed without a backward too, by the garbage collector at the latest."""
+
+    def forward(x):
+        with backend.save_on_cpu():
+            return backend.exp(x)
+
+    alive = weakref.ref(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+    gc.collect()
+    y = alive()
+    if y is not None:
+        backend.backward(backend.sum(y))  # which breaks the cycle
+
+    trace.expect_value("is freed", expected=True, observed=y is None)
 
 
 @rule(

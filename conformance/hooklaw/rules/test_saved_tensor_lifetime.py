@@ -40,7 +40,7 @@ def without_collector() -> Generator[None]:
     level=Level.MUST,
     sources=[notes("autograd", "saved-tensors")],
     needs=[Capability.WEAK_REFERENCES],
-    mutants=["saved-output-is-itself"],
+    mutants=["saved-output-is-itself", "saved-output-keeps-itself"],
 )
 def test_no_cycle(backend: Backend, trace: Trace) -> None:
     """An output that its own operation saved is freed with the last reference to it, without the garbage collector."""
@@ -158,7 +158,12 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
     level=Level.MUST,
     sources=[SECTION, TUTORIAL],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
-    mutants=["unpacked-during-forward", "graph-never-freed", "retain-graph-ignored"],
+    mutants=[
+        "unpacked-during-forward",
+        "graph-never-freed",
+        "retain-graph-ignored",
+        "packed-objects-kept-after-release",
+    ],
 )
 def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     """A packed object lives until a backward that does not retain the graph has used it, and not longer."""

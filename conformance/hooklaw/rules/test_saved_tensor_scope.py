@@ -46,11 +46,32 @@ def test_context(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.unpack.own-pair",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pair-of-the-reader-unpacks"],
+)
+def test_own_pair(backend: Backend, trace: Trace) -> None:
+    """A saved tensor is unpacked by the pair that packed it, whichever pair applies where it is read."""
+
+    def forward(x):
+        with pair(backend, trace, "saved"):
+            return backend.sum(backend.exp(x))
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    with pair(backend, trace, "read"):
+        backend.backward(loss)
+
+    trace.expect("pack saved", "unpack saved")
+
+
+@rule(
     "saved-tensor.scope.exception",
     level=Level.MUST,
     sources=[HOOKS],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["hooks-outlive-an-exception"],
+    mutants=["hooks-outlive-an-exception", "exception-leaves-a-mode-behind"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """Hooks no longer apply once an exception has left their context."""

@@ -126,6 +126,28 @@ def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.version.through-view",
+    level=Level.MUST,
+    sources=[IN_PLACE],
+    needs=[Capability.IN_PLACE, Capability.VIEWS, Capability.VERSION_COUNTER],
+    mutants=["version-not-bumped-through-a-view", "version-not-checked"],
+)
+def test_version_of_base(backend: Backend, trace: Trace) -> None:
+    """Changing a saved tensor in place through a view of it is the same error as changing it directly."""
+
+    def forward(x):
+        y = x * 2
+        z = y * y
+        backend.mul_(backend.view(y, 2, 1), 3.0)
+        return backend.sum(z)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(backend.call(forward, x))
+
+
+@rule(
     "saved-tensor.version.with-hooks",
     level=Level.MAY,
     sources=[HOOKS, IN_PLACE],

@@ -58,7 +58,11 @@ def test_every_graph(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK, EXECUTION],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["tensor-hook-fires-per-edge"],
+    mutants=[
+        "tensor-hook-fires-per-edge",
+        "node-runs-before-all-its-gradients-arrived",
+        "gradients-summed-after-the-hooks",
+    ],
 )
 def test_total_gradient(backend: Backend, trace: Trace) -> None:
     """A tensor with several consumers has its hook called once in a backward, with the sum of their gradients."""
@@ -177,7 +181,7 @@ def test_unused(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXECUTION],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["tensor-hooks-of-the-whole-graph-fire"],
+    mutants=["tensor-hooks-of-the-whole-graph-fire", "limited-pass-executes-the-whole-graph"],
 )
 def test_only_when_needed(backend: Backend, trace: Trace) -> None:
     """A hook fires only where the gradient of its tensor is needed for the gradients that were asked for."""

@@ -93,7 +93,11 @@ def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVED],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
-    mutants=["saved-tensor-hooks-reach-other-threads", "saved-tensor-hooks-only-in-the-main-thread"],
+    mutants=[
+        "saved-tensor-hooks-reach-other-threads",
+        "saved-tensor-hooks-only-in-the-main-thread",
+        "threads-share-their-modes",
+    ],
 )
 def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
     """Hooks set by the context manager pack what its own thread saves, and nothing that another thread saves."""
@@ -147,7 +151,7 @@ def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.no_grad")],
     needs=[Capability.GRAD_MODE, Capability.THREADS],
-    mutants=["no-grad-reaches-other-threads"],
+    mutants=["no-grad-reaches-other-threads", "threads-share-their-modes"],
 )
 def test_no_grad_local(backend: Backend, trace: Trace) -> None:
     """no_grad stops recording in its own thread only."""

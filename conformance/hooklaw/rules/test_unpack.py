@@ -30,7 +30,7 @@ class Packed:
         Capability.NODES,
         Capability.SAVED_TENSOR_ACCESS,
     ],
-    mutants=["unpacked-tensor-cached"],
+    mutants=["unpacked-tensor-cached", "unpack-called-twice"],
 )
 def test_per_access(backend: Backend, trace: Trace) -> None:
     """Unpack is called at every access: by each backward that needs the tensor, and by each read of it."""

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklaw_backends._data_parallel import ThreadParallel
-from hooklaw_backends.mutants.base import Mutant, TensorHooks
-from hooklaw_backends.torch_eager import Hook
+from hooklaw_backends.mutants.base import Hook, Mutant, TensorHooks
 
 
 def once(hook: Hook) -> Hook:
@@ -17,28 +16,28 @@ def once(hook: Hook) -> Hook:
 class ModuleHooksRunOnceForAllReplicas(Mutant):
     """A hook on a module runs in one replica only."""
 
-    def register_forward_pre_hook(self, module: Any, hook: Hook) -> Any:
-        return super().register_forward_pre_hook(module, once(hook))
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_forward_pre_hook(module, once(hook), **options)
 
-    def register_forward_hook(self, module: Any, hook: Hook) -> Any:
-        return super().register_forward_hook(module, once(hook))
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_forward_hook(module, once(hook), **options)
 
-    def register_full_backward_hook(self, module: Any, hook: Hook) -> Any:
-        return super().register_full_backward_hook(module, once(hook))
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_full_backward_hook(module, once(hook), **options)
 
 
 class ForwardPreHookAfterForward(Mutant):
     """A forward pre-hook runs after forward."""
 
-    def register_forward_pre_hook(self, module: Any, hook: Hook) -> Any:
-        return super().register_forward_hook(module, lambda module, args, _: hook(module, args))
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_forward_hook(module, lambda module, args, _: hook(module, args), **options)
 
 
 class ForwardHookBeforeForward(Mutant):
     """A forward hook runs before forward, without an output."""
 
-    def register_forward_hook(self, module: Any, hook: Hook) -> Any:
-        return super().register_forward_pre_hook(module, lambda module, args: hook(module, args, None))
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_forward_pre_hook(module, lambda module, args: hook(module, args, None), **options)
 
 
 class ParameterHookOnceAReplica(TensorHooks):

@@ -1,0 +1,31 @@
+"""Mutants of save_on_cpu that do what torch itself does."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from hooklaw_backends.mutants.base import Mutant
+
+
+class SaveOnCpuCopiesToPinnedMemory(Mutant):
+    """With pinned memory a tensor that is on the CPU already is copied."""
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        def copied(tensor: Any) -> Any:
+            return self.clone(self.detach(tensor)) if pin_memory else self.detach(tensor)
+
+        return self.saved_tensors_hooks(copied, lambda kept: kept)
+
+
+class SaveOnCpuLeaks(Mutant):
+    """What is saved under save_on_cpu is never freed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[Any] = []
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:  # noqa: ARG002 - part of the verb
+        def kept(tensor: Any) -> Any:
+            self._kept.append(tensor)
+            return tensor
+
+        return self.saved_tensors_hooks(kept, lambda packed: packed)

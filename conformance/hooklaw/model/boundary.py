@@ -1,0 +1,136 @@
+"""The backward hooks of a module: two Nodes around its forward, which change nothing, call them."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, cast
+
+from hooklaw.model.errors import HookCountError, HookTypeError, ModuleHookError
+from hooklaw.model.flags import on
+from hooklaw.model.function import with_zeros
+from hooklaw.model.hooks import Gradients, Hook
+from hooklaw.model.modes import recording, running_pass
+from hooklaw.model.node import Node
+from hooklaw.model.record import attach
+from hooklaw.model.tensor import Tensor
+
+Values = tuple[Any, ...]
+
+
+class BoundaryNode(Node):
+    """Hands gradients on, with zeros in the place of those that are not there."""
+
+    computes_all = True
+
+    def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all
+        """Return what was received."""
+        return with_zeros(self, grads)
+
+
+class Boundary:
+    """What belongs to the backward of one call of a module."""
+
+    def __init__(self, module: Any, pre_hooks: Sequence[Hook], hooks: Sequence[Hook]) -> None:
+        self.module, self.pre_hooks, self.hooks = module, pre_hooks, hooks
+        self.inputs, self.outputs = _Side(), _Side()
+        self._kept: dict[object, Any] = {}
+
+    def enter(self, args: Values) -> Values:
+        """Return the arguments as forward is given them."""
+        return self.inputs.led_through(args, self._at_inputs) if self.hooks or self.pre_hooks else args
+
+    def leave(self, output: Any) -> Any:
+        """Return the output as the caller is given it."""
+        if not (self.hooks or self.pre_hooks):
+            return output
+        if not isinstance(output, Tensor | tuple):
+            said = f"backward hooks are called for a module that returns tensors, not {type(output).__name__}"
+            warnings.warn(said, stacklevel=5)
+        outputs = cast("Values", output) if isinstance(output, tuple) else (output,)
+        outputs = self.outputs.led_through(outputs, self._at_outputs)
+        return outputs if isinstance(output, tuple) else outputs[0]
+
+    def _at_outputs(self, _: Gradients, grads: Gradients) -> Gradients:
+        """Call the pre-hooks; what they leave goes on into the module, and to the hooks later."""
+        grad_outputs = self.outputs.spread(grads)
+        for hook in self.pre_hooks:
+            result = hook(self.module, grad_outputs)
+            if isinstance(result, Tensor) and not on("backward-pre-hooks-return-no-tensor"):
+                result = (result,)
+            grad_outputs = _checked(result, grad_outputs)
+        if self.inputs.is_led:
+            self._memory()[self] = grad_outputs
+        else:
+            self._without_inputs(grad_outputs)
+        return self.outputs.picked(grad_outputs)
+
+    def _without_inputs(self, grad_outputs: Gradients) -> None:
+        """Call the hooks at once, since no gradient is ever computed of an input."""
+        if self.hooks:
+            warnings.warn("backward hooks are called although no input of their module requires grad", stacklevel=2)
+        nothing = self.inputs.spread(())
+        for hook in self.hooks:
+            result = hook(self.module, nothing, grad_outputs)
+            if result is not None and result != (None,) * len(cast("Values", result)):
+                raise ModuleHookError("a backward hook cannot replace gradients of inputs that do not require grad")
+
+    def _at_inputs(self, results: Gradients, _: Gradients) -> Gradients | None:
+        """Call the hooks, unless the gradients have come here on another way than through the outputs."""
+        grad_outputs = self._memory().pop(self, None)
+        if grad_outputs is None:
+            return None
+        grad_inputs = self.inputs.spread(results)
+        for hook in self.hooks:
+            grad_inputs = _checked(hook(self.module, grad_inputs, grad_outputs), grad_inputs)
+        return self.inputs.picked(grad_inputs)
+
+    def _memory(self) -> dict[object, Any]:
+        """Return where the gradients of the outputs wait for those of the inputs: each pass has its own."""
+        return self._kept if on("passes-share-the-gradients-of-a-module") else running_pass().memory
+
+
+class _Side:
+    """The inputs or the outputs: which of them are tensors."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.places: list[int] = []
+        self.is_led = False
+
+    def led_through(self, values: Values, hook: Hook) -> Values:
+        """Lead all tensors through a Node with this hook, if one of them requires grad and that is recorded."""
+        self.size = len(values)
+        self.places = [nr for nr, one in enumerate(values) if isinstance(one, Tensor)]
+        edges = [values[nr].edge() for nr in self.places] if recording() else []
+        self.is_led = any(edges)
+        if not self.is_led:
+            return values
+        node, after = BoundaryNode("BackwardHookFunctionBackward", edges, tuple), list(values)
+        node.post_hooks.add(hook)
+        made = [values[nr].detach() for nr in self.places]
+        attach(node, made)
+        for nr, one, edge in zip(self.places, made, edges, strict=True):
+            after[nr], one.is_fixed = one, edge is not None
+            if edge is None:
+                one.rebase(None)
+        return tuple(after) if type(values) is tuple else type(values)(*after)
+
+    def spread(self, grads: Gradients) -> Gradients:
+        """Return a gradient for each value, None for what is no tensor."""
+        at = dict(zip(self.places, grads, strict=False))
+        return tuple(at.get(nr) for nr in range(self.size))
+
+    def picked(self, grads: Gradients) -> Gradients:
+        """Return the gradients of the tensors among the values."""
+        return tuple(grads[nr] for nr in self.places)
+
+
+def _checked(result: Any, before: Gradients) -> Gradients:
+    if result is None:
+        return before
+    if isinstance(result, Tensor) and result.shape:
+        raise HookCountError("a backward hook of a module must return a tuple or None; a tensor is taken for its rows")
+    if not isinstance(result, tuple | list):
+        raise HookTypeError(f"a backward hook of a module must return a tuple or None, not {type(result).__name__}")
+    if len(given := cast("Sequence[Any]", result)) != len(before):
+        raise HookCountError(f"a backward hook of a module returned {len(given)} gradients for {len(before)}")
+    return tuple(given)

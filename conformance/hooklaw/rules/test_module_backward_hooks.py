@@ -1,0 +1,353 @@
+"""Full backward hooks of a module: when they run, and for which calls and passes."""
+
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_full_backward_hook")
+GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_hook")
+MODULES = notes("modules", "module-hooks")
+SPECIAL = notes("autograd", "special-hooks")
+NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
+
+
+class UserError(Exception):
+    """What a user's hook raises."""
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+def weighted(backend: Backend) -> Any:
+    """Make a module that multiplies its input by a weight."""
+    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the input of a module."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "module.full-backward.args",
+    level=Level.MUST,
+    sources=[HOOK, MODULES],
+    needs=NEEDS,
+    mutants=["gradients-of-a-module-swapped"],
+)
+def test_arguments(backend: Backend, trace: Trace) -> None:
+    """The hook is given the module and two tuples: the gradients of its inputs, and those of its outputs."""
+
+    def hook(given, grad_input, grad_output):
+        trace.log("hook", [given is module, isinstance(grad_input, tuple), isinstance(grad_output, tuple)])
+        trace.log("gradients", [grad_input, grad_output])
+
+    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    backend.register_full_backward_hook(module, hook)
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend), leaf(backend)) * 5))
+
+    trace.expect(
+        ("hook", [True, True, True]),
+        ("gradients", [[[10.0, 10.0], [15.0, 15.0]], [[5.0, 5.0]]]),
+    )
+
+
+@rule(
+    "module.full-backward.fire.inputs",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["full-backward-hook-at-the-outputs", "module-backward-hooks-deferred-to-the-end"],
+)
+def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
+    """The hook runs when the gradients of the inputs are computed: after what is inside, before what is upstream."""
+
+    def inside(_module, x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("inside"))
+        return y * 3
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("upstream"))
+        return backend.sum(module(y))
+
+    module = backend.module({}, inside)
+    backend.register_full_backward_hook(module, lambda *_: trace.log("module"))
+
+    backend.backward(backend.call(forward, leaf(backend)))
+
+    trace.expect("inside", "module", "upstream")
+
+
+@rule(
+    "module.full-backward.fire.no-input-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-hooks-silent-without-input-gradients"],
+)
+def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
+    """Where no input requires grad the hook runs for the gradients of the outputs, and has None for the inputs."""
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0])) * 7))
+
+    trace.expect(("hook", [[None], [[7.0, 7.0]]]))
+
+
+@rule(
+    "module.full-backward.fire.no-input-grad.timing",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-backward-hooks-deferred-to-the-end"],
+)
+def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
+    """Where no input requires grad the hook runs before the gradients of the module's parameters are computed."""
+    module = weighted(backend)
+    backend.register_full_backward_hook(
+        module, lambda *_: trace.log("weight has a gradient", backend.grad_of(module.weight) is not None)
+    )
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+
+    trace.expect(("weight has a gradient", False))
+
+
+@rule(
+    "module.full-backward.fire.no-output-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-backward-hooks-called-for-nothing"],
+)
+def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
+    """Where no output requires grad the hook does not run."""
+    module = backend.module({}, lambda _module, x: backend.detach(x))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+
+    backend.backward(backend.call(lambda x: backend.sum(module(x) * x), leaf(backend)))
+
+    trace.expect()
+
+
+@rule(
+    "module.full-backward.order",
+    level=Level.MUST,
+    sources=[HOOK, GLOBAL],
+    needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """Hooks run as registered, each on what the one before returned: those on all modules, the prepended, the rest."""
+
+    def times(factor):
+        return lambda _, grad_input, _output: (trace.log("hook", factor), (grad_input[0] * factor,))[1]
+
+    x, module = leaf(backend), doubling(backend)
+    backend.register_full_backward_hook(module, times(3))
+    backend.register_full_backward_hook(module, times(5))
+    handle = backend.register_module_full_backward_hook(times(7))
+    backend.register_full_backward_hook(module, times(11), prepend=True)
+
+    backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
+    handle.remove()
+
+    trace.expect(("hook", 7), ("hook", 11), ("hook", 3), ("hook", 5))
+    trace.expect_value("x.grad", [2310.0, 2310.0], backend.grad_of(x))
+
+
+@rule(
+    "module.full-backward.module-reused",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-backward-hook-fires-once"],
+)
+def test_called_twice(backend: Backend, trace: Trace) -> None:
+    """A module that is called twice in one graph has its hook run for each of the calls."""
+    module = doubling(backend)
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+
+    backend.backward(backend.call(lambda x: backend.sum(module(module(x))), leaf(backend)))
+
+    trace.expect(("hook", [[1.0, 1.0]]), ("hook", [[2.0, 2.0]]))
+
+
+@rule(
+    "module.full-backward.retain-graph",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.RETAIN_GRAPH],
+    mutants=["module-backward-hook-fires-once"],
+)
+def test_retained_graph(backend: Backend, trace: Trace) -> None:
+    """Each backward pass over a graph that is kept may run the hook again."""
+    module = doubling(backend)
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    loss = backend.call(lambda x: backend.sum(module(x)), leaf(backend))
+    backend.backward(loss, retain_graph=True)
+    backend.backward(loss)
+
+    trace.expect(*[("hook", [[[2.0, 2.0]], [[1.0, 1.0]]])] * 2)
+
+
+@rule(
+    "module.full-backward.retain-graph.nested",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.RETAIN_GRAPH, Capability.TENSOR_HOOKS],
+    mutants=["passes-share-the-gradients-of-a-module"],
+)
+def test_nested_pass(backend: Backend, trace: Trace) -> None:
+    """Where a backward pass runs inside another one, the hook runs in both of them, each with its own gradients."""
+    inner: list[Any] = []
+
+    def once(_grad):
+        if inner:
+            backend.backward(inner.pop(), retain_graph=True)
+
+    def inside(_module, x):
+        y = x * 2
+        backend.register_hook(y, once)
+        return y
+
+    def forward(x):
+        y = module(x)
+        return backend.sum(y), backend.sum(y * 3)
+
+    module = backend.module({}, inside)
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    small, large = backend.call(forward, leaf(backend))
+    inner.append(small)
+    backend.backward(large)
+
+    trace.expect(("hook", [[[2.0, 2.0]], [[1.0, 1.0]]]), ("hook", [[[6.0, 6.0]], [[3.0, 3.0]]]))
+
+
+@rule(
+    "module.full-backward.autograd-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    mutants=["module-backward-hooks-skipped-in-autograd-grad", "replacement-by-a-module-hook-ignored"],
+)
+def test_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """The hook runs in autograd.grad too, and what it returns is what autograd.grad returns."""
+    x, module = leaf(backend), doubling(backend)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
+
+    (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
+
+    trace.expect_value("gradient", [20.0, 20.0], grad)
+
+
+@rule(
+    "module.full-backward.registered-after-forward",
+    level=Level.MUST,
+    sources=[SPECIAL],
+    needs=NEEDS,
+    mutants=["backward-hooks-of-a-module-looked-up-late"],
+)
+def test_registered_late(backend: Backend, trace: Trace) -> None:
+    """Hooks belong to the graph of a call made after they were registered; a later one is not called."""
+    module = doubling(backend)
+    output = backend.call(module, leaf(backend))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+
+    backend.backward(backend.sum(output))
+
+    trace.expect()
+
+
+@rule(
+    "module.full-backward.handles",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-handle-removes-nothing"],
+)
+def test_handle(backend: Backend, trace: Trace) -> None:
+    """The handle takes the hook away for all later calls of the module, and leaves the others."""
+    module = doubling(backend)
+    handle = backend.register_full_backward_hook(module, lambda *_: trace.log("removed"))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("stays"))
+    handle.remove()
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+
+    trace.expect("stays")
+
+
+@rule(
+    "module.mode.backward-hook.no-grad-forward",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.GRAD_MODE],
+    mutants=["module-with-backward-hooks-records"],
+)
+def test_without_recording(backend: Backend, trace: Trace) -> None:
+    """The hook changes nothing about a forward that is not recorded."""
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+
+    with backend.no_grad():
+        output = backend.call(module, leaf(backend))
+
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(output))
+    trace.expect_value("output", [3.0, 10.0], output)
+
+
+@rule(
+    "module.full-backward.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception in a backward hook of a module leaves backward")],
+    needs=NEEDS,
+    mutants=["exception-in-a-module-hook-is-lost"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception raised in the hook reaches the caller of backward with its own type."""
+
+    def fail(*_: object) -> None:
+        raise UserError("from the hook")
+
+    module = doubling(backend)
+    backend.register_full_backward_hook(module, fail)
+    loss = backend.sum(backend.call(module, leaf(backend)))
+
+    with trace.raises_type(UserError, "from the hook"):
+        backend.backward(loss)
+
+
+@rule(
+    "module.global.all-modules",
+    level=Level.MUST,
+    sources=[GLOBAL],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["global-module-hooks-on-the-outermost-module"],
+)
+def test_all_modules(backend: Backend, trace: Trace) -> None:
+    """A hook on all modules runs for a module inside another one too, and before it runs for that one."""
+    inner = doubling(backend)
+    outer = backend.module({}, lambda _module, x: inner(x) * 3)
+    handle = backend.register_module_full_backward_hook(
+        lambda given, grad_input, _output: trace.log("inner" if given is inner else "outer", grad_input)
+    )
+
+    backend.backward(backend.call(lambda x: backend.sum(outer(x)), leaf(backend)))
+    handle.remove()
+
+    trace.expect(("inner", [[6.0, 6.0]]), ("outer", [[6.0, 6.0]]))

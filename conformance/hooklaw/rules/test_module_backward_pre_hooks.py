@@ -1,0 +1,184 @@
+"""Hooks before a module's backward: what they are given, and what follows from what they return."""
+
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
+GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
+MODULES = notes("modules", "module-hooks")
+NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS]
+
+
+def weighted(backend: Backend) -> Any:
+    """Make a module that multiplies its input by a weight."""
+    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the input of a module."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "module.full-backward-pre.args",
+    level=Level.MUST,
+    sources=[HOOK, MODULES],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.TENSOR_HOOKS],
+    mutants=["module-backward-hooks-deferred-to-the-end"],
+)
+def test_arguments(backend: Backend, trace: Trace) -> None:
+    """The hook is given the module and a tuple of its outputs' gradients, before anything of its backward runs."""
+
+    def forward(_module, x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("inside"))
+        return y * 3
+
+    def pre_hook(given, grad_output):
+        trace.log("pre-hook", [given is module, isinstance(grad_output, tuple), *grad_output])
+
+    module = backend.module({}, forward)
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+    backend.register_full_backward_pre_hook(module, pre_hook)
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend)) * 5))
+
+    trace.expect(("pre-hook", [True, True, [5.0, 5.0]]), "inside", "hook")
+
+
+@rule(
+    "module.full-backward-pre.replace",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["replacement-by-a-module-hook-ignored"],
+)
+def test_replaces(backend: Backend, trace: Trace) -> None:
+    """What the hook returns is the gradient of the output for all that follows: the weights and the inputs."""
+    x, module = leaf(backend), weighted(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
+
+    backend.backward(backend.sum(backend.call(module, x)))
+
+    trace.expect_value("x.grad", [30.0, 50.0], backend.grad_of(x))
+    trace.expect_value("weight.grad", [10.0, 20.0], backend.grad_of(module.weight))
+
+
+@rule(
+    "module.full-backward-pre.replace.seen",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["replacement-by-a-module-hook-ignored"],
+)
+def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
+    """What the hook returns is what the full backward hooks of the module are given for the output."""
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+
+    trace.expect(("hook", [[10.0, 10.0]]))
+
+
+@rule(
+    "module.full-backward.return.bare-tensor",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["backward-pre-hook-of-a-module-returns-tuples-alone"],
+)
+def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
+    """The hook of a module with one output may return the gradient itself, without a tuple around it."""
+    x, module = leaf(backend), weighted(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: grad_output[0] * 10)
+
+    backend.backward(backend.sum(backend.call(module, x)))
+
+    trace.expect_value("x.grad", [30.0, 50.0], backend.grad_of(x))
+
+
+@rule(
+    "module.full-backward-pre.order",
+    level=Level.MUST,
+    sources=[HOOK, GLOBAL],
+    needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """Hooks run as registered, each on what the one before returned: those on all modules, the prepended, the rest."""
+
+    def times(factor):
+        return lambda _, grad_output: (trace.log("hook", [factor, *grad_output]), (grad_output[0] * factor,))[1]
+
+    x, module = leaf(backend), weighted(backend)
+    backend.register_full_backward_pre_hook(module, times(3))
+    backend.register_full_backward_pre_hook(module, times(5))
+    handle = backend.register_module_full_backward_pre_hook(times(7))
+    backend.register_full_backward_pre_hook(module, times(11), prepend=True)
+
+    backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
+    handle.remove()
+
+    trace.expect(
+        ("hook", [7, [1.0, 1.0]]),
+        ("hook", [11, [7.0, 7.0]]),
+        ("hook", [3, [77.0, 77.0]]),
+        ("hook", [5, [231.0, 231.0]]),
+    )
+    trace.expect_value("x.grad", [3465.0, 5775.0], backend.grad_of(x))
+
+
+@rule(
+    "module.full-backward-pre.wrong-length",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["wrong-return-of-a-module-hook-accepted"],
+)
+def test_wrong_number(backend: Backend, trace: Trace) -> None:
+    """A hook that returns more or fewer gradients than the module has outputs is an error."""
+    module = weighted(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: (*grad_output, None))
+
+    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+        backend.backward(backend.sum(backend.call(module, leaf(backend))))
+
+
+@rule(
+    "module.full-backward-pre.no-input-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-hooks-silent-without-input-gradients"],
+)
+def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
+    """The hook runs also where no input of the module requires grad, and replaces what reaches its parameters."""
+    module = weighted(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+
+    trace.expect_value("weight.grad", [10.0, 20.0], backend.grad_of(module.weight))
+
+
+@rule(
+    "module.full-backward.pre-hook.inplace",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.IN_PLACE],
+    mutants=["changes-in-place-around-modules-accepted"],
+)
+def test_in_place(backend: Backend, trace: Trace) -> None:
+    """To change an input of a module in place that has such a hook is an error."""
+    module = backend.module({}, lambda _module, x: backend.mul_(x, 2))
+    backend.register_full_backward_pre_hook(module, lambda *_: None)
+
+    with trace.raises(ErrorKind.MODULE_IN_PLACE):
+        backend.call(lambda x: module(x * 1), leaf(backend))

@@ -1,0 +1,374 @@
+"""Hooks after a module's forward: what they are given, what they replace, and what happens where something fails."""
+
+from collections.abc import Callable
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_forward_hook")
+GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
+MODULES = notes("modules", "module-hooks")
+
+
+class UserError(Exception):
+    """What a user's forward or hook raises."""
+
+
+def fail(*_args: object, **_kwargs: object) -> None:
+    """Raise it."""
+    raise UserError("of the user")
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+def saw(trace: Trace, label: str) -> Callable[..., None]:
+    """Return a hook that logs its label."""
+    return lambda *_: trace.log(label)
+
+
+@rule(
+    "module.forward.after",
+    level=Level.MUST,
+    sources=[HOOK, MODULES],
+    needs=[Capability.MODULES],
+    mutants=["forward-hook-before-forward", "module-hook-gets-bare-arguments", "output-of-a-module-hook-in-a-tuple"],
+)
+def test_after_forward(backend: Backend, trace: Trace) -> None:
+    """The hook runs after forward, with the module, a tuple of its arguments, and the output as it is."""
+
+    def forward(_module, x):
+        trace.log("forward", x)
+        return x * 2
+
+    def hook(given, args, output):
+        trace.log("hook", [given is module, isinstance(args, tuple), *args, output])
+
+    module = backend.module({}, forward)
+    backend.register_forward_hook(module, hook)
+
+    backend.call(module, backend.tensor([1.0]))
+
+    trace.expect(("forward", [1.0]), ("hook", [True, True, [1.0], [2.0]]))
+
+
+@rule(
+    "module.forward.replace",
+    level=Level.MUST,
+    sources=[HOOK, MODULES],
+    needs=[Capability.MODULES],
+    mutants=["replacement-by-a-module-hook-ignored", "module-hooks-run-in-reverse-order"],
+)
+def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
+    """What the hook returns is the output of the module, and what the next hook is given."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, lambda _module, _args, output: output + 1)
+    backend.register_forward_hook(module, lambda _module, _args, output: output * 10)
+
+    trace.expect_value("output", [30.0, 50.0], backend.call(module, backend.tensor([1.0, 2.0])))
+
+
+@rule(
+    "module.forward.sees-modified-input",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["forward-hook-gets-the-arguments-of-the-caller"],
+)
+def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
+    """The hook is given the arguments that forward had, which pre-hooks may have replaced."""
+    module = doubling(backend)
+    backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
+    backend.register_forward_hook(module, lambda _module, args, _output: trace.log("hook", args))
+
+    backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect(("hook", [[11.0, 12.0]]))
+
+
+@rule(
+    "module.forward.kwargs",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored"],
+)
+def test_keywords(backend: Backend, trace: Trace) -> None:
+    """A hook is given keyword arguments, between the others and the output, if it has asked for them."""
+
+    def with_keywords(_module, _args, kwargs, output):
+        trace.log("with", [kwargs["factor"], output])
+
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
+    backend.register_forward_hook(module, with_keywords, with_kwargs=True)
+
+    backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect(("without", 3), ("with", [3, [3.0, 6.0]]))
+
+
+@rule(
+    "module.forward.order-prepend",
+    level=Level.MUST,
+    sources=[HOOK, GLOBAL],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["prepend-ignored", "global-module-hooks-run-last", "module-hooks-run-in-reverse-order"],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """Hooks run as they were registered, a prepended one before them, and one on all modules before all others."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, saw(trace, "first"))
+    backend.register_forward_hook(module, saw(trace, "second"))
+    handle = backend.register_module_forward_hook(saw(trace, "global"))
+    backend.register_forward_hook(module, saw(trace, "prepended"), prepend=True)
+
+    backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect("global", "prepended", "first", "second")
+
+
+@rule(
+    "module.forward.always-call",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["always-call-ignored", "every-forward-hook-always-called"],
+)
+def test_always_called(backend: Backend, trace: Trace) -> None:
+    """Where forward fails, the hooks that are always called run, the others do not, and the caller gets the error."""
+    module = backend.module({}, fail)
+    backend.register_forward_hook(module, saw(trace, "ordinary"))
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.once",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["always-called-hook-called-twice"],
+)
+def test_always_called_once(backend: Backend, trace: Trace) -> None:
+    """A hook that is always called runs once a call, also where a hook after it fails."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+    backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("always called")
+
+    backend.register_forward_hook(module, fail)
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.prehook-error",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["always-call-ignored", "always-called-hook-needs-forward"],
+)
+def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
+    """A hook that is always called runs also where a pre-hook failed and forward never began."""
+    module = doubling(backend)
+    backend.register_forward_pre_hook(module, fail)
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.own-error",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("an always-called hook that fails after another error is a warning")],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+)
+def test_always_called_fails(backend: Backend, trace: Trace) -> None:
+    """Where a hook that is always called fails too, the caller may get the first error, and the second as a warning."""
+
+    def fail_too(*_: object) -> None:
+        trace.log("always called")
+        raise ValueError
+
+    module = backend.module({}, fail)
+    backend.register_forward_hook(module, fail_too, always_call=True)
+
+    with catch_warnings(action="ignore"), trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.global",
+    level=Level.MUST,
+    sources=[GLOBAL],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["always-call-ignored", "global-module-hooks-run-last"],
+)
+def test_global_always_called(backend: Backend, trace: Trace) -> None:
+    """Where forward fails, a hook on all modules that is always called runs before those of the module itself."""
+    module = backend.module({}, fail)
+    backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
+    handle = backend.register_module_forward_hook(saw(trace, "global"), always_call=True)
+
+    with trace.raises_type(UserError):
+        backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect("global", "own")
+
+
+@rule(
+    "module.forward.always-call.global.kwargs",
+    level=Level.MUST,
+    sources=[GLOBAL],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["keyword-arguments-lost-after-a-failure"],
+)
+def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:
+    """A hook on all modules that is always called has the keyword arguments it asked for also where forward fails."""
+
+    def hook(_module, _args, kwargs, _output):
+        trace.log("factor", kwargs["factor"])
+
+    module = backend.module({}, fail)
+    handle = backend.register_module_forward_hook(hook, with_kwargs=True, always_call=True)
+
+    with catch_warnings(action="ignore"), trace.raises_type(UserError):
+        backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect(("factor", 3))
+
+
+@rule(
+    "module.forward.non-tensor-output",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["forward-hook-for-tensors-alone", "replacement-by-a-module-hook-ignored"],
+)
+def test_any_output(backend: Backend, trace: Trace) -> None:
+    """The output may be of any type, and so may what the hook makes of it."""
+    module = backend.module({}, lambda _module, x: {"doubled": x * 2})
+    backend.register_forward_hook(module, lambda _module, _args, output: ["in a list", output["doubled"]])
+
+    trace.expect_value("output", ["in a list", [2.0, 4.0]], backend.call(module, backend.tensor([1.0, 2.0])))
+
+
+@rule(
+    "module.forward.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an exception in a hook around forward leaves the call of the module")],
+    needs=[Capability.MODULES],
+    mutants=["exception-in-a-module-hook-is-lost"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception raised in a hook before or after forward reaches the caller, and no later hook runs."""
+    module = doubling(backend)
+    before = backend.register_forward_pre_hook(module, fail)
+    backend.register_forward_hook(module, fail)
+    backend.register_forward_hook(module, saw(trace, "later hook"))
+
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    before.remove()
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect()
+
+
+@rule(
+    "module.forward.handle",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["module-handle-removes-nothing"],
+)
+def test_handle(backend: Backend, trace: Trace) -> None:
+    """The handle takes the hook away, also from inside the hook, which then does not run again."""
+    module = doubling(backend)
+    handles = [backend.register_forward_hook(module, lambda *_: (trace.log("removes itself"), handles[0].remove())[1])]
+    backend.register_forward_hook(module, saw(trace, "stays"))
+
+    for _ in range(2):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("removes itself", "stays", "stays")
+
+
+@rule(
+    "module.forward.no-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.GRAD_MODE],
+    mutants=["module-hooks-only-where-it-is-recorded"],
+)
+def test_without_recording(backend: Backend, trace: Trace) -> None:
+    """Hooks around forward run whether operations are being recorded or not."""
+    module = doubling(backend)
+    backend.register_forward_pre_hook(module, saw(trace, "pre-hook"))
+    backend.register_forward_hook(module, saw(trace, "hook"))
+
+    with backend.no_grad():
+        backend.call(module, backend.tensor([1.0, 2.0], requires_grad=True))
+
+    trace.expect("pre-hook", "hook")
+
+
+@rule(
+    "module.global.removal",
+    level=Level.MUST,
+    sources=[GLOBAL],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["module-handle-removes-nothing"],
+)
+def test_global_handles(backend: Backend, trace: Trace) -> None:
+    """The handles of hooks on all modules take them away from every module."""
+    backend.register_module_forward_pre_hook(saw(trace, "pre-hook")).remove()
+    backend.register_module_forward_hook(saw(trace, "hook")).remove()
+    backend.register_module_full_backward_pre_hook(saw(trace, "backward pre-hook")).remove()
+    backend.register_module_full_backward_hook(saw(trace, "backward hook")).remove()
+
+    module = doubling(backend)
+    backend.backward(backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0], requires_grad=True)))
+
+    trace.expect()
+
+
+@rule(
+    "module.global.mixed-always",
+    level=Level.MAY,
+    sources=[HOOK, docstring("torch.nn.Module.register_forward_pre_hook")],
+    needs=[Capability.MODULES],
+)
+def test_nested(backend: Backend, trace: Trace) -> None:
+    """The hooks of a module may enclose those of the modules that its forward calls."""
+    inner = doubling(backend)
+    outer = backend.module({}, lambda _module, x: inner(x))
+    for label, module in (("inner", inner), ("outer", outer)):
+        backend.register_forward_hook(module, saw(trace, f"{label} hook"))
+        backend.register_forward_pre_hook(module, saw(trace, f"{label} pre-hook"))
+
+    backend.call(outer, backend.tensor([1.0, 2.0]))
+
+    trace.expect("outer pre-hook", "inner pre-hook", "inner hook", "outer hook")

@@ -1,0 +1,249 @@
+"""Hooks before a module's forward: what they are given, and how they change the arguments."""
+
+from typing import Any
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
+GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
+MODULES = notes("modules", "module-hooks")
+
+
+def doubling(backend: Backend, trace: Trace) -> Any:
+    """Make a module that logs its input and doubles it."""
+
+    def forward(_module, x):
+        trace.log("forward", x)
+        return x * 2
+
+    return backend.module({}, forward)
+
+
+@rule(
+    "module.forward-pre.before",
+    level=Level.MUST,
+    sources=[HOOK, MODULES],
+    needs=[Capability.MODULES],
+    mutants=["forward-pre-hook-after-forward", "module-hook-gets-bare-arguments"],
+)
+def test_before_forward(backend: Backend, trace: Trace) -> None:
+    """The hook runs before forward at every call of the module, with the module and a tuple of its arguments."""
+    module = doubling(backend, trace)
+    backend.register_forward_pre_hook(
+        module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), *args])
+    )
+
+    for number in (1.0, 3.0):
+        backend.call(module, backend.tensor([number]))
+
+    trace.expect(
+        ("pre-hook", [True, True, [1.0]]),
+        ("forward", [1.0]),
+        ("pre-hook", [True, True, [3.0]]),
+        ("forward", [3.0]),
+    )
+
+
+@rule(
+    "module.forward-pre.replace-single",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["replacement-by-a-module-hook-ignored"],
+)
+def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
+    """A single value that the hook returns is what forward is given instead."""
+    module = doubling(backend, trace)
+    backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
+
+    output = backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect(("forward", [11.0, 12.0]))
+    trace.expect_value("output", [22.0, 24.0], output)
+
+
+@rule(
+    "module.forward-pre.replace-tuple",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["tuple-of-a-pre-hook-is-one-argument"],
+)
+def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
+    """A tuple that the hook returns is what the positional arguments of forward are then, as many as it has."""
+    module = backend.module({}, lambda _module, *args: args[0] * args[1])
+    backend.register_forward_pre_hook(module, lambda _, args: (args[0], args[0] + 1))
+
+    trace.expect_value("output", [2.0, 6.0], backend.call(module, backend.tensor([1.0, 2.0])))
+
+
+@rule(
+    "module.forward-pre.none-keeps",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["none-of-a-module-hook-is-a-replacement"],
+)
+def test_none_keeps(backend: Backend, trace: Trace) -> None:
+    """A hook that returns None leaves the arguments as they are."""
+    module = doubling(backend, trace)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"))
+
+    backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("pre-hook", ("forward", [1.0, 2.0]))
+
+
+@rule(
+    "module.forward-pre.kwargs-hidden",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["keyword-arguments-given-to-every-module-hook"],
+)
+def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
+    """Keyword arguments are for forward alone, unless the hook has asked for them."""
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_pre_hook(module, lambda *given: trace.log("arguments of the pre-hook", len(given)))
+
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect(("arguments of the pre-hook", 2))
+    trace.expect_value("output", [3.0, 6.0], output)
+
+
+@rule(
+    "module.forward-pre.with-kwargs",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["replacement-by-a-module-hook-ignored", "with-kwargs-ignored"],
+)
+def test_with_keywords(backend: Backend, trace: Trace) -> None:
+    """A hook that asks for the keyword arguments is given them, and returns both kinds if it changes any."""
+
+    def hook(_module, args, kwargs):
+        trace.log("factor", kwargs["factor"])
+        return (args[0] + 10,), {"factor": kwargs["factor"] * 2}
+
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_pre_hook(module, hook, with_kwargs=True)
+
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect(("factor", 3))
+    trace.expect_value("output", [66.0, 72.0], output)
+
+
+@rule(
+    "module.forward-pre.with-kwargs.bad-return",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["wrong-return-of-a-module-hook-accepted"],
+)
+def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
+    """A hook that asks for the keyword arguments and returns anything but None or both kinds is an error."""
+    module = doubling(backend, trace)
+    backend.register_forward_pre_hook(module, lambda _, args, _kwargs: args[0], with_kwargs=True)
+
+    with trace.raises(ErrorKind.MODULE_HOOK_RETURN):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+
+@rule(
+    "module.forward-pre.order",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """Hooks run in the order in which they were registered, each on what the one before it returned."""
+    module = doubling(backend, trace)
+    backend.register_forward_pre_hook(module, lambda _, args: args[0] + 1)
+    backend.register_forward_pre_hook(module, lambda _, args: args[0] * 10)
+
+    backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect(("forward", [20.0, 30.0]))
+
+
+@rule(
+    "module.forward-pre.prepend",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["prepend-ignored"],
+)
+def test_prepend(backend: Backend, trace: Trace) -> None:
+    """A hook that is prepended runs before all those that the module has already."""
+    module = backend.module({}, lambda _module, x: x * 2)
+    for label in ("first", "second, prepended", "third, prepended"):
+        backend.register_forward_pre_hook(
+            module, lambda *_, label=label: trace.log(label), prepend="prepended" in label
+        )
+
+    backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("third, prepended", "second, prepended", "first")
+
+
+@rule(
+    "module.forward-pre.global-first",
+    level=Level.MUST,
+    sources=[HOOK, GLOBAL],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["global-module-hooks-run-last"],
+)
+def test_global_first(backend: Backend, trace: Trace) -> None:
+    """A hook on all modules runs before every hook of the module itself, those that were prepended included."""
+    module = backend.module({}, lambda _module, x: x * 2)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("own"))
+    handle = backend.register_module_forward_pre_hook(lambda *_: trace.log("global"))
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("own, prepended"), prepend=True)
+
+    backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect("global", "own, prepended", "own")
+
+
+@rule(
+    "module.forward-pre.global-modify",
+    level=Level.MUST,
+    sources=[GLOBAL],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["global-module-hooks-on-the-outermost-module", "replacement-by-a-module-hook-ignored"],
+)
+def test_global_replaces(backend: Backend, trace: Trace) -> None:
+    """A hook on all modules may replace the arguments of each, also of a module inside another one."""
+    inner = doubling(backend, trace)
+    outer = backend.module({}, lambda _module, x: inner(x))
+    handle = backend.register_module_forward_pre_hook(lambda _, args: args[0] + 1)
+
+    backend.call(lambda x: backend.sum(outer(x)), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect(("forward", [3.0, 4.0]))
+
+
+@rule(
+    "module.forward-pre.handle",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["module-handle-removes-nothing"],
+)
+def test_handle(backend: Backend, trace: Trace) -> None:
+    """The handle takes the hook away from the module, and leaves the others."""
+    module = backend.module({}, lambda _module, x: x * 2)
+    handle = backend.register_forward_pre_hook(module, lambda *_: trace.log("removed"))
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("stays"))
+    handle.remove()
+
+    backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("stays")

@@ -1,0 +1,171 @@
+"""Gradients of a module's inputs: which of them a full backward hook is given, and what takes their place."""
+
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_full_backward_hook")
+MODULES = notes("modules", "module-hooks")
+NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+def weighted(backend: Backend) -> Any:
+    """Make a module that multiplies its input by a weight."""
+    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the input of a module."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "module.full-backward.kwargs-ignored",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["full-backward-hook-has-one-gradient-too-many"],
+)
+def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
+    """The gradients of the inputs are those of the positional arguments; a keyword argument has none among them."""
+    x, factor = leaf(backend), backend.tensor([3.0, 4.0], requires_grad=True)
+    module = backend.module({}, lambda _module, x, factor: x * factor)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", len(grad_input)))
+
+    backend.backward(backend.sum(backend.call(lambda x, factor: module(x, factor=factor), x, factor)))
+
+    trace.expect(("inputs", 1))
+    trace.expect_value("factor.grad", [1.0, 2.0], backend.grad_of(factor))
+
+
+@rule(
+    "module.full-backward.none-for-non-tensor",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-hooks-get-gradients-of-tensors-alone"],
+)
+def test_none_for_others(backend: Backend, trace: Trace) -> None:
+    """None stands for an input or an output that is no tensor, in its place among the others."""
+    module = backend.module({}, lambda _module, _name, x, number: (x * number, "text"))
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    backend.backward(backend.call(lambda x: backend.sum(module("name", x, 3)[0]), leaf(backend)))
+
+    trace.expect(("hook", [[None, [3.0, 3.0], None], [[1.0, 1.0], None]]))
+
+
+@rule(
+    "module.full-backward.double-input-tensor",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a tensor that is given twice has two gradients, which are added afterwards")],
+    needs=NEEDS,
+)
+def test_given_twice(backend: Backend, trace: Trace) -> None:
+    """A tensor that is two of the inputs may have a gradient of its own for each of them."""
+    x = leaf(backend)
+    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", grad_input))
+
+    backend.backward(backend.sum(backend.call(module, x, x)))
+
+    trace.expect(("inputs", [[2.0, 2.0], [3.0, 3.0]]))
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "module.full-backward.replace",
+    level=Level.MUST,
+    sources=[HOOK, MODULES],
+    needs=NEEDS,
+    mutants=["replacement-by-a-module-hook-ignored"],
+)
+def test_replaces(backend: Backend, trace: Trace) -> None:
+    """A tuple that the hook returns takes the place of the gradients of the inputs."""
+    x, module = leaf(backend), doubling(backend)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
+
+    backend.backward(backend.sum(backend.call(module, x)))
+
+    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+
+
+@rule(
+    "module.full-backward.replace.params-unaffected",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["full-backward-hook-at-the-outputs"],
+)
+def test_replaces_none_of_the_weights(backend: Backend, trace: Trace) -> None:
+    """What the hook returns changes nothing about the gradients of the module's own parameters."""
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+
+    trace.expect_value("weight.grad", [1.0, 2.0], backend.grad_of(module.weight))
+
+
+@rule(
+    "module.full-backward.replace.no-input-grad-error",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["wrong-return-of-a-module-hook-accepted"],
+)
+def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
+    """Where no input requires grad, a gradient that the hook returns for one is an error."""
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: grad_output)
+
+    with catch_warnings(action="ignore"), trace.raises(ErrorKind.MODULE_HOOK_RETURN):
+        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+
+
+@rule(
+    "module.full-backward.return.wrong-length",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["wrong-return-of-a-module-hook-accepted"],
+)
+def test_wrong_number(backend: Backend, trace: Trace) -> None:
+    """A hook that returns more or fewer gradients than the module has inputs is an error."""
+    module = doubling(backend)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (*grad_input, None))
+
+    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+        backend.backward(backend.sum(backend.call(module, leaf(backend))))
+
+
+@rule(
+    "module.full-backward.inplace-error",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.IN_PLACE],
+    mutants=["changes-in-place-around-modules-accepted"],
+)
+def test_in_place(backend: Backend, trace: Trace) -> None:
+    """To change an input or an output of a module in place that has such a hook is an error."""
+
+    def module(forward):
+        made = backend.module({}, forward)
+        backend.register_full_backward_hook(made, lambda *_: None)
+        return made
+
+    changes_input = module(lambda _module, x: backend.mul_(x, 2))
+    with trace.raises(ErrorKind.MODULE_IN_PLACE):
+        backend.call(lambda x: changes_input(x * 1), leaf(backend))
+    doubles = module(lambda _module, x: x * 2)
+    with trace.raises(ErrorKind.MODULE_IN_PLACE):
+        backend.call(lambda x: backend.mul_(doubles(x), 2), leaf(backend))

@@ -1,0 +1,312 @@
+"""One hook on several tensors: for which gradients it waits, and what it is given."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
+
+
+@rule(
+    "multi-grad.all.once",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-once-a-tensor"],
+)
+def test_once(backend: Backend, trace: Trace) -> None:
+    """In mode all the hook runs once a backward pass, when the gradients of all its tensors are there."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+
+    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+
+    trace.expect(("hook", [[2.0, 2.0], [3.0, 3.0]]))
+
+
+@rule(
+    "multi-grad.all.root",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-misses-the-root"],
+)
+def test_root(backend: Backend, trace: Trace) -> None:
+    """A tensor that backward starts from counts like any other, and its gradient is given to the hook."""
+
+    def forward(x):
+        y = backend.sum(x * 2)
+        backend.register_multi_grad_hook([x, y], trace.saw("both"))
+        return y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("both", [[2.0, 2.0], 1.0]))
+
+
+@rule(
+    "multi-grad.all.doc-example",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.RETAIN_GRAPH, Capability.BACKWARD_INPUTS],
+    mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
+)
+def test_documented_example(backend: Backend, trace: Trace) -> None:
+    """None stands for a tensor that is not in the graph of the root, or not needed for the inputs asked for."""
+
+    def forward(a, b):
+        c, d = a * b, a * b
+        backend.register_multi_grad_hook(
+            [a, b, c, d], lambda grads: trace.log("there are", [grad is not None for grad in grads])
+        )
+        return backend.sum(c)
+
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    loss = backend.call(forward, a, b)
+    backend.backward(loss, retain_graph=True)
+    backend.backward(loss, inputs=[a])
+
+    trace.expect(("there are", [True, True, True, False]), ("there are", [True, False, True, False]))
+
+
+@rule(
+    "multi-grad.all.order-of-args",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-gradients-in-reverse"],
+)
+def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
+    """The gradients come in the order in which the tensors were given, not in the order in which they were computed."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_multi_grad_hook([x, y], trace.saw("hook"))
+        return backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("hook", [[6.0, 6.0], [3.0, 3.0]]))
+
+
+@rule(
+    "multi-grad.all.ignored",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
+)
+def test_ignored(backend: Backend, trace: Trace) -> None:
+    """A tensor that is not in the graph is not waited for, and the hook is given None in its place."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    elsewhere = backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.register_multi_grad_hook([a, elsewhere], trace.saw("hook"))
+
+    backend.backward(backend.call(lambda a: backend.sum(a * 2), a))
+
+    trace.expect(("hook", [[2.0, 2.0], None]))
+
+
+@rule(
+    "multi-grad.all.every-backward",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-fires-once-ever"],
+)
+def test_every_backward(backend: Backend, trace: Trace) -> None:
+    """The hook runs again in each backward pass, whichever of its tensors take part."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+
+    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+    backend.backward(backend.call(lambda b: backend.sum(b * 4), b))
+    backend.backward(backend.call(lambda a, b: backend.sum(a * 5 + b * 6), a, b))
+
+    trace.expect(
+        ("hook", [[2.0, 2.0], [3.0, 3.0]]),
+        ("hook", [None, [4.0, 4.0]]),
+        ("hook", [[5.0, 5.0], [6.0, 6.0]]),
+    )
+
+
+@rule(
+    "multi-grad.all.autograd-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
+    mutants=["multi-grad-hook-skipped-in-autograd-grad"],
+)
+def test_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """The hook runs in autograd.grad too, which computes gradients only of what its inputs need."""
+
+    def forward(a, b):
+        y, z = a * 2, b * 3
+        backend.register_multi_grad_hook([y, z], trace.saw("hook"))
+        return backend.sum((y + z) * 5)
+
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.grad(backend.call(forward, a, b), [a])
+
+    trace.expect(("hook", [[5.0, 5.0], None]))
+
+
+@rule(
+    "multi-grad.all.autograd-grad-leaf",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
+    mutants=["multi-grad-hook-skipped-in-autograd-grad"],
+)
+def test_autograd_grad_of_leaves(backend: Backend, trace: Trace) -> None:
+    """The hook runs in autograd.grad also where its tensors are the leaves that gradients are asked of."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+
+    backend.grad(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b), [a, b])
+
+    trace.expect(("hook", [[2.0, 2.0], [3.0, 3.0]]))
+
+
+@rule(
+    "multi-grad.all.none-participating",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-called-for-nothing"],
+)
+def test_none_takes_part(backend: Backend, trace: Trace) -> None:
+    """A backward pass that computes the gradient of none of the tensors does not call the hook."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    elsewhere = [backend.tensor([3.0], requires_grad=True) for _ in range(2)]
+    backend.register_multi_grad_hook(elsewhere, trace.saw("all"))
+    backend.register_multi_grad_hook(elsewhere, trace.saw("any"), mode="any")
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect()
+
+
+@rule(
+    "multi-grad.any.first-only",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.RETAIN_GRAPH],
+    mutants=["multi-grad-hook-once-a-tensor", "multi-grad-hook-any-gets-a-list", "multi-grad-hook-fires-once-ever"],
+)
+def test_first_only(backend: Backend, trace: Trace) -> None:
+    """In mode any the hook runs once a backward pass, with the gradient that is computed first, and no list."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_multi_grad_hook([x, y], trace.saw("hook"), mode="any")
+        return backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    backend.backward(loss, retain_graph=True)
+    trace.expect(("hook", [3.0, 3.0]))
+
+    backend.backward(loss)
+    trace.expect(("hook", [3.0, 3.0]))
+
+
+@rule(
+    "multi-grad.any.first-only.unused-output",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.MULTI_OUTPUT],
+    mutants=["multi-grad-hook-any-takes-none-for-a-gradient"],
+)
+def test_first_is_a_gradient(backend: Backend, trace: Trace) -> None:
+    """In mode any an output that nothing uses, and that has no gradient, is not the first one."""
+
+    def forward(x):
+        unused, used = backend.split(x, 1)
+        backend.register_multi_grad_hook([unused, used], trace.saw("hook"), mode="any")
+        return backend.sum(used * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("hook", [3.0]))
+
+
+@rule(
+    "multi-grad.mode.invalid",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-mode-unchecked"],
+)
+def test_unknown_mode(backend: Backend, trace: Trace) -> None:
+    """There are two modes, and to ask for another one is an error."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    with trace.raises(ErrorKind.MULTI_GRAD_MODE):
+        backend.register_multi_grad_hook([x], trace.saw("hook"), mode="some")
+
+
+@rule(
+    "multi-grad.requires-grad",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-refuses-constants"],
+)
+def test_constants(backend: Backend, trace: Trace) -> None:
+    """A tensor that does not require grad may be among the tensors in either mode, and is ignored."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    constant = backend.tensor([3.0, 4.0])
+    backend.register_multi_grad_hook([constant, x], trace.saw("all"))
+    backend.register_multi_grad_hook([constant, x], trace.saw("any"), mode="any")
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("all", [None, [2.0, 2.0]]), ("any", [2.0, 2.0]))
+
+
+@rule(
+    "multi-grad.return-ignored",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-replaces-the-gradient"],
+)
+def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
+    """The hook may return a tensor in either mode, and it takes the place of no gradient."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_multi_grad_hook([x], trace.saw("all", lambda grads: grads[0] * 10))
+    backend.register_multi_grad_hook([x], trace.saw("any", lambda grad: grad * 10), mode="any")
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect("all", "any")
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "multi-grad.handle.remove",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-handle-of-the-first-tensor"],
+)
+def test_handle(backend: Backend, trace: Trace) -> None:
+    """The handle takes the hook away from all of the tensors."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    for mode in ("all", "any"):
+        backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode).remove()
+
+    backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
+    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+
+    trace.expect()

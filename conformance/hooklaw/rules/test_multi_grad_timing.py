@@ -1,0 +1,140 @@
+"""When a hook on several tensors runs: among the other hooks, and in passes inside or beside each other."""
+
+import threading
+from typing import Any
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
+SPECIAL = notes("autograd", "special-hooks")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+LIMIT = 30
+"""Seconds after which a thread counts as deadlocked."""
+
+
+@rule(
+    "multi-grad.order.tensor-hooks",
+    level=Level.MUST,
+    sources=[SPECIAL],
+    needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS],
+    mutants=["multi-grad-hook-deferred-to-the-end", "multi-grad-hook-before-earlier-tensor-hooks"],
+)
+def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """The hook runs among the tensor hooks: it sees what those before it made of the gradient, not those after it."""
+
+    def forward(x):
+        y = x * 3
+        backend.register_hook(y, trace.saw("before", lambda grad: grad * 2))
+        backend.register_multi_grad_hook([y], trace.saw("multi-grad"))
+        backend.register_hook(y, trace.saw("after", lambda grad: grad * 5))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("before", [1.0, 1.0]), ("multi-grad", [[2.0, 2.0]]), ("after", [2.0, 2.0]))
+
+
+@rule(
+    "multi-grad.order.node-prehooks",
+    level=Level.MUST,
+    sources=[SPECIAL, EXECUTION],
+    needs=[Capability.MULTI_GRAD, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["multi-grad-hook-deferred-to-the-end"],
+)
+def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
+    """The hook runs before the pre-hooks of the Node of whichever tensor comes last."""
+
+    def forward(x):
+        y = x * 3
+        z = y * 2
+        backend.node_register_prehook(backend.grad_fn(y), trace.saw("node pre-hook"))
+        backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"))
+        return backend.sum(z)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect("multi-grad", "node pre-hook")
+
+
+@rule(
+    "multi-grad.before-accumulate",
+    level=Level.MUST,
+    sources=[SPECIAL, EXECUTION],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-deferred-to-the-end"],
+)
+def test_before_accumulation(backend: Backend, trace: Trace) -> None:
+    """When the hook runs for leaves, the gradient of the last of them is not in its .grad yet."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.register_multi_grad_hook(
+        [a, b], lambda _: trace.log("one is missing", any(backend.grad_of(leaf) is None for leaf in (a, b)))
+    )
+
+    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+
+    trace.expect(("one is missing", True))
+
+
+@rule(
+    "multi-grad.all.once.nested",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["multi-grad-hook-counts-what-an-inner-pass-needs"],
+)
+def test_nested_pass(backend: Backend, trace: Trace) -> None:
+    """A backward pass inside another one has calls of its own, and the outer one still has its."""
+    waiting: list[Any] = []
+
+    def once(_: object) -> None:
+        if waiting:
+            backend.backward(waiting.pop(), retain_graph=True)
+
+    def forward(x):
+        first = x * 2
+        second = first * 3
+        backend.register_multi_grad_hook([first, second], trace.saw("hook"))
+        backend.register_hook(second, once)
+        return backend.sum(first * 5), backend.sum(second)
+
+    inner, outer = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    waiting.append(inner)
+    backend.backward(outer)
+
+    trace.expect(("hook", [[5.0, 5.0], None]), ("hook", [[3.0, 3.0], [1.0, 1.0]]))
+
+
+@rule(
+    "multi-grad.threads",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("backward passes in two threads at once each call the hook with their own gradients")],
+    needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
+    mutants=["threads-share-the-gradients-of-a-multi-grad-hook"],
+)
+def test_threads(backend: Backend, trace: Trace) -> None:
+    """Of backward passes at the same time each may have its own call, with its own gradients."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    both = threading.Barrier(2)
+
+    def wait(_: object) -> None:
+        both.wait(LIMIT)
+
+    for leaf in (a, b):
+        backend.register_hook(leaf, wait)
+    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+    losses = [backend.call(lambda a, b, by=by: backend.sum(a * by + b * by), a, b) for by in (2.0, 3.0)]
+    threads = [threading.Thread(target=backend.backward, args=(loss,), daemon=True) for loss in losses]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+
+    expected = [[[by, by], [by, by]] for by in (2.0, 3.0)]
+    trace.expect_value("seen by the hook", expected, sorted(trace.values("hook")))

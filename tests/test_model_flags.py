@@ -1,0 +1,326 @@
+"""What the engine does with its flags: each is one departure of PyTorch, and with all of them it plays PyTorch."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import hooklaw.model
+from hooklaw.loading import load
+from hooklaw.model import flags
+from hooklaw_backends.reference import FOR_TORCH, backend
+
+ROOT = Path(__file__).parent.parent
+ENGINE = Path(hooklaw.model.__file__).parent
+
+
+def leaf(b):
+    """Make the leaf that every program begins with."""
+    return b.tensor([1.0, 2.0], requires_grad=True)
+
+
+def outcome(act):
+    """Return what an action returns, or that it was refused."""
+    try:
+        return act()
+    except RuntimeError:
+        return "refused"
+
+
+def retained(b):
+    """Replace the gradient of a Node whose output retains it."""
+    y = leaf(b) * 3
+    b.retain_grad(y)
+    b.node_register_prehook(b.grad_fn(y), lambda grads: (grads[0] * 2,))
+    b.backward(b.sum(y))
+    return b.tolist(b.grad_of(y))
+
+
+def captured(b):
+    """Ask for the gradient of a tensor with a hook, and for one behind it."""
+    x = leaf(b)
+    y = x * 2
+    b.register_hook(y, lambda grad: grad * 10)
+    return b.tolist(b.grad(b.sum(y), [y, x])[0])
+
+
+def root_alone(b):
+    """Ask for the gradient of what is not behind the root, which has a hook."""
+    seen = []
+    y = b.sum(leaf(b))
+    b.register_hook(y, lambda _: seen.append("root"))
+    b.grad(y, [leaf(b)], allow_unused=True)
+    return seen
+
+
+def unneeded(b):
+    """Ask for the gradient of one factor, and look at what the Node has computed."""
+    seen = []
+    x, other = leaf(b), leaf(b)
+    y = x * other
+    b.node_register_hook(b.grad_fn(y), lambda grads, _: seen.append([grad is None for grad in grads]))
+    b.grad(b.sum(y), [x])
+    return seen
+
+
+def nothing_arrives(b):
+    """Let no gradient arrive at a leaf with a post-accumulate hook."""
+    seen = []
+    x = leaf(b)
+    b.register_post_accumulate_grad_hook(x, lambda leaf: seen.append(b.grad_of(leaf)))
+    b.backward(b.sum(b.custom_function(lambda _, x: x * 2, lambda *_: None)(x)))
+    return seen
+
+
+def something_returned(b):
+    """Return something from a post-accumulate hook."""
+    x = leaf(b)
+    b.register_post_accumulate_grad_hook(x, lambda leaf: b.grad_of(leaf) * 2)
+    return outcome(lambda: b.backward(b.sum(x)))
+
+
+def view_with_hook(b):
+    """Change a view in place that has a hook, while that is recorded and while nothing is."""
+    seen = []
+    for mode in (b.enable_grad, b.no_grad):
+        y = b.view(leaf(b) * 1, 2, 1)
+        b.register_hook(y, lambda _, mode=mode: seen.append(mode == b.enable_grad))
+        with mode():
+            b.mul_(y, 5)
+        b.backward(b.sum(y))
+    return seen
+
+
+def retained_second(b):
+    """Change the second output of a Node in place, the gradient of which is retained."""
+    _, y = b.custom_function(lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3)(leaf(b))
+    b.retain_grad(y)
+    return outcome(lambda: b.tolist(b.mul_(y, 2)))
+
+
+def part(b):
+    """Change a part in place."""
+    return outcome(lambda: b.tolist(b.mul_(b.split(leaf(b) * 1, 1)[0], 3)))
+
+
+def view_under_no_grad(b):
+    """Make a view while nothing is recorded, and change it in place."""
+    y = leaf(b) * 1
+    with b.no_grad():
+        view = b.view(y, 2, 1)
+    return b.requires_grad(view), outcome(lambda: b.tolist(b.mul_(view, 3)))
+
+
+def failing_pair(b):
+    """Give a saved tensor a pair whose pack raises, then run backward."""
+    y = b.exp(leaf(b))
+    try:
+        b.saved_tensor_register_hooks(b.raw_saved_tensors(b.grad_fn(y))[0], lambda _: 1 / 0, lambda packed: packed)
+    except ZeroDivisionError:
+        return outcome_of_type(lambda: b.backward(b.sum(y)))
+
+
+def outcome_of_type(act):
+    """Return None, or the name of the error."""
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001 - it is what is asked for
+        return type(error).__name__
+
+
+def product(b):
+    """Execute the Node of a product with a number twice."""
+    y = leaf(b) * 2
+    b.backward(b.sum(y))
+    return outcome(lambda: b.backward(b.sum(y)))
+
+
+def copied(b):
+    """Execute the Node of an in-place operation on a view twice."""
+    y = leaf(b) + 1
+    b.mul_(b.view(y, 2, 1), 3)
+    b.backward(b.sum(y))
+    return outcome(lambda: b.backward(b.sum(y)))
+
+
+def pinned(b):
+    """Save a tensor that is on the CPU into pinned memory."""
+    x = leaf(b)
+    with b.save_on_cpu(pin_memory=True):
+        y = x * x
+    return b.data_ptr(b.saved_tensors(b.grad_fn(y))[0]) == b.data_ptr(x)
+
+
+PROGRAMS = [
+    ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
+    ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
+    ("one-root-is-reached", root_alone, [], ["root"]),
+    ("unneeded-gradients-are-none", unneeded, [[False, False]], [[False, True]]),
+    ("post-accumulate-without-gradient", nothing_arrives, [], [None]),
+    ("post-accumulate-returns-none", something_returned, None, "refused"),
+    ("views-leave-their-node", view_with_hook, [True, False], []),
+    ("retained-gradients-are-mixed-up", retained_second, [6.0, 12.0], "refused"),
+    ("split-parts-stay-as-they-are", part, [3.0], "refused"),
+    ("views-under-no-grad-require-grad", view_under_no_grad, (False, [[3.0], [6.0]]), (True, "refused")),
+    ("a-pair-that-fails-to-pack-stays", failing_pair, None, "TypeError"),
+    ("numbers-are-freed", product, None, "refused"),
+    ("copies-into-a-base-are-freed", copied, None, "refused"),
+    ("pinning-copies", pinned, True, False),
+]
+"""The flag, a program, what it returns as documented, and what it returns in PyTorch."""
+each_flag = pytest.mark.parametrize(
+    ("flag", "program", "documented", "departs"), PROGRAMS, ids=[flag for flag, *_ in PROGRAMS]
+)
+
+
+@pytest.fixture(autouse=True)
+def _none_on():
+    yield
+    flags.use(())
+
+
+@each_flag
+def test_engine_departs(flag, program, documented, departs):
+    """Without flags a program does what is documented, with its flag alone what PyTorch does."""
+    assert program(backend()) == documented
+    assert program(backend(flag)) == departs
+    assert program(backend()) == documented
+
+
+@each_flag
+def test_torch_departs(flag, program, documented, departs):
+    """PyTorch does what the flag says, and so does the engine with all flags."""
+    pytest.importorskip("torch", reason=f"{flag} is about torch, which is not installed")
+
+    assert program(load("torch-eager")) == departs != documented
+    assert program(backend("torch")) == departs
+
+
+def test_every_flag_has_a_program():
+    """Each flag is shown by a program, here or with the modules, and decides something."""
+    asked = {
+        name
+        for path in [*ENGINE.glob("*.py"), ROOT / "backends" / "hooklaw_backends" / "reference.py"]
+        if path.name != "flags.py"
+        for name in re.findall(r'"(\w+(?:-\w+)+)"', path.read_text())
+    }
+
+    elsewhere = Path(__file__).with_name("test_model_modules.py").read_text()
+
+    assert [flag for flag in flags.TORCH if f'"{flag}"' not in elsewhere] == [flag for flag, *_ in PROGRAMS]
+    assert set(flags.TORCH) <= asked
+
+
+def test_why_is_a_rule_or_silence(hooklaw_command, tmp_path):
+    """A flag names a rule of the law that it breaks, or says in words what it breaks or that nothing is written."""
+    records = tmp_path / "rules.jsonl"
+    hooklaw_command("run", "--backend", "reference", "--results", records)
+    rules = {line.get("rule") for line in map(json.loads, records.read_text().splitlines())}
+
+    families = {rule.partition(".")[0] for rule in filter(None, rules)}
+    named = {flag.why for flag in flags.TORCH.values() if flag.why.partition(".")[0] in families}
+
+    assert named <= rules
+
+
+def test_plays_torch(hooklaw_command, tmp_path):
+    """Every rule that both can run has the same outcome with all flags as on torch itself, but for a crash and a leak."""
+    pytest.importorskip("torch", reason="the engine is compared with torch, which is not installed")
+    found = {}
+    for name in ("reference:torch", "torch-eager"):
+        records = tmp_path / f"{name}.jsonl"
+        done = hooklaw_command("run", "--backend", name, "--results", records)
+        lines = map(json.loads, records.read_text().splitlines())
+        found[name] = {line["rule"]: line["outcome"] for line in lines if "rule" in line}
+        assert done.returncode == 0, done.stdout + done.stderr
+    played, real = found.values()
+    both = [rule for rule in played if "unsupported" not in (played[rule], real[rule])]
+
+    assert len(both) > 200
+    # what torch does there is to read memory that is not its own, and to hide a cycle from Python's collector
+    assert [rule for rule in both if played[rule] != real[rule]] == [
+        "save-on-cpu.no-leak",
+        "tensor-hook.inplace.view-after-alias",
+    ]
+
+
+def test_expectations_are_the_flags():
+    """What is expected of the engine that plays PyTorch is said in the words of the flag that is behind it."""
+    entries = tomllib.loads(FOR_TORCH.read_text())["expect"]
+
+    for one in entries:
+        name, _, says = one["reason"].partition(": ")
+        assert (says, one.get("issue", "")) == (flags.TORCH[name].says, flags.TORCH[name].issue)
+
+
+def test_the_page_names_the_flags():
+    """The table in the documentation of the engine has a row for each flag, in the same order."""
+    page = (ROOT / "docs" / "the-engine.md").read_text()
+
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \|", page, re.MULTILINE)
+    assert rows == [(flag.name, flag.says) for flag in flags.TORCH.values()]
+
+
+def test_playing_ends():
+    """The flags of a block are on in it alone, also after an exception."""
+    flags.use(["pinning-copies"])
+    with flags.playing(["numbers-are-freed"]):
+        inside = [flags.on("numbers-are-freed"), flags.on("pinning-copies")]
+    with pytest.raises(ZeroDivisionError), flags.playing(["numbers-are-freed"]):
+        _ = 1 / 0
+
+    assert inside == [True, False]
+    assert [flags.on("numbers-are-freed"), flags.on("pinning-copies")] == [False, True]
+
+
+def test_reset_turns_on_the_backends_own():
+    """A backend plays its own flags after a reset, whatever was on before, and its name says which."""
+    one, all_of_them = backend("pinning-copies,numbers-are-freed"), backend("torch")
+    one.reset()
+
+    assert (one.name, all_of_them.name) == ("reference:numbers-are-freed,pinning-copies", "reference:torch")
+    assert flags.on("pinning-copies")
+    assert not flags.on("views-leave-their-node")
+
+
+@pytest.mark.parametrize(("name", "says"), [("pinning-copy", "did you mean pinning-copies"), ("cpu", "known are")])
+def test_unknown_flag(hooklaw, name, says):
+    """A flag that is not there is refused in one sentence."""
+    done = hooklaw("run", "--backend", f"reference:{name}")
+
+    assert done.returncode == 3
+    assert f"no flag of the reference engine is called {name!r}: {says}" in done.stderr
+
+
+def test_order_of_ties():
+    """Leaves that are ready at once are executed in the order in which the heap of PyTorch hands them out."""
+    b, seen = backend(), []
+
+    def four(_, *inputs):
+        return inputs[0] * 2
+
+    leaves = [leaf(b) for _ in range(4)]
+    for nr, one in enumerate(leaves):
+        b.register_hook(one, lambda _, nr=nr: seen.append(nr))
+    b.backward(b.sum(b.custom_function(four, lambda _, grad: (grad,) * 4)(*leaves)))
+
+    assert seen == [0, 2, 1, 3]
+
+
+def test_nothing_is_freed_before_the_post_hooks():
+    """A Node whose post-hook raised still has what it saved, and the gradients of what ran before are there."""
+
+    def fail(*_):
+        raise KeyError
+
+    b = backend()
+    x, other = leaf(b), leaf(b)
+    y = b.exp(x)
+    b.node_register_hook(b.grad_fn(y), fail)
+    with pytest.raises(KeyError):
+        b.backward(b.sum(y + other))
+
+    assert len(b.saved_tensors(b.grad_fn(y))) == 1
+    assert (b.grad_of(x), b.tolist(b.grad_of(other))) == (None, [1.0, 1.0])
