@@ -1,0 +1,91 @@
+"""Judge a packer of saved tensors: is it safe to train under, and if not, which program shows it.
+
+PACKER is module:attribute; the attribute is called without arguments and returns a context manager under which saved
+tensors are packed, e.g. torch.autograd.graph:save_on_cpu. Exit code 1: a MUST is broken; a SHOULD is listed.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hooklaw.cli import say
+from hooklaw.cli.run import seconds
+from hooklaw.errors import HooklawError, PackerError
+from hooklaw.outcome import Exit, Outcome, worst
+from hooklaw.packing import wording
+from hooklaw.packing.judging import EXAMPLES, LIMIT, Judged, Wanted, judge, laws
+from hooklaw.session import scratch
+from hooklaw.tally import exit_of_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("packer", nargs="?", default="", metavar="PACKER", help="module:attribute")
+    parser.add_argument("--list", action="store_true", help="list the properties instead, and judge nothing")
+    parser.add_argument(
+        "--device", action="append", metavar="DEVICE", help="repeatable; default the CPU, and CUDA where there is one"
+    )
+    parser.add_argument(
+        "-k", dest="parts", action="append", default=[], metavar="TEXT", help="properties with this in their id"
+    )
+    parser.add_argument("--examples", type=examples, default=EXAMPLES, metavar="N", help="how many a property tries")
+    parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one property")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
+    parser.add_argument("--expectations", default="", metavar="FILE", help="what is known to break")
+    parser.add_argument("--format", choices=wording.FORMATS, default="text")
+
+
+def examples(text: str) -> int:
+    """Read a number of examples; argparse words the refusal from the function's name."""
+    number = int(text)
+    if not 0 < number < 100_000:  # noqa: PLR2004 - a day's work, and a slip of the finger
+        raise ValueError
+    return number
+
+
+def main(args: argparse.Namespace) -> int:
+    """Judge on every device, print the verdicts, and return the exit code."""
+    if args.list:
+        say("".join(f"{rule.level:6} {rule.id:36} {rule.statement}\n" for rule in laws()))
+        return Exit.OK.code
+    if not args.packer:
+        raise PackerError("no packer is named: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
+    wanted: list[str] = args.device or ["cpu"]
+    if len(set(wanted)) < len(wanted):
+        raise HooklawError("a device is named twice: name each once")
+    results: Path = args.results or scratch()
+    judged: list[Judged] = []
+    try:
+        for device in wanted:
+            judged.append(_judge(device, args, results, append=bool(judged)))
+            wanted += judged[0].further if wanted == ["cpu"] and not args.device else []
+    finally:
+        if not args.results:
+            results.unlink(missing_ok=True)
+    say(wording.render([one.findings for one in judged], args.format))
+    broken = [row for one in judged for row in one.findings.rows if row.outcome == Outcome.ERROR]
+    for row in broken[:1]:
+        sys.stderr.write(f"hooklaw: {len(broken)} could not be judged, {row.property_id} first: {row.detail}\n")
+    return worst([exit_of_run(one.run) for one in judged] or [Exit.BROKEN]).code
+
+
+def _judge(device: str, args: argparse.Namespace, results: Path, *, append: bool) -> Judged:
+    how = Wanted(
+        packer=args.packer,
+        device=device,
+        parts=args.parts,
+        examples=args.examples,
+        limit=args.limit,
+        expectations=args.expectations,
+    )
+    live = sys.stderr.isatty()
+
+    def show(done: str) -> None:
+        if live:
+            sys.stderr.write(f"\r\x1b[K{done}")
+            sys.stderr.flush()
+
+    try:
+        return judge(how, results, append=append, on_result=lambda tried: show(tried.property))
+    finally:
+        show("")

@@ -1,0 +1,113 @@
+"""Together with what else changes how a graph is made: checkpointing of both forms, autocast."""
+
+from contextlib import nullcontext
+
+import torch
+from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
+
+from hooklaw.packing.cases import LEAVES
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.spec import docstring
+
+CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
+forms = {"use_reentrant": st.sampled_from(["False", "True"])}
+
+
+@law(
+    "packer.checkpoint.within",
+    sources=[HOOKS, CHECKPOINT],
+    wrong=["closed-by-its-first-backward", "cleared-by-the-next-backward"],
+    draws=forms,
+)
+def checkpoint_within(packer, device, tolerance, use_reentrant):
+    """A checkpointed region, of either form, can be recomputed while the context is open, and the gradient is right."""
+    x = numbers(3, device=device).requires_grad_()
+    with packer():
+        y = x * x
+        z = checkpoint(lambda y: (y * y).tanh() * y, y, use_reentrant=use_reentrant)
+        (z * z).sum().backward()
+    plain = numbers(3, device=device).requires_grad_()
+    y = plain * plain
+    z = (y * y).tanh() * y
+    (z * z).sum().backward()
+    agree("the gradient", plain.grad, x.grad, tolerance * 8)
+
+
+@law(
+    "packer.checkpoint.around",
+    sources=[HOOKS, CHECKPOINT],
+    wrong=["refuses-under-another-pair", "last-in-first-out-assumed"],
+    draws=forms,
+)
+def checkpoint_around(packer, device, tolerance, use_reentrant):
+    """Entered inside a checkpointed region, of either form, the context has the gradient of a run without it."""
+
+    def region(y):
+        with packer():
+            return (y * y).tanh() * y
+
+    x = numbers(3, device=device).requires_grad_()
+    checkpoint(region, x * x, use_reentrant=use_reentrant).sum().backward()
+    plain = numbers(3, device=device).requires_grad_()
+    y = plain * plain
+    ((y * y).tanh() * y).sum().backward()
+    agree("the gradient", plain.grad, x.grad, tolerance * 8)
+
+
+@law("packer.checkpoint.layers", sources=[HOOKS, CHECKPOINT], wrong=["one-buffer-for-each-shape"], draws=forms)
+def checkpoint_layers(packer, device, tolerance, use_reentrant):
+    """A stack of checkpointed layers made inside the context has every parameter's gradient, recomputed outside."""
+
+    def gradients(context):
+        torch.manual_seed(0)
+        layers = [torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()).to(device) for _ in range(3)]
+        y = numbers(2, 3, device=device).requires_grad_()
+        with context:
+            for layer in layers:
+                y = checkpoint(layer, y, use_reentrant=use_reentrant)
+            loss = y.pow(2).sum()
+        loss.backward()
+        return [one.grad for layer in layers for one in layer.parameters()]
+
+    expected, seen = gradients(nullcontext()), gradients(packer())
+    for place, (was, now) in enumerate(zip(expected, seen, strict=True)):
+        agree(f"the gradient of parameter {place}", was, now, tolerance * 8)
+
+
+@law("packer.autocast", sources=[HOOKS, docstring("torch.autocast")], wrong=["dtype-lost"])
+def autocast(packer, device, tolerance):
+    """Under autocast, where some tensors have a lower precision, gradients are those of a run without the packer."""
+
+    def gradients():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to(device)
+        with torch.autocast(device.partition(":")[0], dtype=torch.bfloat16):
+            loss = model(numbers(2, 3, device=device)).float().pow(2).sum()
+        loss.backward()
+        return {name: one.grad for name, one in model.named_parameters()}
+
+    expected = gradients()
+    with packer():
+        seen = gradients()
+    for name in expected:
+        agree(f"the gradient of {name}", expected[name], seen[name], tolerance * 8 + 2**-7)
+
+
+@law(
+    "packer.hooks",
+    sources=[HOOKS, docstring("torch.Tensor.register_hook")],
+    wrong=["tensors-detached-in-place"],
+    draws=LEAVES,
+)
+def tensor_hooks(packer, device, tolerance, x):
+    """A tensor that was saved still takes hooks and keeps its gradient, and both are right."""
+    with packer():
+        y = x * 2
+        loss = (y * y).sum()
+    y.register_hook(lambda grad: grad * 3)
+    y.retain_grad()
+    loss.backward()
+    agree("the gradient of y", 12 * x.detach(), y.grad, tolerance)
+    agree("the gradient of x", 24 * x.detach(), x.grad, tolerance)

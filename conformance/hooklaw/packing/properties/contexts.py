@@ -1,0 +1,184 @@
+"""The context: left before backward, entered again, nested, left by an exception, and nothing of it left behind."""
+
+import gc
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from hooklaw.packing.cases import LEAVES
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, numbers, watched
+from hooklaw.spec import docstring
+
+DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
+
+
+@law("packer.context.left", sources=[HOOKS], wrong=["closed-when-left"], draws=LEAVES)
+def left(packer, device, tolerance, x):
+    """Backward after the context was left finds everything, though context and packer are gone by then."""
+    context = packer()
+    with context:
+        loss = (x * x).sum()
+    del context
+    gc.collect()
+    loss.backward()
+    agree("the gradient", 2 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.context.entered-again", sources=[HOOKS], wrong=["cleared-by-the-next-forward"])
+def entered_again(packer, device, tolerance):
+    """One context entered a second time works and leaves the first graph whole, or refuses to be entered."""
+    first, second = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(5).requires_grad_()
+    context = packer()
+    with context:
+        one = (first * first).sum()
+    try:
+        context.__enter__()
+    except (RuntimeError, AttributeError):
+        two = (second * second).sum()  # refused: what is saved now is no business of the packer
+    else:
+        two = (second * second).sum()
+        context.__exit__(None, None, None)
+    one.backward()
+    two.backward()
+    agree("the gradient of the first graph", 2 * first.detach(), first.grad, tolerance)
+    agree("the gradient of the second graph", 2 * second.detach(), second.grad, tolerance)
+    assert not watched(device), "the packer is still at work after the context was left twice"
+
+
+@law("packer.context.nested", sources=[HOOKS], wrong=["leaves-its-hooks-when-nested", "one-graph-at-a-time"])
+def nested(packer, device, tolerance):
+    """Two contexts of the packer, one within the other, serve both what is saved inside and what is saved around it."""
+
+    def gradient(outer, inner):
+        x = numbers(3, device=device).requires_grad_()
+        with outer:
+            y = x * x
+            with inner:
+                z = y * x
+            loss = (z * z).sum()
+        loss.backward()
+        return x.grad
+
+    x = numbers(3, device=device)
+    agree("the gradient", 6 * x**5, gradient(packer(), packer()), tolerance * 8)
+    assert not watched(device), "the packer is still at work after both contexts were left"
+
+
+@law("packer.context.nested.same", sources=[HOOKS], wrong=["one-slot-for-nested-entries"], draws=LEAVES)
+def nested_same(packer, device, tolerance, x):
+    """One context entered within itself works, or refuses to be entered; outside it nothing is packed any more."""
+    context = packer()
+    with context:
+        y = x * x
+        try:
+            context.__enter__()
+        except (RuntimeError, AttributeError):
+            z = y * x
+        else:
+            z = y * x
+            context.__exit__(None, None, None)
+        loss = (z * z).sum()
+    loss.backward()
+    agree("the gradient", 6 * x.detach() ** 5, x.grad, tolerance * 8)
+    assert not watched(device), "the packer is still at work after the context was left"
+
+
+@law("packer.context.innermost", sources=[HOOKS], wrong=["composes-with-the-pair-outside"])
+def innermost(packer, device, tolerance):
+    """A pair of hooks inside the context applies alone there, and one outside does not see what the packer packs."""
+    seen = []
+
+    def other(name):
+        return saved_tensors_hooks(lambda tensor: seen.append(name) or tensor.detach(), lambda packed: packed)
+
+    x = numbers(3, device=device).requires_grad_()
+    with other("outside"), packer():
+        y = x * 2
+        z = y.exp()
+        with other("inside"):
+            z = z.exp()
+    assert seen == ["inside"], f"of a pair outside and a pair inside the packer, these packed: {seen}"
+    z.log().sum().backward()
+    agree("the gradient", 2 * y.detach().exp(), x.grad, tolerance * 8)
+
+
+@law("packer.context.outside", sources=[HOOKS], wrong=["hooks-left-on-the-stack"], draws=LEAVES)
+def outside(packer, device, x):
+    """After the context was left nothing more is packed, and autograd's own check of in-place changes is back."""
+    with packer():
+        (x * x).sum().backward()
+    assert not watched(device), "a tensor saved after the context was left went through the packer"
+
+
+@law("packer.context.exception", sources=[HOOKS], wrong=["hooks-left-after-an-exception"], draws=LEAVES)
+def exception(packer, device, tolerance, x):
+    """An exception in the context leaves nothing behind: nothing more is packed, and the next use is right."""
+    try:
+        with packer():
+            _ = x * x
+            raise KeyError("the user's own")
+    except KeyError:
+        pass
+    assert not watched(device), "a tensor saved after the exception went through the packer"
+    with packer():
+        loss = (x * x).sum()
+    loss.backward()
+    agree("the gradient after the exception", 2 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.context.exception.passed-on", sources=[HOOKS], wrong=["exceptions-swallowed"])
+def exception_passed_on(packer, device):
+    """An exception in the context reaches whoever entered it."""
+    try:
+        with packer():
+            raise KeyError("the user's own")
+    except KeyError:
+        passed_on = True
+    else:
+        passed_on = False
+    assert passed_on, "an exception raised in the context did not come out of it"
+
+
+@law("packer.context.backward-exception", sources=[HOOKS], wrong=["delete-on-unpack"], draws=LEAVES)
+def backward_exception(packer, device, tolerance, x):
+    """After an exception in backward, the retained graph still has everything, and another graph is right."""
+    with packer():
+        y = x * 2
+        loss = (y * y).sum()
+
+    def refuse(grad):
+        raise KeyError("the user's own")
+
+    handle = y.register_hook(refuse)
+    try:
+        loss.backward(retain_graph=True)
+    except KeyError:
+        pass
+    handle.remove()
+    x.grad = None
+    loss.backward()
+    agree("the gradient after the exception", 8 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.context.gradients-off", sources=[HOOKS], wrong=["gradients-switched-on"], draws=LEAVES)
+def gradients_off(packer, device, x):
+    """Where gradients are off they stay off in the context, and where they are on they stay on."""
+    with torch.no_grad(), packer():
+        y = x * x
+    assert not y.requires_grad, "under no_grad an operation in the context recorded a graph"
+    with packer():
+        y = x * x
+    assert y.requires_grad, "an operation in the context recorded no graph"
+
+
+@law("packer.context.results", sources=[HOOKS], wrong=["in-place-on-packs-input"])
+def results(packer, device):
+    """What is computed in the context is bit by bit what is computed outside: packing changes nothing."""
+    x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(0.3).requires_grad_()
+    before = x.detach().clone()
+    expected = (x * w).exp()
+    with packer():
+        seen = (x * w).exp()
+    assert torch.equal(expected, seen), f"exp(x * w) is {seen.tolist()}, outside the context {expected.tolist()}"
+    assert torch.equal(before, x.detach()), f"x is {x.tolist()}, before it was saved it was {before.tolist()}"

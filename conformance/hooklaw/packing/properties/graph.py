@@ -1,0 +1,159 @@
+"""Graphs of every kind: operations that save different things, double backward, backward inside the context."""
+
+from contextlib import nullcontext
+
+import torch
+from hypothesis import strategies as st
+
+from hooklaw.packing.cases import LEAVES
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.spec import docstring
+
+GRAD = docstring("torch.autograd.grad")
+STEPS = [
+    "y * y",
+    "y.exp()",
+    "y.tanh()",
+    "y.sigmoid()",
+    "y.relu()",
+    "y @ y.mT",
+    "y.softmax(-1)",
+    "y.pow(3)",
+    "y / (y * y + 1)",
+    "torch.cat([y, y], 1)",
+    "y.max(0).values.expand_as(y)",
+    "y.gather(1, y.argsort(1))",
+    "y.mT.contiguous()",
+    "y[:, :1] * y",
+    "torch.where(y > 1, y, y * y)",
+    "y.cumsum(0)",
+    "torch.nn.functional.layer_norm(y, y.shape)",
+    "y.std(0) + y",
+    "torch.nn.functional.max_pool1d(y, 2, 1)",
+    "y.clone().mul_(y)",
+    "torch.linalg.norm(y) * y",
+    "y.prod(0) * y",
+]
+chains = st.lists(st.sampled_from(STEPS), min_size=1, max_size=3).map(
+    lambda steps: f"[{', '.join(f'lambda y: {step}' for step in steps)}]"
+)
+
+
+@law(
+    "packer.graph.operations",
+    sources=[HOOKS],
+    needs=["lossless"],
+    wrong=["strides-assumed-contiguous", "one-buffer-for-all"],
+    draws={"steps": chains},
+)
+def operations(packer, device, steps):
+    """Whatever operations a graph is made of, the gradient is that of a run without the packer."""
+
+    def gradient(x):
+        y = x
+        for step in steps:
+            y = step(y)
+        y.mean().backward()
+        return x.grad
+
+    expected = gradient(numbers(2, 3, device=device).requires_grad_())
+    with packer():
+        seen = gradient(numbers(2, 3, device=device).requires_grad_())
+    agree("the gradient", expected, seen, 0.0)
+
+
+@law(
+    "packer.graph.double-backward", sources=[HOOKS, GRAD], wrong=["delete-on-unpack", "unpacks-in-place"], draws=LEAVES
+)
+def double_backward(packer, device, tolerance, x):
+    """With create_graph a gradient can itself be differentiated, and the second gradient is right."""
+    with packer():
+        y = (x * x * x).sum()
+    (first,) = torch.autograd.grad(y, x, create_graph=True)
+    agree("the gradient", 3 * x.detach() ** 2, first.detach(), tolerance)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    agree("the second gradient", 6 * x.detach(), second, tolerance)
+
+
+@law(
+    "packer.graph.double-backward.inside",
+    sources=[HOOKS, GRAD],
+    wrong=["closed-by-its-first-backward", "cleared-by-the-next-backward"],
+    draws=LEAVES,
+)
+def double_backward_inside(packer, device, tolerance, x):
+    """A backward inside the context saves tensors too, and the second gradient through them is right."""
+    with packer():
+        y = (x * x * x).sum()
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        penalty = (first * first).sum()
+    penalty.backward()
+    agree("the gradient of the penalty", 36 * x.detach() ** 3, x.grad, tolerance)
+
+
+@law("packer.graph.backward-inside", sources=[HOOKS], wrong=["packed-only-when-the-context-is-left"], draws=LEAVES)
+def backward_inside(packer, device, tolerance, x):
+    """Backward may run while the context is still open."""
+    with packer():
+        (x * x).sum().backward()
+    agree("the gradient", 2 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.graph.training", sources=[HOOKS], wrong=["parameters-cached-for-good"])
+def training(packer, device, tolerance):
+    """Three steps of training, in which parameters change between forward and forward, end at the same parameters."""
+
+    def train(contexts):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            with contexts():
+                loss = model(numbers(2, 3, device=device) + step).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+        return {name: one.detach() for name, one in model.named_parameters()}
+
+    expected, seen = train(nullcontext), train(packer)
+    for name in expected:
+        agree(f"{name} after three steps", expected[name], seen[name], tolerance)
+
+
+@law(
+    "packer.graph.modules",
+    sources=[HOOKS],
+    needs=["lossless"],
+    wrong=["strides-assumed-contiguous"],
+    draws={
+        "layers": st.sampled_from(
+            [
+                "[torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(True), torch.nn.MaxPool2d(2)]",
+                "[torch.nn.Conv2d(3, 2, 1), torch.nn.GroupNorm(1, 2), torch.nn.GELU(), torch.nn.AdaptiveAvgPool2d(1)]",
+                "[torch.nn.Flatten(), torch.nn.Linear(75, 4), torch.nn.LayerNorm(4), torch.nn.LogSoftmax(-1)]",
+                "[torch.nn.Flatten(2), torch.nn.TransformerEncoderLayer(25, 5, 8, dropout=0.0, batch_first=True)]",
+            ]
+        )
+    },
+)
+def modules(packer, device, layers):
+    """Ordinary modules have the gradients and the buffers of a run without the packer."""
+
+    def run():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*layers).to(device).to(memory_format=torch.channels_last)
+        for layer in model:
+            for one in layer.modules():
+                if hasattr(one, "reset_parameters"):
+                    one.reset_parameters()
+        x = torch.randn(2, 3, 5, 5).to(device).requires_grad_()
+        model(x).pow(2).mean().backward()
+        model.zero_grad(set_to_none=True)
+        return {"input": x.grad, **{name: one.clone().float() for name, one in model.named_buffers()}}
+
+    expected = run()
+    with packer():
+        seen = run()
+    for name in expected:
+        agree(f"{name}", expected[name], seen[name], 0.0)

@@ -1,0 +1,122 @@
+"""What unpack returns equals what pack was given: value, shape, dtype, device."""
+
+import torch
+from hypothesis import strategies as st
+
+from hooklaw.packing.law import HOOKS, NOTES, law
+from hooklaw.packing.properties.parts import identical, saved
+
+FLOATS = ["torch.float32", "torch.float64", "torch.float16", "torch.bfloat16", "torch.complex64", "torch.complex128"]
+INTEGERS = ["torch.uint8", "torch.int8", "torch.int16", "torch.int32", "torch.int64", "torch.bool"]
+
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(repr)
+seeds = st.integers(0, 9).map(repr)
+specials = st.lists(
+    st.sampled_from(["nan", "inf", "-inf", "-0.0", "0.0", "1e-45", "3.4e38", "1.0"]), min_size=1, max_size=4
+).map(lambda names: "[" + ", ".join(f'float("{name}")' for name in names) + "]")
+
+
+@law(
+    "packer.identity.value",
+    sources=[HOOKS, NOTES],
+    wrong=["rounds-silently", "exceeds-its-tolerance"],
+    draws={"shape": shapes, "dtype": st.sampled_from(FLOATS), "seed": seeds},
+)
+def value(packer, device, close, shape, dtype, seed):
+    """What backward gets back equals what was saved, bit by bit, or within the tolerance that the packer declares."""
+    torch.manual_seed(seed)
+    tensor = torch.randn(shape, dtype=dtype, device=device)
+    before = tensor.clone()
+    back = saved(packer, tensor)
+    assert close(before, back), f"saved {before.tolist()}, got back {back.tolist()}"
+
+
+@law(
+    "packer.identity.special-values",
+    sources=[HOOKS],
+    wrong=["special-values-lost"],
+    draws={"values": specials, "dtype": st.sampled_from(["torch.float32", "torch.float64"])},
+)
+def special_values(packer, device, close, values, dtype):
+    """Infinities, nan, negative zero and tiny numbers come back; from a lossy packer what is not finite does."""
+    tensor = torch.tensor(values, dtype=dtype, device=device)
+    back = saved(packer, tensor)
+    assert close(tensor, back), f"saved {tensor.tolist()}, got back {back.tolist()}"
+
+
+@law(
+    "packer.identity.integers",
+    sources=[HOOKS],
+    wrong=["integers-made-floats"],
+    draws={
+        "dtype": st.sampled_from(INTEGERS),
+        "values": st.lists(st.integers(0, 127), min_size=1, max_size=4).map(repr),
+    },
+)
+def integers(packer, device, dtype, values):
+    """Indices and masks come back exactly, also from a lossy packer: a wrong index is a wrong gradient."""
+    tensor = (torch.tensor(values, device=device) * (2**56 if dtype == torch.int64 else 1)).to(dtype)
+    back = saved(packer, tensor)
+    assert identical(tensor, back), f"saved {tensor.tolist()} of {dtype}, got back {back.tolist()} of {back.dtype}"
+
+
+@law(
+    "packer.identity.shape",
+    sources=[HOOKS],
+    wrong=["shape-lost"],
+    draws={"shape": st.lists(st.integers(1, 3), min_size=1, max_size=5).map(repr)},
+)
+def shape(packer, device, shape):
+    """What backward gets back has the shape of what was saved."""
+    back = saved(packer, torch.ones(shape, device=device))
+    assert list(back.shape) == shape, f"saved shape {shape}, got back {list(back.shape)}"
+
+
+@law(
+    "packer.identity.scalar",
+    sources=[HOOKS],
+    wrong=["scalars-made-vectors"],
+)
+def scalar(packer, device, close):
+    """A tensor without dimensions comes back without dimensions."""
+    tensor = torch.tensor(2.5, device=device)
+    back = saved(packer, tensor)
+    assert close(tensor, back), f"saved {tensor}, got back {back} of shape {list(back.shape)}"
+
+
+@law(
+    "packer.identity.empty",
+    sources=[HOOKS],
+    wrong=["empty-tensors-refused"],
+    draws={"shape": st.sampled_from(["[0]", "[0, 3]", "[2, 0]", "[2, 0, 3]"])},
+)
+def empty(packer, device, shape):
+    """A tensor without elements can be saved, and comes back with its shape and dtype."""
+    tensor = torch.ones(shape, device=device)
+    back = saved(packer, tensor)
+    assert identical(tensor, back), f"saved shape {shape}, got back {list(back.shape)} of {back.dtype}"
+
+
+@law(
+    "packer.identity.dtype",
+    sources=[HOOKS],
+    wrong=["dtype-lost"],
+    draws={"dtype": st.sampled_from([*FLOATS, *INTEGERS])},
+)
+def dtype(packer, device, dtype):
+    """What backward gets back has the dtype of what was saved."""
+    back = saved(packer, torch.ones(3, dtype=dtype, device=device))
+    assert back.dtype == dtype, f"saved {dtype}, got back {back.dtype}"
+
+
+@law(
+    "packer.identity.device",
+    sources=[HOOKS],
+    wrong=["left-on-another-device"],
+    draws={"there": st.sampled_from(["device", '"cpu"'])},
+)
+def device(packer, device, there):
+    """What backward gets back is on the device of what was saved, whichever that was."""
+    tensor = torch.ones(3, device=there)
+    back = saved(packer, tensor)
+    assert back.device == tensor.device, f"saved on {tensor.device}, got back on {back.device}"

@@ -1,0 +1,97 @@
+"""In-place changes: with a packer autograd's own check is off, so the packer answers for what it gives back."""
+
+import torch
+
+from hooklaw.packing.cases import LEAVES
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.spec import notes
+
+CHECKS = notes("autograd", "in-place-correctness-checks")
+ALIAS = "live-tensor-given-back-unchecked"
+
+
+@law("packer.in-place.pack-input", sources=[HOOKS], wrong=["in-place-on-packs-input"])
+def pack_input(packer, device):
+    """Packing does not touch the tensor that it is given, neither its values nor its version."""
+    x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).requires_grad_()
+    y = x * 1
+    before, version = y.detach().clone(), y._version
+    with packer():
+        y * w
+    assert torch.equal(before, y.detach()), f"a saved tensor was {before.tolist()}, now it is {y.tolist()}"
+    assert y._version == version, f"a saved tensor's version went from {version} to {y._version}"
+
+
+@law("packer.in-place.output", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
+def output(packer, device, tolerance, x):
+    """A result that is changed in place after it was saved is an error in backward, or the gradient is right."""
+    with packer():
+        y = x.exp()
+        right = y.detach().clone()
+        y.add_(1)
+    try:
+        y.sum().backward()
+    except RuntimeError:
+        x.grad = right  # refused, as autograd itself would
+    agree("the gradient, of a tensor changed after it was saved,", right, x.grad, tolerance)
+
+
+@law("packer.in-place.intermediate", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
+def intermediate(packer, device, tolerance, x):
+    """An operand that is changed in place after it was saved is an error in backward, or the gradient is right."""
+    with packer():
+        y = x * 1
+        loss = (y * y).sum()
+        y.mul_(10)
+    try:
+        loss.backward()
+    except RuntimeError:
+        x.grad = 2 * x.detach()  # refused, as autograd itself would
+    agree("the gradient, of a tensor changed after it was saved,", 2 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.in-place.leaf", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"], draws=LEAVES)
+def leaf(packer, device, tolerance, x):
+    """A parameter that is changed in place between forward and backward is an error, or the gradient is right."""
+    weight = torch.nn.Parameter(x.detach() + 1)
+    before = weight.detach().clone()
+    with packer():
+        loss = (x * weight).sum()
+    with torch.no_grad():
+        weight.mul_(10)
+    try:
+        loss.backward()
+    except RuntimeError:
+        x.grad = before  # refused, as autograd itself would
+    agree("the gradient, of a parameter changed after it was saved,", before, x.grad, tolerance)
+
+
+@law("packer.in-place.view", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"])
+def view(packer, device, tolerance):
+    """A saved view whose base is changed in place is an error in backward, or the gradient is right."""
+    x = numbers(2, 3, device=device).requires_grad_()
+    weight = torch.nn.Parameter(numbers(4, 3, device=device))
+    before = weight.detach().clone()
+    with packer():
+        loss = torch.nn.functional.linear(x, weight).sum()
+    with torch.no_grad():
+        weight.mul_(10)
+    right = torch.ones(2, 4, device=device) @ before
+    try:
+        loss.backward()
+    except RuntimeError:
+        x.grad = right  # refused, as autograd itself would
+    agree("the gradient, of a weight changed after it was saved,", right, x.grad, tolerance)
+
+
+@law("packer.in-place.unpacked", sources=[HOOKS], wrong=["one-buffer-for-all"])
+def unpacked(packer, device, tolerance):
+    """What comes back stays as it is while further tensors are unpacked."""
+    x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(3).requires_grad_()
+    with packer():
+        y = x * w
+    first = y.grad_fn._saved_self
+    second = y.grad_fn._saved_other
+    agree("the first saved tensor", x.detach(), first.detach(), tolerance)
+    agree("the second saved tensor", w.detach(), second.detach(), tolerance)

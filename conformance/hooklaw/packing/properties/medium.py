@@ -1,0 +1,105 @@
+"""Where the bytes go: they really reach the medium that the packer claims, leave it again, and parameters stay."""
+
+import gc
+
+import torch
+
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, held, numbers, on_disk, saved
+from hooklaw.spec import Level, docstring, observed
+
+SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
+CLAIM = "a packer that claims to move bytes is used for that alone"
+
+
+@law(
+    "packer.medium.reached",
+    level=Level.SHOULD,
+    sources=[observed(CLAIM)],
+    needs=["disk"],
+    wrong=["claims-disk-keeps-memory"],
+)
+def reached(packer, device, medium):
+    """While a graph is alive, the folder that a packer claims to write to holds at least the bytes that were saved."""
+    x = torch.rand(2**18, device=device).requires_grad_()
+    with packer():
+        before = on_disk(medium)
+        loss = (x * 2).pow(2).sum()
+    there = on_disk(medium) - before
+    assert there >= 2**20, f"2**20 bytes were saved, {there} more are in {medium}"
+    loss.backward()
+
+
+@law(
+    "packer.medium.released",
+    level=Level.SHOULD,
+    sources=[observed(CLAIM)],
+    needs=["claim"],
+    wrong=["claims-disk-keeps-memory"],
+)
+def released(packer, device):
+    """A tensor that only the graph still needs takes no memory where it came from until backward."""
+    x = torch.ones(2**18, device=device, requires_grad=True)
+    context = packer()
+    before = held(device)
+    with context:
+        loss = (x * 2).pow(2).sum()
+    left = held(device) - before
+    assert left < 2**19, f"{left} bytes are held in memory for a tensor of 2**20 that was packed"
+    loss.backward()
+
+
+@law(
+    "packer.medium.given-back",
+    level=Level.SHOULD,
+    sources=[observed(CLAIM)],
+    needs=["disk"],
+    wrong=["files-left-behind"],
+)
+def given_back(packer, device, medium):
+    """When a graph is gone, by backward or dropped, its bytes are gone from the folder too."""
+    x = torch.ones(2**18, device=device, requires_grad=True)
+    before = on_disk(medium)
+    with packer():
+        done, dropped = (x * 2).pow(2).sum(), (x * 3).pow(2).sum()
+    done.backward()
+    del done, dropped
+    gc.collect()
+    left = on_disk(medium) - before
+    assert left < 2**19, f"{left} bytes are left in {medium} for graphs that are gone"
+
+
+@law(
+    "packer.medium.parameters",
+    level=Level.SHOULD,
+    sources=[observed("a parameter is in memory as long as its model is, so moving a copy of it frees nothing")],
+    wrong=["parameters-told-by-their-type"],
+)
+def parameters(packer, device):
+    """A parameter, or a view of one such as a transposed weight, is not copied: what comes back is its own memory."""
+    weight = torch.nn.Parameter(numbers(2, 3, device=device))
+    for name, tensor in {"a parameter": weight, "a transposed parameter": weight.t()}.items():
+        back = saved(packer, tensor)
+        own = back.untyped_storage().data_ptr() == weight.untyped_storage().data_ptr()
+        assert own, f"{name} was copied, though it stays in memory anyway"
+
+
+@law(
+    "packer.medium.inputs-of-the-cpu",
+    sources=[HOOKS, SAVE_ON_CPU],
+    needs=["accelerator"],
+    wrong=["left-on-another-device"],
+)
+def mixed_devices(packer, device, tolerance):
+    """In a graph over two devices each tensor comes back to its own."""
+
+    def gradient():
+        x = numbers(3, device="cpu").requires_grad_()
+        y = (x * x).to(device)
+        (y * y).sum().backward()
+        return x.grad
+
+    expected = gradient()
+    with packer():
+        seen = gradient()
+    agree("the gradient", expected, seen, tolerance * 8)

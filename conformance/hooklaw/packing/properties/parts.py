@@ -1,0 +1,119 @@
+"""What several programs use; it is written out above each program that uses it."""
+
+import gc
+import threading
+import tracemalloc
+from functools import partial  # noqa: F401 - the case of a lossy packer uses it
+from pathlib import Path
+
+import torch
+
+
+def numbers(*shape, device):
+    """Return a tensor of distinct numbers."""
+    count = torch.Size(shape).numel()
+    return (torch.arange(count, device=device, dtype=torch.float32) / 8 + 0.5).reshape(shape)
+
+
+def saved(packer, tensor):
+    """Save the tensor under the packer, and return what backward gets back."""
+    seen = []
+
+    class Save(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, anchor, tensor):
+            ctx.save_for_backward(tensor)
+            return anchor.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.extend(ctx.saved_tensors)
+            return grad, None
+
+    anchor = torch.zeros((), device=tensor.device, requires_grad=True)
+    with packer():
+        y = Save.apply(anchor, tensor)
+    y.backward()
+    return seen[0]
+
+
+def identical(expected, seen):
+    """Tell whether two tensors are the same bit by bit."""
+    if (expected.shape, expected.dtype, expected.device) != (seen.shape, seen.dtype, seen.device):
+        return False
+    plain = [one.resolve_conj().resolve_neg().reshape(-1).contiguous() for one in (expected, seen)]
+    return torch.equal(*(one.view(torch.uint8) for one in plain))
+
+
+def within(tolerance, expected, seen):
+    """Tell whether two tensors differ by at most this part of the largest magnitude; what is not finite stays so."""
+    if (expected.shape, expected.dtype, expected.device) != (seen.shape, seen.dtype, seen.device):
+        return False
+    finite = expected.isfinite()
+    if not torch.equal(finite, seen.isfinite()):
+        return False
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    was, found = expected[finite].to(wide), seen[finite].to(wide)
+    bound = tolerance * was.abs().max() if was.numel() else 0
+    return bool(((was - found).abs() <= bound + torch.finfo(torch.float32).tiny).all())
+
+
+def agree(what, expected, seen, tolerance):
+    """Demand that a gradient is the one of a run without the packer; a lossy packer may be off by its tolerance."""
+    assert seen is not None, f"{what} is missing"
+    assert seen.shape == expected.shape, f"{what} has shape {list(seen.shape)}, should have {list(expected.shape)}"
+    expected, seen = expected.detach().flatten(), seen.detach().flatten()
+    error = (expected - seen).abs()
+    worst = int(error.argmax()) // 8 * 8
+    shown = slice(worst, worst + 8)
+    good = bool((error <= (1e-5 + 8 * tolerance) * expected.abs().max()).all())
+    assert good, f"{what} is {seen[shown].tolist()}, should be {expected[shown].tolist()}"
+
+
+def held(device):
+    """Return the bytes that live objects hold: tensors, and where the device is the CPU, arrays and byte strings."""
+    gc.collect()
+    if device != "cpu":
+        return torch.cuda.memory_allocated(device)
+    if not tracemalloc.is_tracing():
+        tracemalloc.start()
+    tensors = [one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter)]
+    storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
+    return sum(storages.values()) + tracemalloc.get_traced_memory()[0]
+
+
+def watched(device):
+    """Tell whether a pair of hooks is at work here: autograd then misses that a saved tensor was changed."""
+    y = torch.zeros(1, device=device, requires_grad=True).exp()
+    with torch.no_grad():
+        y.add_(1)
+    try:
+        y.sum().backward()
+    except RuntimeError:
+        return False
+    return True
+
+
+def together(tasks):
+    """Run each task in a thread of its own, and pass on what went wrong in any."""
+    faults = []
+
+    def run(task):
+        try:
+            task()
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+
+
+def on_disk(medium):
+    """Return the bytes of the files in the folder of a medium such as disk:FOLDER."""
+    files = [one for one in Path(medium.removeprefix("disk:")).rglob("*") if one.is_file()]
+    return sum(one.stat().st_blocks * 512 for one in files)

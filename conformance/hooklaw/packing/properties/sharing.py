@@ -1,0 +1,107 @@
+"""Several saved tensors that have something in common: a storage, an address, or all of it."""
+
+import torch
+
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.spec import docstring, notes
+
+VERSIONS = notes("autograd", "in-place-correctness-checks")
+LINEAR = docstring("torch.nn.Linear")
+
+
+@law("packer.sharing.views", sources=[HOOKS], wrong=["storage-keyed-deduplication"])
+def views(packer, device, tolerance):
+    """Of several saved views of one storage each comes back as itself."""
+
+    def gradient(x):
+        first, second = x[:2], x[2:]
+        ((first * second).sum() + (first * x[1:3]).sum()).backward()
+        return x.grad
+
+    expected = gradient(numbers(4, device=device).requires_grad_())
+    with packer():
+        seen = gradient(numbers(4, device=device).requires_grad_())
+    agree("the gradient", expected, seen, tolerance)
+
+
+@law("packer.sharing.same-address", sources=[HOOKS], wrong=["address-keyed-deduplication-blind-to-layout"])
+def same_address(packer, device, tolerance):
+    """Two saved views that begin at one address, with other strides or another shape, come back each as itself."""
+
+    def gradient(x):
+        y = x * 1
+        ((y * y.mT).sum() + (y[0] * y[0]).sum()).backward()
+        return x.grad
+
+    expected = gradient(numbers(2, 2, device=device).requires_grad_())
+    with packer():
+        seen = gradient(numbers(2, 2, device=device).requires_grad_())
+    agree("the gradient", expected, seen, tolerance)
+
+
+@law("packer.sharing.twice", sources=[HOOKS], wrong=["one-entry-for-each-tensor"])
+def twice(packer, device, tolerance):
+    """A tensor that is saved twice, by one operation or by two, is there both times."""
+
+    def gradient(x):
+        y = x * 2
+        ((y * y).sum() + y.pow(2).sum()).backward()
+        return x.grad
+
+    expected = gradient(numbers(3, device=device).requires_grad_())
+    with packer():
+        seen = gradient(numbers(3, device=device).requires_grad_())
+    agree("the gradient", expected, seen, tolerance)
+
+
+@law("packer.sharing.reused-address", sources=[HOOKS], wrong=["address-keyed-deduplication"])
+def reused_address(packer, device, tolerance):
+    """A tensor at the address of one that is gone is another tensor, and comes back as itself."""
+
+    def gradient(x):
+        loss = torch.zeros((), device=device)
+        for factor in range(1, 9):
+            loss = loss + (x * factor).pow(2).sum()
+        loss.backward()
+        return x.grad
+
+    expected = gradient(numbers(1000, device=device).requires_grad_())
+    with packer():
+        seen = gradient(numbers(1000, device=device).requires_grad_())
+    agree("the gradient", expected, seen, tolerance)
+
+
+@law("packer.sharing.changed-between", sources=[HOOKS, VERSIONS], wrong=["deduplication-blind-to-versions"])
+def changed_between(packer, device, tolerance):
+    """A tensor that is saved, changed in place, and saved again comes back from the second save as changed."""
+
+    def gradient(x, w):
+        _ = x * w
+        with torch.no_grad():
+            x.add_(1)
+        (x * w).sum().backward()
+        return w.grad
+
+    x = numbers(3, device=device)
+    expected = gradient(x.clone(), numbers(3, device=device).requires_grad_())
+    with packer():
+        seen = gradient(x.clone(), numbers(3, device=device).requires_grad_())
+    agree("the gradient", expected, seen, tolerance)
+
+
+@law("packer.sharing.parameters", sources=[HOOKS, LINEAR], wrong=["parameters-looked-up-by-shape"])
+def parameters(packer, device, tolerance):
+    """Parameters and their transposed views come back as themselves: every parameter has its gradient."""
+
+    def gradients():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3)).to(device)
+        model(numbers(2, 3, device=device).requires_grad_()).sum().backward()
+        return {name: one.grad for name, one in model.named_parameters()}
+
+    expected = gradients()
+    with packer():
+        seen = gradients()
+    for name in expected:
+        agree(f"the gradient of {name}", expected[name], seen[name], tolerance)

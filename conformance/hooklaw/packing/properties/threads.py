@@ -1,0 +1,102 @@
+"""Threads: backward runs elsewhere than forward did, and several threads train at once."""
+
+import threading
+
+import torch
+
+from hooklaw.packing.cases import LEAVES
+from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing.properties.parts import agree, numbers, together
+from hooklaw.spec import docstring, notes
+
+THREADS = notes("autograd", "multithreaded-autograd")
+
+
+@law("packer.threads.backward-elsewhere", sources=[HOOKS, THREADS], wrong=["thread-local-state"], draws=LEAVES)
+def backward_elsewhere(packer, device, tolerance, x):
+    """Backward in another thread than forward's finds everything: on an accelerator it always runs in another."""
+    with packer():
+        loss = (x * x).sum()
+    together([loss.backward])
+    agree("the gradient", 2 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.threads.each-its-own", sources=[HOOKS, THREADS], wrong=["thread-shared-state"])
+def each_its_own(packer, device, tolerance):
+    """Threads that each enter a context of their own do not read what another saved."""
+    inputs = [numbers(3, device=device).mul(factor).requires_grad_() for factor in range(1, 5)]
+    barrier = threading.Barrier(len(inputs))
+
+    def work(x):
+        with packer():
+            barrier.wait(5)
+            loss = (x * x).sum()
+            barrier.wait(5)
+        barrier.wait(5)
+        loss.backward()
+
+    together([lambda x=x: work(x) for x in inputs])
+    for place, x in enumerate(inputs):
+        agree(f"the gradient of thread {place}", 2 * x.detach(), x.grad, tolerance)
+
+
+@law("packer.threads.one-graph", sources=[HOOKS, THREADS], wrong=["unpacking-races"])
+def one_graph(packer, device, tolerance):
+    """Several threads may run backward over one retained graph, each through all of it, and all gradients are right."""
+
+    def graph(x):
+        y = x
+        for factor in range(1, 9):
+            y = y * (x + factor) / factor
+        return y.sum()
+
+    x = numbers(4, device=device).requires_grad_()
+    (expected,) = torch.autograd.grad(graph(x), x)
+    with packer():
+        loss = graph(x)
+    found = []
+    together([lambda: found.append(torch.autograd.grad(loss, x, retain_graph=True)[0])] * 4)
+    for seen in found:
+        agree("the gradient of a thread", expected, seen, tolerance * 32)
+
+
+@law("packer.threads.others-untouched", sources=[HOOKS], wrong=["patches-autograd-for-all-threads"])
+def others_untouched(packer, device):
+    """What another thread saves while the context is open in this one is not packed: hooks are a thread's own."""
+    seen = []
+
+    def work():
+        y = torch.zeros(1, device=device, requires_grad=True).exp()
+        with torch.no_grad():
+            y.add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError:
+            seen.append("checked by autograd")
+
+    with packer():
+        together([work])
+    assert seen == ["checked by autograd"], "a tensor saved in another thread went through the packer"
+
+
+@law(
+    "packer.threads.data-parallel",
+    sources=[HOOKS, docstring("torch.nn.DataParallel")],
+    needs=["two-devices"],
+    wrong=["thread-local-state"],
+)
+def data_parallel(packer, device, tolerance):
+    """Under DataParallel, with the context entered in each replica, every parameter's gradient is right."""
+
+    class Replica(torch.nn.Linear):
+        def forward(self, x):
+            with packer():
+                return super().forward(x).tanh()
+
+    def gradient(wrap):
+        torch.manual_seed(0)
+        model = Replica(3, 2).to(device)
+        wrap(model)(numbers(4, 3, device=device)).sum().backward()
+        return model.weight.grad
+
+    agree("the gradient", gradient(lambda model: model), gradient(torch.nn.DataParallel), tolerance * 4)

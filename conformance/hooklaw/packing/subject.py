@@ -1,0 +1,115 @@
+"""A packer under judgement: found by module:attribute, called once to see that it can be judged at all.
+
+What an author may declare, as attributes of the packer or of what it returns:
+`tolerance`, the relative error that a lossy one may make, measured against the largest magnitude of the tensor;
+`medium`, where the bytes go: "disk:FOLDER", "cpu" (from a device) or whatever else, which cannot be checked.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from hooklaw.errors import PackerError
+
+
+class Subject(NamedTuple):
+    """A packer on a device, ready to be judged."""
+
+    make: Callable[[], AbstractContextManager[Any]]
+    lines: str
+    """The lines that import it as `packer`."""
+    device: str
+    tolerance: float
+    medium: str
+    capabilities: dict[str, str]
+    """What a property may need, and an empty text where it is there, else the reason why not."""
+
+
+def resolve(spec: str) -> Callable[..., Any]:
+    """Return the attribute; PackerError says what is wrong with the name."""
+    module, _, attribute = spec.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
+        raise PackerError(f"{spec!r} names no packer: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        hint = "; a module of this folder is found with PYTHONPATH=." if isinstance(error, ImportError) else ""
+        raise PackerError(f"packer {spec!r}: module {module} does not import: {_said(error)}{hint}") from error
+    try:
+        found = functools.reduce(getattr, attribute.split("."), found)
+    except AttributeError as error:
+        raise PackerError(f"packer {spec!r}: module {module} has no attribute {attribute!r}") from error
+    return found
+
+
+def lines_of(spec: str) -> str:
+    """Return the lines of a program that import the packer."""
+    module, _, attribute = spec.partition(":")
+    first, _, rest = attribute.partition(".")
+    if not rest:
+        return f"from {module} import {first} as packer"
+    return f"from {module} import {first}\n\npacker = {attribute}"
+
+
+def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
+    """Look at what the packer returns; PackerError where it is no context manager without arguments."""
+    made = _made(make, spec)
+    tolerance = _declared("tolerance", make, made, 0.0)
+    medium = _declared("medium", make, made, "")
+    if not isinstance(tolerance, int | float) or isinstance(tolerance, bool) or not 0 <= tolerance < 1:
+        raise PackerError(f"packer {spec!r}: its tolerance is {tolerance!r}: declare a number from 0 to below 1")
+    if not isinstance(medium, str):
+        raise PackerError(f"packer {spec!r}: its medium is {medium!r}: declare a text such as 'cpu' or 'disk:FOLDER'")
+    return Subject(make, lines, device, float(tolerance), medium, _capabilities(device, medium, float(tolerance)))
+
+
+def _made(make: Any, spec: str) -> Any:
+    if not callable(make):
+        raise PackerError(f"packer {spec!r} is {type(make).__name__}, which cannot be called: name a class or function")
+    try:
+        made = make()
+    except (Exception, SystemExit) as error:
+        raise PackerError(
+            f"packer {spec!r} raised when called without arguments, {_said(error)}: "
+            "name a function or functools.partial of your own that needs none"
+        ) from error
+    if not isinstance(made, AbstractContextManager):
+        raise PackerError(f"packer {spec!r} returned {type(made).__name__}, which is no context manager")
+    return made
+
+
+DECLARED = {("torch.autograd.graph", "save_on_cpu"): {"medium": "cpu"}}
+"""What torch's own packer says in its documentation."""
+
+
+def _declared(name: str, make: Any, made: Any, default: Any) -> Any:
+    inner = getattr(make, "func", make)
+    for owner in (made, make, inner):
+        found = getattr(owner, name, None)
+        if found is not None:
+            return found
+    key = getattr(inner, "__module__", ""), getattr(inner, "__qualname__", "")
+    return DECLARED.get(key, {}).get(name, default)
+
+
+def _capabilities(device: str, medium: str, tolerance: float) -> dict[str, str]:
+    import torch  # noqa: PLC0415 - the name and the device are checked without it
+
+    accelerator = not device.startswith("cpu")
+    to_disk, to_cpu = medium.startswith("disk:"), medium.startswith("cpu") and accelerator
+    leaves_memory = medium.startswith("disk") or to_cpu
+    many = torch.cuda.device_count() > 1 and device.startswith("cuda")
+    return {
+        "lossless": "" if not tolerance else f"it declares a tolerance of {tolerance:g}",
+        "disk": "" if to_disk else "it does not claim to write to disk (medium = 'disk:FOLDER')",
+        "off-device": "" if to_cpu else "it does not claim to leave a device (medium = 'cpu', on an accelerator)",
+        "claim": "" if leaves_memory else "it claims no medium that can be seen from here",
+        "two-devices": "" if many else "this machine has no two CUDA devices",
+        "accelerator": "" if accelerator else "this is the CPU",
+    }
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
