@@ -1,0 +1,224 @@
+"""Saved tensors in a file: as raw bytes, or through torch.save."""
+
+import ctypes
+import errno
+import io
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hooklaw_backends.offload.extents import Extents
+from hooklaw_backends.offload.handles import Parcel
+from hooklaw_backends.offload.packer import Choice, Codec, Packer
+
+Buffer = Any  # a memoryview, or what ctypes makes over a tensor's memory
+
+
+class Spill:
+    """One file without a name, readable by its owner only, that the system removes however the process ends.
+
+    Its stretches are given back with the objects that stand for them, and used again.
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        self.owner = os.getpid()
+        self._directory = directory or tempfile.gettempdir()
+        self._descriptor = _unnamed(self._directory)
+        self._full = False
+        weakref.finalize(self, os.close, self._descriptor)
+        self._extents = Extents(grows=True)
+        self._lock = threading.Lock()
+
+    def write(self, data: Buffer, nbytes: int) -> "Stretch":
+        """Write the bytes somewhere in the file; where the disk is full, nothing of it stays taken."""
+        with self._lock:
+            start = self._extents.take(nbytes) or 0
+        stretch = Stretch(self, start, nbytes)
+        try:
+            _whole(lambda at: os.pwrite(self._descriptor, data[at:], start + at), nbytes)
+        except OSError as error:
+            self._full = True
+            raise _explained(error, nbytes, self._directory) from error
+        return stretch
+
+    def read(self, start: int, into: Buffer, nbytes: int) -> None:
+        """Fill the buffer from the file."""
+        _whole(lambda at: os.preadv(self._descriptor, [into[at:]], start + at), nbytes)
+
+    def give(self, start: int, nbytes: int) -> None:
+        """Take the stretch back; safe in a finalizer. The room is used again, or returned at once to a full disk."""
+        self._extents.give(start, nbytes)
+        if self._full and self._lock.acquire(blocking=False):
+            self._shrink()
+            self._lock.release()
+
+    def _shrink(self) -> None:
+        if os.getpid() == self.owner and self._extents.is_empty():
+            os.ftruncate(self._descriptor, 0)
+            self._extents = Extents(grows=True)
+            self._full = False
+
+    def nbytes(self) -> int:
+        """Return how long the file is."""
+        return os.fstat(self._descriptor).st_size
+
+
+class Stretch:
+    """Some bytes of a spill file, theirs as long as this object lives."""
+
+    def __init__(self, spill: Spill, start: int, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._spill = spill
+        self._start = start
+        weakref.finalize(self, spill.give, start, nbytes).atexit = False
+
+    def read(self, into: Buffer) -> None:
+        """Fill the buffer with the bytes."""
+        self._spill.read(self._start, into, self.nbytes)
+
+
+class RawDisk:
+    """The elements as they stand in memory."""
+
+    def __init__(self, directory: str | None = None) -> None:
+        self.bytes_out = 0
+        self.bytes_back = 0
+        self._directory = directory
+        self._spill: Spill | None = None
+        self._lock = threading.Lock()
+
+    def put(self, flat: Tensor) -> Parcel:
+        host = flat.cpu()
+        return self._stored(bytes_of(host), host.nbytes, lambda stretch: _RawParcel(self, stretch, flat))
+
+    def close(self) -> None:
+        """Let the file go; it vanishes with the last stretch of it that is still in a graph."""
+        self._spill = None
+
+    def file_bytes(self) -> int:
+        """Return how long the file is, which shows that the bytes came here."""
+        return self._spill.nbytes() if self._spill else 0
+
+    def fetched(self, stretch: Stretch, into: Buffer) -> None:
+        """Read the stretch, and count it."""
+        stretch.read(into)
+        with self._lock:
+            self.bytes_back += stretch.nbytes
+
+    def _stored(self, data: Buffer, nbytes: int, parcel: Callable[[Stretch], Parcel]) -> Parcel:
+        stretch = self._opened().write(data, nbytes)
+        with self._lock:
+            self.bytes_out += nbytes
+        return parcel(stretch)
+
+    def _opened(self) -> Spill:
+        """Return the file of this process: after a fork the child must not write into its parent's."""
+        with self._lock:
+            if self._spill is None or self._spill.owner != os.getpid():
+                self._spill = Spill(self._directory)
+            return self._spill
+
+
+class SavedDisk(RawDisk):
+    """The elements as torch.save writes them; read back without unpickling anything but tensors."""
+
+    def put(self, flat: Tensor) -> Parcel:
+        written = io.BytesIO()
+        torch.save(flat.clone(), written)  # of an alias torch.save would write the whole storage
+        data = written.getbuffer()
+        return self._stored(data, len(data), lambda stretch: _SavedParcel(self, stretch))
+
+
+class _RawParcel:
+    def __init__(self, disk: RawDisk, stretch: Stretch, flat: Tensor) -> None:
+        self._disk = disk
+        self._stretch = stretch
+        self._form = (flat.numel(), flat.dtype, flat.device)
+
+    def get(self, handle: Any) -> Tensor:  # noqa: ARG002 - nobody is waited for
+        length, dtype, device = self._form
+        host = torch.empty(length, dtype=dtype)
+        self._disk.fetched(self._stretch, bytes_of(host))
+        return host.to(device)
+
+    def join(self, handle: Any) -> None:
+        pass
+
+
+class _SavedParcel:
+    def __init__(self, disk: RawDisk, stretch: Stretch) -> None:
+        self._disk = disk
+        self._stretch = stretch
+
+    def get(self, handle: Any) -> Tensor:  # noqa: ARG002 - idem
+        data = bytearray(self._stretch.nbytes)
+        self._disk.fetched(self._stretch, memoryview(data))
+        return torch.load(io.BytesIO(data), weights_only=True)
+
+    def join(self, handle: Any) -> None:
+        pass
+
+
+class DiskRaw(Packer):
+    """Raw bytes in an unnamed file, written when packed and read when unpacked, each stretch once."""
+
+    name = "disk-raw"
+    medium = "disk"
+    kind: type[RawDisk] = RawDisk
+
+    def __init__(
+        self,
+        directory: str | None = None,
+        *,
+        codec: Codec | None = None,
+        choice: Choice | None = None,
+        min_bytes: int = 0,
+    ) -> None:
+        self.disk = self.kind(directory)
+        super().__init__(self.disk, codec=codec, choice=choice, min_bytes=min_bytes)
+
+
+class DiskSave(DiskRaw):
+    """The way of PyTorch's tutorial, torch.save and torch.load, in the same unnamed file."""
+
+    name = "disk-save"
+    kind = SavedDisk
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """Return the memory of a contiguous CPU tensor as bytes, without a copy."""
+    array: Any = (ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())
+    array.owner = tensor  # the view holds the array, and the array the tensor
+    return memoryview(array).cast("B")
+
+
+def _unnamed(directory: str) -> int:
+    try:
+        with tempfile.TemporaryFile(dir=directory, prefix="hooklaw-") as file:
+            return os.dup(file.fileno())
+    except OSError as error:
+        raise _explained(error, 0, directory) from error
+
+
+def _whole(step: Callable[[int], int], nbytes: int) -> None:
+    done = 0
+    while done < nbytes:
+        moved = step(done)
+        if moved <= 0:
+            raise OSError(errno.EIO, "the file ended early")
+        done += moved
+
+
+def _explained(error: OSError, nbytes: int, directory: str) -> OSError:
+    said = error.strerror or type(error).__name__
+    return type(error)(
+        error.errno,
+        f"{nbytes} bytes of saved tensors cannot be written below {directory}: {said}; "
+        "free some room there, or name another directory in TMPDIR",
+    )

@@ -1,0 +1,63 @@
+"""Which stretches of an arena or a spill file are free."""
+
+from collections import deque
+
+
+class Extents:
+    """A numbered space of which stretches are taken and given back.
+
+    Stretches are given back by finalizers, which the garbage collector may start in the middle of anything:
+    so `give` only notes, without a lock, and the next `take` does the work.
+    """
+
+    def __init__(self, length: int = 0, *, grows: bool = False) -> None:
+        self.length = length
+        self._grows = grows
+        self._free = [(0, length)] if length else []
+        self._given: deque[tuple[int, int]] = deque()
+
+    def give(self, start: int, size: int) -> None:
+        """Give a stretch back; safe anywhere, any time."""
+        self._given.append((start, size))
+
+    def hole(self, size: int) -> int | None:
+        """Return the size of the smallest free stretch that would do."""
+        self._settle()
+        return min((free for _, free in self._free if free >= size), default=None)
+
+    def take(self, size: int) -> int | None:
+        """Return where a stretch of this size now begins; None where there is no room and the space does not grow."""
+        hole = self.hole(size)
+        if hole is None:
+            return self._grow(size) if self._grows else None
+        place = next(at for at, (_, free) in enumerate(self._free) if free == hole)
+        start, _ = self._free.pop(place)
+        if hole > size:
+            self._free.insert(place, (start + size, hole - size))
+        return start
+
+    def is_empty(self) -> bool:
+        """Say whether everything was given back."""
+        self._settle()
+        return sum(size for _, size in self._free) == self.length
+
+    def _grow(self, size: int) -> int:
+        start, self.length = self.length, self.length + size
+        return start
+
+    def _settle(self) -> None:
+        if not self._given:
+            return
+        while self._given:
+            self._free.append(self._given.popleft())
+        self._free = _merged(sorted(self._free))
+
+
+def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, size in stretches:
+        if merged and sum(merged[-1]) == start:
+            merged[-1] = (merged[-1][0], merged[-1][1] + size)
+        else:
+            merged.append((start, size))
+    return merged

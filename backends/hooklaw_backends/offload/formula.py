@@ -1,0 +1,35 @@
+"""How long a step with offloading takes at least, out of bytes, rates and the plain step's own times."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The plain step and the link: seconds of computation, and bytes a second each way."""
+
+    forward: float
+    backward: float
+    out_rate: float
+    back_rate: float
+
+    def plain(self) -> float:
+        """Return the seconds without offloading."""
+        return self.forward + self.backward
+
+    def synchronous(self, nbytes: float) -> float:
+        """Return the seconds where every copy stands in the way of the computation."""
+        return self.plain() + nbytes / self.out_rate + nbytes / self.back_rate
+
+    def floor(self, nbytes: float, resident: float = 0.0) -> float:
+        """Return the seconds under perfect overlap, with so many bytes that may be on the device at the turn.
+
+        All bytes but the resident ones are out before forward ends. Those that the link had not yet taken by then need
+        not come back.
+        """
+        out = max(self.forward, max(0.0, nbytes - resident) / self.out_rate)
+        behind = min(resident, max(0.0, nbytes - self.forward * self.out_rate))
+        return out + max(self.backward, (nbytes - behind) / self.back_rate)
+
+    def free_bytes(self) -> float:
+        """Return how many bytes can be offloaded without any cost in time."""
+        return min(self.forward * self.out_rate, self.backward * self.back_rate)

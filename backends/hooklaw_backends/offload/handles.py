@@ -1,0 +1,74 @@
+"""What stands in the graph for a saved tensor: a tensor that stayed, or a way to one that went."""
+
+import weakref
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from hooklaw_backends.offload.layout import Layout
+
+
+class Handle(Protocol):
+    """What pack returns. It is not used up by `get`: a graph may be run again, in any order, from any thread."""
+
+    def get(self) -> Tensor: ...
+
+
+class Parcel(Protocol):
+    """Elements that went to a medium; letting go of the last reference gives the place back."""
+
+    def get(self, handle: Any) -> Tensor: ...
+
+    def join(self, handle: Any) -> None:
+        """Hear of one more handle that will ask for these elements."""
+        ...
+
+
+class Kept:
+    """A tensor that stays where it is, with the check that hooks switch off: nobody changed it in place since.
+
+    The alias is detached: a handle that held the tensor itself would hold the Node that holds the handle.
+    """
+
+    __slots__ = ("__weakref__", "_tensor", "_version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor.detach()
+        self._version = version_of(tensor)
+
+    def get(self) -> Tensor:
+        check_version(self._tensor, self._version)
+        return self._tensor
+
+
+class Moved:
+    """A tensor whose elements are elsewhere; several of these may share one parcel."""
+
+    __slots__ = ("__weakref__", "_layout", "_parcel")
+
+    def __init__(self, parcel: Parcel, layout: Layout) -> None:
+        self._parcel = parcel
+        self._layout = layout
+        parcel.join(self)
+
+    def get(self) -> Tensor:
+        return self._layout.restore(self._parcel.get(self))
+
+
+def version_of(tensor: Tensor) -> int:
+    """Return how often the tensor was changed in place; an inference tensor does not count."""
+    return -1 if tensor.is_inference() else tensor._version  # noqa: SLF001 - the counter has no public name
+
+
+def check_version(tensor: Tensor, expected: int) -> None:
+    """Raise as autograd does without hooks where the tensor was changed in place."""
+    found = version_of(tensor)
+    if found != expected:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"a saved {tensor.dtype} tensor of shape {tuple(tensor.shape)} is at version {found}, "
+            f"it was packed at version {expected}; change a clone of it instead"
+        )
+
+
+Register = weakref.WeakValueDictionary[Any, Any]

@@ -1,0 +1,204 @@
+"""The way out and back: what the scheduler asks of a link, and links that a machine without a GPU has."""
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from hooklaw_backends.offload.arena import Arena, Slot, pageable
+
+Action = Callable[[], object]
+
+
+class Copy(Protocol):
+    """One transfer under way."""
+
+    def done(self) -> bool:
+        """Say whether it is over, without waiting."""
+        ...
+
+    def wait(self) -> None:
+        """Let what the caller computes next come after it."""
+        ...
+
+
+class Link(Protocol):
+    """A way to host memory, with both directions at once."""
+
+    arena: Arena
+
+    def out(self, source: Tensor, slot: Slot) -> Copy:
+        """Begin to copy to the host what the computation so far has made."""
+        ...
+
+    def back(self, slot: Slot, target: Tensor) -> Copy:
+        """Begin to copy back, into memory that the computation so far has left."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lane(Protocol):
+    """One direction: its transfers follow each other."""
+
+    def send(self, nbytes: int, action: Action) -> Copy: ...
+
+    def close(self) -> None: ...
+
+
+class LaneLink:
+    """A link of two lanes over pageable memory; the copies are real, the lanes say when each of them ends."""
+
+    def __init__(self, out: Lane, back: Lane) -> None:
+        self.arena = Arena(pageable, keeps=False)
+        self._out = out
+        self._back = back
+
+    def out(self, source: Tensor, slot: Slot) -> Copy:
+        host = slot.tensor(source.dtype, source.numel())
+        return self._out.send(source.nbytes, lambda: host.copy_(source))
+
+    def back(self, slot: Slot, target: Tensor) -> Copy:
+        host = slot.tensor(target.dtype, target.numel())
+        return self._back.send(target.nbytes, lambda: target.copy_(host))
+
+    def close(self) -> None:
+        self._out.close()
+        self._back.close()
+        self.arena.close()
+
+
+class InstantLane:
+    """Copies at once: what offloading from the CPU to the CPU comes to."""
+
+    def send(self, nbytes: int, action: Action) -> Copy:  # noqa: ARG002 - however long
+        action()
+        return _Over()
+
+    def close(self) -> None:
+        pass
+
+
+class _Over:
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+
+class Clock:
+    """A time that passes only when somebody sleeps, so that a schedule is computed and not measured."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    def until(self, moment: float) -> None:
+        """Let time pass up to a moment, if it is still to come."""
+        self.now = max(self.now, moment)
+
+
+class VirtualLane:
+    """A lane on a virtual clock with a set rate. The bytes are read late, when the transfer is seen to be over."""
+
+    def __init__(self, clock: Clock, rate: float) -> None:
+        self._clock = clock
+        self._rate = rate
+        self._free = 0.0
+        self.nbytes = 0
+
+    def send(self, nbytes: int, action: Action) -> Copy:
+        self._free = max(self._free, self._clock.now) + nbytes / self._rate
+        self.nbytes += nbytes
+        return _VirtualCopy(self._clock, self._free, action)
+
+    def close(self) -> None:
+        pass
+
+
+class _VirtualCopy:
+    def __init__(self, clock: Clock, end: float, action: Action) -> None:
+        self._clock = clock
+        self._end = end
+        self._action: Action | None = action
+
+    def done(self) -> bool:
+        if self._clock.now < self._end:
+            return False
+        action, self._action = self._action, None
+        if action:
+            action()
+        return True
+
+    def wait(self) -> None:
+        self._clock.until(self._end)
+        self.done()
+
+
+class EmulatedLane:
+    """A lane in real time with a set rate: one worker that takes so long over each copy, by sleeping."""
+
+    def __init__(self, rate: float) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._worker = threading.Thread(target=_work, args=(self._jobs, rate), daemon=True)
+        self._worker.start()
+        weakref.finalize(self, self._jobs.put, None)
+
+    def send(self, nbytes: int, action: Action) -> Copy:
+        if not self._worker.is_alive():
+            action()
+            return _Over()
+        job = _Job(nbytes, action, self._worker)
+        self._jobs.put(job)
+        return job
+
+    def close(self) -> None:
+        """Let the worker end after what it was given; a later copy is made where it is asked for."""
+        self._jobs.put(None)
+        self._worker.join()
+
+
+class _Job:
+    def __init__(self, nbytes: int, action: Action, worker: threading.Thread) -> None:
+        self.nbytes = nbytes
+        self.asked = time.perf_counter()
+        self._action: Action | None = action
+        self._worker = worker
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        action, self._action = self._action, None  # which holds the tensors
+        try:
+            if action:
+                action()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the copy is waited for
+            self._error = error
+        self._over.set()
+
+    def done(self) -> bool:
+        return self._over.is_set()
+
+    def wait(self) -> None:
+        if threading.current_thread() is self._worker:
+            return  # a finalizer that the collector started here: nobody will ask for these elements any more
+        self._over.wait()
+        if self._error:
+            raise self._error
+
+
+def _work(jobs: "queue.SimpleQueue[_Job | None]", rate: float) -> None:
+    free = 0.0
+    while job := jobs.get():
+        free = max(free, job.asked) + job.nbytes / rate  # a moment, not a pause: sleeping too long does not add up
+        time.sleep(max(0.0, free - time.perf_counter()))
+        job.run()
+        del job

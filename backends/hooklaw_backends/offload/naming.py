@@ -1,0 +1,237 @@
+"""From what stands on the command line to a strategy: shipped names, parts joined by +, or module:attribute."""
+
+import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, cast
+
+from hooklaw_backends.offload.asynchronous import Async
+from hooklaw_backends.offload.choices import Both, Fraction, SelectedModules, Sizes
+from hooklaw_backends.offload.disk import DiskRaw, DiskSave
+from hooklaw_backends.offload.errors import StrategyError
+from hooklaw_backends.offload.lossy import Bf16, Int8
+from hooklaw_backends.offload.on_cpu import SaveOnCpu, SaveOnCpuPinned
+from hooklaw_backends.offload.packer import Choice, Memory, Packer
+from hooklaw_backends.offload.plain import HookOnly
+from hooklaw_backends.offload.recompute import Checkpointed
+from hooklaw_backends.offload.strategy import Assembled, Strategy
+
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclass
+class Plan:
+    """What the parts of a name have asked for so far."""
+
+    name: str
+    choice: Choice | None = None
+    codec: type[Bf16] | type[Int8] | None = None
+    make: Callable[[], Any] | None = None
+    changes: list[Callable[..., Any]] = field(default_factory=list)
+    pattern: str = ""
+
+
+def find(spec: str) -> Strategy:
+    """Return a new strategy; StrategyError, a ValueError, says in one sentence what is wrong with the name.
+
+    >>> find("checkpoint:4+fraction:0.3+disk-raw").name
+    'checkpoint:4+fraction:0.3+disk-raw'
+    """
+    plan = Plan(spec)
+    for part in spec.split("+"):
+        name, _, argument = part.partition(":")
+        if name in PARTS:
+            PARTS[name](plan, argument)
+        elif argument.isidentifier() and all(word.isidentifier() for word in name.split(".")):
+            _medium(plan, partial(_users, name, argument))
+        else:
+            raise StrategyError(_unknown(part))
+    return _assemble(plan)
+
+
+def _assemble(plan: Plan) -> Strategy:
+    packer = _packer(plan)
+    if _is_strategy(packer):
+        if plan.changes or plan.pattern:
+            raise StrategyError(f"{plan.name}: a whole strategy takes no other parts; name a packer instead")
+        return cast("Strategy", packer)
+    if plan.pattern and packer is None:
+        raise StrategyError(f"{plan.name}: modules selects for a packer; add one, as in {plan.name}+disk-raw")
+    inside = partial(_only_inside, plan.pattern) if plan.pattern else None
+    return Assembled(plan.name, packer, changes=tuple(plan.changes), only_inside=inside)
+
+
+def _packer(plan: Plan) -> Any:
+    if plan.codec is None and plan.choice is None:
+        return plan.make() if plan.make else None
+    family = plan.make.func if isinstance(plan.make, partial) else None
+    if plan.make is None and plan.codec:
+        return plan.codec(Memory(), choice=plan.choice)
+    if family not in (DiskRaw, DiskSave, Async):
+        raise StrategyError(
+            f"{plan.name}: fractions, sizes and codecs are for disk-raw, disk-save and async; add one of them"
+        )
+    return _coded(plan, cast("Callable[..., Packer]", plan.make))
+
+
+def _coded(plan: Plan, make: Callable[..., Packer]) -> Packer:
+    coded = plan.codec() if plan.codec else None
+    packer = make(codec=coded.codec if coded else None, choice=plan.choice)
+    if coded:
+        packer.lossless, packer.tolerance = coded.lossless, coded.tolerance
+        packer.gradient_tolerance = coded.gradient_tolerance
+    return packer
+
+
+# the parts
+def _medium(plan: Plan, make: Callable[[], Any]) -> None:
+    if plan.make:
+        raise StrategyError(f"{plan.name}: saved tensors go to one place; name one packer")
+    plan.make = make
+
+
+def _disk(family: type[DiskRaw], plan: Plan, argument: str) -> None:
+    _medium(plan, partial(family, argument or None))
+
+
+def _async(plan: Plan, argument: str) -> None:
+    names = {"cap": "cap", "window": "window", "min": "min_bytes"}
+    options: dict[str, int] = {}
+    for option in filter(None, argument.split(",")):
+        key, _, value = option.partition("=")
+        if key not in names:
+            raise StrategyError(f"async has no option {key!r}: it has cap, window and min, as in async:cap=512MiB")
+        options[names[key]] = _bytes(value, plan.name)
+    _medium(plan, partial(Async, **options))
+
+
+def _simple(family: Callable[[], Any], plan: Plan, argument: str) -> None:
+    if argument:
+        raise StrategyError(f"{plan.name}: {argument!r} is too much, this part takes nothing after a colon")
+    _medium(plan, family)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _codec(family: type[Bf16] | type[Int8], plan: Plan, argument: str) -> None:
+    if argument or plan.codec:
+        raise StrategyError(f"{plan.name}: one codec, and nothing after a colon")
+    plan.codec = family
+
+
+def _choose(plan: Plan, choice: Choice) -> None:
+    plan.choice = Both(plan.choice, choice) if plan.choice else choice
+
+
+def _fraction(plan: Plan, argument: str) -> None:
+    try:
+        share = float(argument)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise StrategyError(f"{plan.name}: a fraction stands between 0 and 1, as in fraction:0.3")
+    _choose(plan, Fraction(share))
+
+
+def _sizes(plan: Plan, argument: str) -> None:
+    least, dots, most = argument.partition("..")
+    _choose(plan, Sizes(_bytes(least or "0", plan.name), _bytes(most, plan.name) if dots and most else float("inf")))
+
+
+def _modules(plan: Plan, argument: str) -> None:
+    if not argument or plan.pattern:
+        raise StrategyError(f"{plan.name}: modules takes one pattern, as in modules:layer3.*")
+    plan.pattern = argument
+
+
+def _only_inside(pattern: str, model: Any, packer: AbstractContextManager[Any]) -> SelectedModules:
+    return SelectedModules(model, pattern, packer)
+
+
+def _checkpoint(plan: Plan, argument: str) -> None:
+    words = argument.split(",") if argument else []
+    if not all(word.isdecimal() and int(word) for word in words) or plan.changes:
+        raise StrategyError(
+            f"{plan.name}: checkpoint takes a number of segments, as in checkpoint:4, or the length of each, "
+            "as in checkpoint:2,3,3"
+        )
+    counts = [int(word) for word in words]
+    segments = (counts[0] if len(counts) == 1 else counts) if counts else None
+    plan.changes.append(lambda model: Checkpointed(model, segments))
+
+
+PARTS: dict[str, Callable[[Plan, str], None]] = {
+    "none": partial(_simple, _nothing),
+    "hook-only": partial(_simple, HookOnly),
+    "save-on-cpu": partial(_simple, SaveOnCpu),
+    "save-on-cpu-pinned": partial(_simple, SaveOnCpuPinned),
+    "disk-raw": partial(_disk, DiskRaw),
+    "disk-save": partial(_disk, DiskSave),
+    "async": _async,
+    "bf16": partial(_codec, Bf16),
+    "int8": partial(_codec, Int8),
+    "fraction": _fraction,
+    "sizes": _sizes,
+    "modules": _modules,
+    "checkpoint": _checkpoint,
+}
+
+
+def _bytes(text: str, spec: str) -> int:
+    number, unit = (text[:-3], UNITS[text[-3:]]) if text[-3:] in UNITS else (text, 1)
+    if not number.isdecimal():
+        raise StrategyError(f"{spec}: {text!r} is no size; write 65536, 64KiB, 1MiB or 2GiB")
+    return int(number) * unit
+
+
+def _unknown(part: str) -> str:
+    near = get_close_matches(part.partition(":")[0], PARTS, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PARTS)}"
+    return f"no strategy is called {part!r}: {hint} (one of your own is named module:attribute)"
+
+
+# a user's own
+def _users(module: str, attribute: str) -> Any:
+    """Return a user's strategy, a context manager to enter again and again, or what makes one for each step."""
+    found = _imported(module, attribute)
+    if not callable(found) or hasattr(type(found), "__enter__"):
+        return _checked(found, f"{module}:{attribute}")
+    made = _checked(_called(found, f"{module}:{attribute}"), f"{module}:{attribute}")
+    return found if hasattr(made, "gen") else made  # contextlib's own kind is good for one step only
+
+
+def _imported(module: str, attribute: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except AttributeError as error:
+        raise StrategyError(f"strategy {module}:{attribute}: module {module} has no attribute {attribute!r}") from error
+    except (Exception, SystemExit) as error:
+        raise StrategyError(f"strategy {module}:{attribute}: {module} does not import: {_said(error)}") from error
+
+
+def _called(found: Callable[[], Any], spec: str) -> Any:
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        raise StrategyError(f"strategy {spec}: calling it without arguments raised {_said(error)}") from error
+
+
+def _checked(made: Any, spec: str) -> Any:
+    if not _is_strategy(made) and not hasattr(type(made), "__enter__"):
+        raise StrategyError(
+            f"strategy {spec}: called without arguments it must give a context manager, not {made!r:.60}"
+        )
+    return made
+
+
+def _is_strategy(thing: object) -> bool:
+    return isinstance(thing, Strategy) and not hasattr(type(thing), "__enter__")
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

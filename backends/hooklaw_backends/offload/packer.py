@@ -1,0 +1,246 @@
+"""The packer that all families share: what moves, what stays, what was moved already."""
+
+import threading
+from collections import Counter
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from hooklaw_backends.offload.handles import Handle, Kept, Moved, Parcel, Register, version_of
+from hooklaw_backends.offload.layout import Layout, flatten
+
+PLAIN_TYPES = (Tensor, torch.nn.Parameter)
+COUNTERS = ("packs", "unpacks", "kept", "deduplicated")
+BYTES = ("bytes_packed", "bytes_unique", "bytes_deduplicated", "bytes_coded")
+
+
+class Medium(Protocol):
+    """Where elements go. `put` returns with the elements safe from whatever happens to the source."""
+
+    @property
+    def bytes_out(self) -> int: ...
+
+    @property
+    def bytes_back(self) -> int: ...
+
+    def put(self, flat: Tensor) -> Parcel: ...
+
+    def close(self) -> None: ...
+
+
+class Codec(Protocol):
+    """A shorter form of a flat run of elements, lossy or not."""
+
+    def takes(self, flat: Tensor) -> bool: ...
+
+    def encode(self, flat: Tensor) -> Tensor: ...
+
+    def decode(self, coded: Tensor, like: "Form") -> Tensor: ...
+
+
+class Form:
+    """The dtype and length that a codec must give back."""
+
+    __slots__ = ("dtype", "length")
+
+    def __init__(self, flat: Tensor) -> None:
+        self.dtype = flat.dtype
+        self.length = flat.numel()
+
+
+class Choice(Protocol):
+    """Which of the tensors that could move do move."""
+
+    def begin(self) -> None: ...
+
+    def takes(self, nbytes: int) -> bool: ...
+
+
+class Memory:
+    """No other place at all: for a codec whose result stays on the device, so that nothing goes out or back."""
+
+    bytes_out = 0
+    bytes_back = 0
+
+    def put(self, flat: Tensor) -> Parcel:
+        return _InMemory(flat)
+
+    def close(self) -> None:
+        pass
+
+
+class _InMemory:
+    __slots__ = ("__weakref__", "_flat")
+
+    def __init__(self, flat: Tensor) -> None:
+        self._flat = flat
+
+    def get(self, handle: Any) -> Tensor:  # noqa: ARG002 - nobody is waited for
+        return self._flat
+
+    def join(self, handle: Any) -> None:
+        pass
+
+
+class Packer:
+    """A context manager: what autograd saves inside it goes to a medium, and comes back when backward asks.
+
+    One instance may be entered again, nested, and from several threads. Parameters stay, found by their storage, so
+    that a transposed view of one stays too; so do sparse, quantized and other tensors that are not plainly strided.
+    Elements that were moved already are not moved again while anything of the first move lives: the key is the storage
+    (held by a weak reference, so that its address cannot be used anew), the stretch of it and the version counter.
+    A write through ``.data`` is beyond that counter, here as in autograd.
+
+    `tolerance` is by how much an element may come back wrong, against the largest magnitude of its tensor, and
+    `gradient_tolerance` what that may do to the gradients of a whole model.
+    """
+
+    name: ClassVar[str] = ""
+    medium: ClassVar[str] = "memory"
+    lossless: bool = True
+    tolerance: float = 0.0
+    gradient_tolerance: float = 0.0
+
+    def __init__(
+        self,
+        medium: Medium | None = None,
+        *,
+        codec: Codec | None = None,
+        choice: Choice | None = None,
+        min_bytes: int = 0,
+    ) -> None:
+        self._medium = medium
+        self._codec = codec
+        self._choice = choice
+        self._min_bytes = min_bytes
+        self._owned: dict[int, StorageWeakRef] = {}
+        self._parcels = Register()
+        self._stayed = Register()
+        self._entered = threading.local()
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        if self._choice and not self._stack():
+            self._choice.begin()
+        hooks = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+        hooks.__enter__()
+        self._stack().append(hooks)
+        return self
+
+    def __exit__(self, *error: Any) -> None:  # noqa: PYI036 - handed on to torch, which says what each is
+        self._stack().pop().__exit__(*error)
+
+    def own(self, model: torch.nn.Module) -> None:
+        """Let the parameters and buffers of a model stay where they are: they live on anyway."""
+        for tensor in (*model.parameters(), *model.buffers()):
+            if is_plain(tensor):
+                storage = StorageWeakRef(tensor.untyped_storage())
+                self._owned[storage.cdata] = storage
+
+    def pack(self, tensor: Tensor) -> Handle:
+        """Return what stands for the tensor in the graph."""
+        self._count(packs=1, bytes_packed=tensor.nbytes if is_plain(tensor) else 0)
+        medium = None if self._must_stay(tensor) else self._medium
+        return self._move(tensor, medium) if medium else self._keep(tensor)
+
+    def unpack(self, handle: Handle) -> Tensor:
+        """Return the tensor that the handle stands for."""
+        self._count(unpacks=1)
+        return handle.get()
+
+    def counters(self) -> dict[str, int]:
+        """Return how many tensors and bytes were packed, kept, found again, sent out and fetched back."""
+        medium = self._medium or Memory()
+        with self._lock:
+            counts = {name: self._counts[name] for name in (*COUNTERS, *BYTES)}
+        return {**counts, "bytes_out": medium.bytes_out, "bytes_back": medium.bytes_back}
+
+    def close(self) -> None:
+        """Give back what is held between steps; graphs that are still alive can still be run."""
+        if self._medium:
+            self._medium.close()
+
+    def _must_stay(self, tensor: Tensor) -> bool:
+        if not is_plain(tensor) or not tensor.numel():
+            return True
+        root = tensor._base if tensor._is_view() else tensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        if root is not None and root.is_leaf and root.requires_grad:
+            return True
+        return tensor.nbytes < self._min_bytes or _address(tensor) in self._owned
+
+    def _keep(self, tensor: Tensor) -> Handle:
+        self._count(kept=1)
+        return Kept(tensor)
+
+    def _move(self, tensor: Tensor, medium: Medium) -> Handle:
+        flat, layout = flatten(tensor)
+        if self._codec and not self._codec.takes(flat):
+            return self._keep(tensor)
+        key = _key(tensor, flat, layout)
+        if key in self._stayed:
+            return self._keep(tensor)
+        parcel = self._parcels.get(key)
+        if parcel is None:
+            return self._first(tensor, medium, (flat, layout), key)
+        self._count(deduplicated=1, bytes_deduplicated=flat.nbytes)
+        return Moved(parcel, layout)
+
+    def _first(self, tensor: Tensor, medium: Medium, flattened: tuple[Tensor, Layout], key: Any) -> Handle:
+        flat, layout = flattened
+        self._count(bytes_unique=flat.nbytes)
+        if self._choice and not self._choice.takes(flat.nbytes):
+            self._stayed[key] = handle = self._keep(tensor)
+            return handle
+        coded = self._codec.encode(flat) if self._codec else flat
+        self._count(bytes_coded=coded.nbytes)
+        parcel = _Guarded(medium.put(coded), StorageWeakRef(tensor.untyped_storage()), self._codec, Form(flat))
+        self._parcels[key] = parcel
+        return Moved(parcel, layout)
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            self._counts.update(more)
+
+    def _stack(self) -> list[AbstractContextManager[Any]]:
+        if not hasattr(self._entered, "stack"):
+            self._entered.stack = []
+        return self._entered.stack
+
+
+class _Guarded:
+    """A parcel with its codec, and the weak reference that keeps the address of its storage from being used anew."""
+
+    __slots__ = ("__weakref__", "_codec", "_form", "_inner", "_storage")
+
+    def __init__(self, inner: Parcel, storage: StorageWeakRef, codec: Codec | None, form: Form) -> None:
+        self._inner = inner
+        self._storage = storage
+        self._codec = codec
+        self._form = form
+
+    def get(self, handle: Any) -> Tensor:
+        coded = self._inner.get(handle)
+        return self._codec.decode(coded, self._form) if self._codec else coded
+
+    def join(self, handle: Any) -> None:
+        self._inner.join(handle)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Say whether the tensor is its elements and its strides, and nothing more."""
+    ordinary = type(tensor) in PLAIN_TYPES and tensor.layout == torch.strided
+    return ordinary and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def _address(tensor: Tensor) -> int:
+    storage: Any = tensor.untyped_storage()
+    return storage._cdata  # noqa: SLF001 - a storage has no other name
+
+
+def _key(tensor: Tensor, flat: Tensor, layout: Layout) -> tuple[Any, ...]:
+    stretch = (tensor.storage_offset(), layout.size, layout.stride) if layout.gaps else (flat.storage_offset(),)
+    return (_address(tensor), tensor.data_ptr(), version_of(tensor), flat.dtype, flat.numel(), stretch)
