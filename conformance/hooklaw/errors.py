@@ -41,6 +41,22 @@ class RecordConflictError(HooklawError):
     """Two runs cannot stand in one report."""
 
 
+class ProgramError(HooklawError):
+    """A fuzzed program cannot be read."""
+
+
+class FindingsFileError(HooklawError):
+    """A file of known findings cannot be read, or an entry in it is malformed."""
+
+
+class PackerError(HooklawError):
+    """What was named to be judged is no packer: it does not import, takes arguments, or returns no context manager."""
+
+
+class BenchError(HooklawError):
+    """What was asked of the benchmark cannot be: no such workload or device, or no torch."""
+
+
 class OutputError(HooklawError):
     """A file that was asked for cannot be written."""
 

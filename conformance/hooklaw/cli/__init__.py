@@ -16,7 +16,10 @@ VERBS = {
     "list": ("hooklaw.cli.list", "list the rules"),
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
+    "packer": ("hooklaw.cli.packer", "judge a packer of saved tensors: is it safe to train under"),
+    "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
     "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
+    "fuzz": ("hooklaw.cli.fuzz", "run random hook programs on a backend and on the engine"),
     "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
 }
 """Where each verb lives; named as text, since the law does not import the reports."""

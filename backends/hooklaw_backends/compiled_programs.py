@@ -1,0 +1,66 @@
+"""Random programs with their forward part compiled, their backward (by compiled autograd), or both."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hooklaw.fuzz.compare import same, streams
+from hooklaw.fuzz.emit_compiled import Parted, compiled, parted
+from hooklaw.fuzz.emitted import events_of
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay import Event, NotReplayedError, Replayed, replay
+from hooklaw_backends.torch_eager import TorchEager, torch
+
+
+class NotCompiledError(NotReplayedError):
+    """The compiler refuses a program, which is no divergence."""
+
+
+def replay_compiled(
+    program: Sequence[Instruction],
+    compiler: str,
+    *,
+    forward: bool = True,
+    compiled_autograd: bool = False,
+) -> Replayed:
+    """Return a program in the order in which it can be compiled, and what torch shows of it then.
+
+    What can be compiled is known from a run in eager mode. Raises NotCompiledError.
+    """
+    backend = TorchEager()
+    parts = order_compiled(program, backend)
+    if forward and not parts.forward:
+        raise NotCompiledError("there is no forward before the first pass, or it fails")
+    eager = replay(parts.program, backend)
+
+    def shown(*compiles: str) -> list[Event]:
+        text = compiled(parts, eager, compiler, ["log", *compiles])
+        try:
+            return events_of(text, parts.program, backend, _kept_out)
+        except Exception as error:
+            raise NotCompiledError(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from error
+
+    if not same(sorted(streams(eager).items()), sorted(streams(shown()).items())):
+        raise NotCompiledError("its code shows something else than the program, without a compiler too")
+    torch.compiler.reset()
+    return Replayed(parts.program, shown(*["forward"] * forward, *["backward"] * compiled_autograd))
+
+
+def code_compiled(
+    program: Sequence[Instruction], compiler: str, *, forward: bool = True, compiled_autograd: bool = False
+) -> str:
+    """Return plain torch code of a program that is compiled."""
+    backend = TorchEager()
+    parts = order_compiled(program, backend)
+    compiles = ["forward"] * forward + ["backward"] * compiled_autograd
+    return compiled(parts, replay(parts.program, backend), compiler, compiles)
+
+
+def order_compiled(program: Sequence[Instruction], backend: Any) -> Parted:
+    """Return a program as set-up, forward and rest, where nothing of the forward fails in eager mode."""
+    failed = {event[1] for event in replay(program, backend) if event[0] == "error"}
+    return parted(program, failed)
+
+
+def _kept_out(saw: Callable[..., object]) -> Callable[..., object]:
+    """Let Dynamo break its graph where an event is noted, instead of tracing how."""
+    return torch.compiler.disable(saw)

@@ -1,0 +1,173 @@
+"""Measure what offload strategies cost in time and spare in memory, and say which one fits in how much.
+
+A strategy is a shipped name, parts joined by + (checkpoint:4+disk-raw), or module:attribute of your own. Each round
+takes the plain step and the strategy's; a strategy that breaks gives a marked cell, and exit code 1.
+`hooklaw bench compare OLD NEW` holds two result files against each other: exit code 1 where a cell got worse.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import signal
+import sys
+from pathlib import Path
+
+from hooklaw.cli import say
+from hooklaw.cli.run import seconds
+from hooklaw.errors import BenchError, OutputError
+from hooklaw.offload import comparing, lawful, running, wording
+from hooklaw.offload.plan import CLOCKS, LIMIT, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Wanted, quick
+from hooklaw.offload.session import Session
+from hooklaw.outcome import Exit, Outcome
+from hooklaw.records import Run, make_room
+from hooklaw.session import scratch
+
+DEVICES = ("cpu", "cuda")
+MOST_ROUNDS = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("words", nargs="*", metavar="compare OLD NEW", help="compare two result files instead")
+    parser.add_argument("--workload", action="append", default=[], metavar="NAME", help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument(
+        "--strategy", action="append", default=[], metavar="SPEC", help="repeatable; default all shipped"
+    )
+    parser.add_argument("--strategies", default=STRATEGIES, metavar="MODULE", help="others than hooklaw's own")
+    parser.add_argument("--device", default="cpu", choices=DEVICES)
+    parser.add_argument("--precision", action="append", default=[], choices=PRECISIONS, help="repeatable; default fp32")
+    parser.add_argument("--batch", type=batch, default=0, metavar="N", help="samples; the workload's own unless given")
+    parser.add_argument("--clock", default="wall", choices=CLOCKS, help="cpu: processor time, for a busy machine")
+    parser.add_argument("--quick", action="store_true", help="few strategies and few rounds: a first look")
+    parser.add_argument("--rounds", type=rounds, default=ROUNDS, metavar="N", help=f"default {ROUNDS}")
+    parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one cell")
+    parser.add_argument(
+        "--law",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="judge each packer by `hooklaw packer` first, or take the verdicts of this results file",
+    )
+    parser.add_argument("--resume", action="store_true", help="keep the cells that the results file has already")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="leave pytest-benchmark's JSON")
+    parser.add_argument("--tolerance", type=percent, default=comparing.TOLERANCE, metavar="PERCENT", help="of compare")
+    parser.add_argument("--format", choices=wording.FORMATS, default="text")
+
+
+def rounds(text: str) -> int:
+    """Read a number of rounds; argparse words the refusal from the function's name."""
+    number = int(text)
+    if not 0 < number <= MOST_ROUNDS:
+        raise ValueError
+    return number
+
+
+def batch(text: str) -> int:
+    """Read a number of samples."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def percent(text: str) -> float:
+    """Read a percentage of at least zero."""
+    number = float(text.removesuffix("%"))
+    if not 0 <= number < MOST_ROUNDS:
+        raise ValueError
+    return number / 100
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure or compare, print, and return the exit code."""
+    if args.words:
+        return _compare(args)
+    _refuse_mistakes(args)
+    results: Path | None = args.results or (scratch() if args.report else None)
+    progress = running.Progress()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
+    try:
+        run = _measure(args, results, progress)
+        progress.end()
+        say(wording.render(run, args.format))
+        if args.report and run.complete and results:
+            _report(results, args.report)
+    finally:
+        progress.end()
+        signal.signal(signal.SIGTERM, before)
+        if results and not args.results:
+            results.unlink(missing_ok=True)
+    return _exit(run).code
+
+
+def _compare(args: argparse.Namespace) -> int:
+    words: list[str] = args.words
+    if words[0] != "compare" or len(words) != 3:  # noqa: PLR2004 - the word and two files
+        raise BenchError(f"{' '.join(words)!r} is not understood: write `hooklaw bench compare OLD NEW`")
+    old, new = (comparing.load(Path(name)) for name in words[1:])
+    found = comparing.compare(old, new, args.tolerance)
+    say(comparing.render(found, args.format))
+    if found.warning:
+        sys.stderr.write(f"hooklaw: {found.warning}\n")
+    return (Exit.REGRESSION if found.worse else Exit.OK).code
+
+
+def _measure(args: argparse.Namespace, results: Path | None, progress: running.Progress) -> Run:
+    wanted = Wanted(
+        workloads=tuple(args.workload),
+        strategies=tuple(args.strategy),
+        device=args.device,
+        precisions=tuple(args.precision) or ("fp32",),
+        batch=args.batch,
+        clock=args.clock,
+        rounds=args.rounds,
+        limit=args.limit,
+        module=args.strategies,
+    )
+    wanted = quick(wanted) if args.quick else wanted
+    with Session(wanted, results, on_cell=progress.step) as session:
+        if args.law is not None:
+            session.judge(lawful.verdicts(session.packers, args.law, progress.say))
+        if args.resume:
+            session.resume()
+        progress.start(session)
+        return running.run(session, args.json)
+
+
+def _exit(run: Run) -> Exit:
+    if not run.complete:
+        done = f"{len(run.cells)} of {run.header.collected} cells are measured"
+        sys.stderr.write(f"hooklaw: interrupted, {done}; --resume goes on from the results file\n")
+        return Exit.BROKEN
+    return Exit.OK if all(cell.outcome is Outcome.PASS for cell in run.cells) else Exit.REGRESSION
+
+
+def _refuse_mistakes(args: argparse.Namespace) -> None:
+    """Know before anything runs what would spoil the run's end."""
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        raise BenchError(
+            "the benchmark is run by pytest-benchmark, which is not installed: pip install 'hooklaw[bench]'"
+        )
+    if args.resume and not args.results:
+        raise BenchError("--resume goes on from a results file: name it with --results=FILE")
+    named = {"--results": args.results, "--report": args.report, "--json": args.json}
+    paths = [path.resolve() for path in named.values() if path]
+    if len(set(paths)) < len(paths):
+        raise OutputError("one file is to hold two of --results, --report and --json: name different ones")
+    for option, path in named.items():
+        try:
+            if path:
+                make_room(path)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {path}: {error.strerror}; name another file with {option}=FILE"
+            ) from error
+
+
+def _report(results: Path, report: Path) -> None:
+    verb = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    verb.main(parser.parse_args([str(results), "-o", str(report)]))

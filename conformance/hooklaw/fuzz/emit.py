@@ -1,0 +1,27 @@
+"""Emission: the plain PyTorch code of a program, for an issue; every event is one printed line."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooklaw.fuzz.emit_hooks import ACTIONS
+from hooklaw.fuzz.emit_passes import PACKERS
+from hooklaw.fuzz.emit_values import FORWARDS, FUNCTIONS
+from hooklaw.fuzz.known import Known
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.script import FORMS, Script
+
+__all__ = ["ACTIONS", "FORMS", "FORWARDS", "FUNCTIONS", "PACKERS", "Script", "code"]
+
+
+def code(program: Sequence[Instruction], events: Sequence[Any] | None = None, *, log: bool = False) -> str:
+    """Return a program as plain PyTorch code.
+
+    With the events of a run, only those steps are guarded that failed in it, and the code is short; without, all that
+    may fail. With `log`, the function `saw` is left to whoever runs the code.
+    """
+    script = Script(Known(program, events))
+    for number, one in enumerate(program):
+        script.step(number, one)
+    looked = not log and bool(program) and program[-1].op == "backward"
+    script.close(look=not looked)
+    return script.text(log=log)

@@ -1,0 +1,220 @@
+"""The code of instructions that make and change tensors."""
+
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.script import FORMS, Script, Step, form
+from hooklaw.fuzz.values import filled
+
+SAVE = """\
+def save(tensor):
+    file = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.save(tensor, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    saw("save", bool(caught), loaded, loaded.requires_grad)"""
+INSPECT = """\
+def inspect(tensor):
+    node = tensor.grad_fn
+    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None)
+    if node is not None:
+        node.metadata["looks"] = node.metadata.get("looks", 0) + 1
+        saw("node", any(one is not None for one, _ in node.next_functions), node.metadata["looks"])"""
+
+
+@form
+def leaf(_: Script, one: Instruction) -> Step:
+    """Make a tensor of literal values."""
+    shape, dtype, requires_grad = one.how
+    grad = ", requires_grad=True" if requires_grad else ""
+    values = filled(one.made[0], tuple(shape))
+    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=not requires_grad)
+
+
+_WRITTEN: dict[str, str] = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "scale": "{0} * {how}",
+    "shift": "{0} + {how}",
+    "sin": "{0}.sin()",
+    "cos": "{0}.cos()",
+    "exp": "{0}.exp()",
+    "sum": "{0}.sum()",
+    "clone": "{0}.clone()",
+    "detach": "{0}.detach()",
+    "view": "{0}.view({how})",
+    "transpose": "{0}.transpose(0, 1)",
+    "expand": "{0}.expand({how})",
+    "channels_last": "{0}.contiguous(memory_format=torch.channels_last)",
+    "scale_": "{0}.mul_({how})",
+    "cos_": "{0}.cos_()",
+}
+
+
+def _as_written(_: Script, one: Instruction) -> Step:
+    how = ", ".join(map(repr, one.how))
+    target = one.made[0] if one.made else ""
+    return Step(_WRITTEN[one.op].format(*one.used, how=how), target)
+
+
+FORMS.update(dict.fromkeys(_WRITTEN, _as_written))
+
+
+ALIASES = frozenset({"view", "transpose", "expand", "split", "detach", "channels_last", "module", "grad"})
+"""Operations whose results may share memory with other tensors."""
+
+
+@form
+def mul_(script: Script, one: Instruction) -> Step | None:
+    """Multiply in place, unless a tensor by itself."""
+    first, second = one.used
+    if first == second:
+        return None
+    if not any(other.op in ALIASES or "keep" in str(other.how) for other in script.known.program):
+        return Step(f"{first}.mul_({second})")
+    return Step(f"{first}.data_ptr() != {second}.data_ptr() and {first}.mul_({second})")
+
+
+@form
+def split(script: Script, one: Instruction) -> Step:
+    """Split in two."""
+    name = one.used[0]
+    shape = script.known.shape(name)
+    half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
+    return Step(f"{name}.split({half})", ", ".join(one.made))
+
+
+@form
+def zero(_: Script, one: Instruction) -> Step:
+    """Set the gradient to None."""
+    return Step("None", f"{one.used[0]}.grad", anywhere=True)
+
+
+@form
+def forget(script: Script, one: Instruction) -> Step:
+    """Let go of a tensor, and see whether the graph keeps it."""
+    name = one.used[0]
+    script.need("weakref")
+    shown = f'del {name}\nsaw("forget", "{name}", {name}_alive() is not None)'
+    return Step(f"weakref.ref({name})", f"{name}_alive", after=shown, anywhere=True)
+
+
+@form
+def save(script: Script, one: Instruction) -> Step | None:
+    """Serialize a leaf."""
+    name = one.used[0]
+    maker = script.known.maker(name)
+    if script.known.has_node(name) or (maker and maker.op == "module"):
+        return None
+    script.need("io", "warnings")
+    script.define(SAVE)
+    return Step(f"save({name})" if script.known.always_leaf(name) else f"{name}.is_leaf and save({name})")
+
+
+@form
+def inspect(script: Script, one: Instruction) -> Step:
+    """Look at a tensor and its Node."""
+    script.define(INSPECT)
+    return Step(f"inspect({one.used[0]})")
+
+
+FUNCTIONS: dict[str, tuple[str, str, str, str]] = {
+    "double": ("x", "return x * 2", "grad", "return grad * 2"),
+    "square": (
+        "x",
+        "ctx.save_for_backward(x)\nreturn x * x",
+        "grad",
+        "(x,) = ctx.saved_tensors\nreturn grad * x * 2",
+    ),
+    "product": (
+        "a, b",
+        "ctx.save_for_backward(a, b)\nreturn a * b",
+        "grad",
+        "a, b = ctx.saved_tensors\nreturn grad * b, grad * a",
+    ),
+    "output": (
+        "x",
+        "out = x * 3\nctx.save_for_backward(out)\nreturn out",
+        "grad",
+        "(out,) = ctx.saved_tensors\nreturn grad * 3 + out - out",
+    ),
+    "pair": ("x", "return x * 2, x * 3", "first, second", "return first * 2 + second * 3"),
+    "nothing": ("x", "return x * 2", "grad", "return None"),
+    "raise": ("x", "return x * 2", "grad", 'raise Exception("planned")'),
+}
+"""Custom Functions: parameters and code of forward and backward."""
+
+FUNCTION = """\
+class {name}(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, {parameters}):
+        {forward}
+
+    @staticmethod
+    def backward(ctx, {grads}):
+        saw("{label}.backward", {grads})
+        {backward}"""
+
+
+@form
+def custom(script: Script, one: Instruction) -> Step:
+    """Apply a custom Function."""
+    kind, label = one.how[0], one.made[0]
+    parameters, forward, grads, backward = FUNCTIONS[kind]
+    name = _class_name(script, one, kind, one.op)
+    lines = {"forward": forward, "backward": backward}
+    text = {key: value.replace("\n", "\n        ") for key, value in lines.items()}
+    script.define(FUNCTION.format(name=name, parameters=parameters, grads=grads, label=label, **text))
+    return Step(f"{name}.apply({', '.join(one.used)})", ", ".join(one.made))
+
+
+def _class_name(script: Script, one: Instruction, kind: str, op: str) -> str:
+    alike = [other for other in script.known.program if other.op == op and other.how[:1] == (kind,)]
+    return kind.capitalize() + (one.made[0].upper() if len(alike) > 1 else "")
+
+
+# --- modules
+
+FORWARDS: dict[str, tuple[str, str]] = {
+    "weighted": ("x", "return x * self.weight"),
+    "two": ("x, y", "return x * self.weight, x + y"),
+    "joined": ("x, y", "return x * self.weight + y"),
+    "scaled": ("x, *, factor=1.0", "return x * self.weight * factor"),
+    "unweighted": ("x", "return x * 2"),
+    "raises": ("x", 'raise Exception("planned")'),
+}
+"""What modules compute: parameters and code."""
+
+MODULE = """\
+class {name}(torch.nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight)
+
+    def forward(self, {parameters}):
+        {forward}"""
+
+
+@form
+def module(script: Script, one: Instruction) -> Step:
+    """Make a module."""
+    kind = one.how[0]
+    parameters, forward = FORWARDS[kind]
+    if kind != "scaled" and any(other.op == "call" and other.how for other in script.known.program):
+        parameters += ", **_"
+    script.define(MODULE.format(name=kind.capitalize(), parameters=parameters, forward=forward))
+    name, parameter = one.made
+    weight = f"{name}.weight"
+    after = f"{parameter} = {weight}"
+    return Step(f"{kind.capitalize()}({one.used[0]}.detach())", name, after=after, anywhere=True)
+
+
+@form
+def call(script: Script, one: Instruction) -> Step:
+    """Call a module."""
+    named = [f"factor={one.how[0]!r}"] if one.how else []
+    arguments = ", ".join([*one.used[1:], *named])
+    made = script.known.made_by(one)
+    targets = ", ".join([*made, *(["*_"] if len(made) < len(one.made) else [])])
+    return Step(f"{one.used[0]}({arguments})", targets)

@@ -1,0 +1,299 @@
+"""What can be told of a program without running it: which names are there, and which tensors require grad."""
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.values import SAVERS
+
+SAVING = ("square", "product", "output")
+"""Custom Functions that save tensors."""
+ENTERS = frozenset({"saved_hooks", "no_grad", "enable_grad", "disable_saved_hooks", "save_on_cpu"})
+SAFE = frozenset({"leaf", "no_grad", "enable_grad", "leave", "zero", "forget", "remove", "module", "global_hook"})
+"""Operations that never fail."""
+Shape = tuple[int, ...]
+
+
+class Known:
+    """What is known after the instructions so far; `after` tells it of one more.
+
+    The events are those of a run, if there was one; an operation that is doubted may fail though it did not then.
+    """
+
+    def __init__(
+        self, program: Sequence[Instruction], events: Sequence[Any] | None, *, doubted: Iterable[str] = ()
+    ) -> None:
+        self.program = program
+        self.events = events
+        self._doubted = frozenset(doubted)
+        self._failed = {event[1] for event in events or () if event[0] == "error" and isinstance(event[1], int)}
+        self._unseen = {tuple(event[:3]) for event in events or () if event[0] == "error"}
+        self._sure: dict[str, bool] = {}
+        self._grads: set[str] = set()
+        self._requires: dict[str, bool | None] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._open: dict[int, list[str]] = {}
+        self._savers: set[str] = set()
+        self._perhaps_savers: set[str] = set()
+        self._makers: dict[str, Instruction] = {}
+
+    # names
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Tell whether all of them may be there."""
+        return all(name in self._sure for name in names)
+
+    def doubtful(self, names: Iterable[str]) -> list[str]:
+        """Return those of which it depends on the run whether they are there."""
+        return [name for name in names if not self._sure.get(name)]
+
+    def guard(self, names: Sequence[str]) -> str:
+        """Return a condition under which they are all there."""
+        return " and ".join(f'"{self._variable(name)}" in globals()' for name in dict.fromkeys(names))
+
+    def _variable(self, name: str) -> str:
+        """Return a name as the script has it: of a hook that is removed it has the handle."""
+        maker = self._makers.get(name)
+        return f"{name}_handle" if maker and action_of(maker) else name
+
+    def forgotten(self, name: str) -> bool:
+        """Tell whether the program lets go of a name."""
+        return any(one.op == "forget" and name in one.used for one in self.program)
+
+    def wanted(self, name: str) -> bool:
+        """Tell whether the program removes a hook, so that its handle is needed."""
+        return any(_removes(one, name) for one in self.program)
+
+    def used(self, name: str) -> bool:
+        """Tell whether any instruction or hook uses a name."""
+        return any(name in one.used or any(_mentions(how, name) for how in one.how) for one in self.program)
+
+    def certain(self, name: str) -> bool:
+        """Tell whether a name surely is there by now."""
+        return self._sure.get(name, False)
+
+    def ever(self, name: str) -> bool:
+        """Tell whether anything makes a tensor of this name."""
+        made = [one for number, one in enumerate(self.program) if name in one.made and number not in self._failed]
+        kept = any(name in _kept(one) for one in self.program)
+        return kept or any(one.op != "grad" or not self._is_none(one, name) for one in made)
+
+    def strided(self) -> bool:
+        """Tell whether a tensor of the program may have a layout of its own."""
+        return any(one.op in ("transpose", "expand", "channels_last") for one in self.program)
+
+    def puts(self, name: str) -> bool:
+        """Tell whether anything puts a hook of this name, and does not fail."""
+        return any(name in one.made and number not in self._failed for number, one in enumerate(self.program))
+
+    def forgets(self) -> bool:
+        """Tell whether the program looks at what a graph keeps alive."""
+        return any(one.op == "forget" for one in self.program)
+
+    def undefined(self, hook: str) -> bool:
+        """Tell whether a tensor's hook may be given None."""
+        if self.events is not None:
+            return any(event[0] == hook and event[1] is None for event in self.events)
+        return any(one.op == "custom" and one.how[0] in ("nothing", "pair") for one in self.program)
+
+    # errors
+
+    def fails(self, number: int, one: Instruction) -> bool | None:
+        """Tell whether an instruction fails; None where it depends on the run."""
+        if self.events is not None:
+            return True if number in self._failed else None if one.op in self._doubted else False
+        return None if self._may_fail(one) else False
+
+    def failed(self, one: Instruction) -> bool:
+        """Tell whether this very instruction is known to fail."""
+        return any(self.program[number] is one for number in self._failed)
+
+    def _may_fail(self, one: Instruction) -> bool:
+        if one.op in ENTERS:
+            return any(other.op == "disable_saved_hooks" for other in self.program)
+        return one.op not in SAFE
+
+    # contexts
+
+    def blocks(self, thread: int) -> bool:
+        """Tell whether the contexts of a thread can be blocks."""
+        if thread:
+            return False
+        uncertain = self.events is None and any(one.op == "disable_saved_hooks" for one in self.program)
+        return not uncertain and not any(self.program[number].op == "leave" for number in self._failed)
+
+    def open_elsewhere(self) -> list[int]:
+        """Return the threads whose contexts are no blocks and are open."""
+        return [thread for thread, stack in self._open.items() if stack and not self.blocks(thread)]
+
+    def innermost(self, thread: int) -> str | None:
+        """Return the context that the next `leave` closes."""
+        stack = self._open.get(thread)
+        return stack[-1] if stack else None
+
+    def switches(self) -> bool:
+        """Tell whether anything switches recording on or off, so that the grad mode is worth being shown."""
+        passes = [one for one in self.program if one.op in ("backward", "grad")]
+        return any(one.how[-1] for one in passes) or any(one.op in ("no_grad", "enable_grad") for one in self.program)
+
+    def _records(self, thread: int) -> bool:
+        modes = [word for word in self._open.get(thread, ()) if word in ("no_grad", "enable_grad")]
+        return not modes or modes[-1] == "enable_grad"
+
+    # tensors
+
+    def with_grad(self) -> list[str]:
+        """Return the tensors that may have a gradient to look at."""
+        return [name for name in self._sure if name in self._grads or self.unseen(name)]
+
+    def keep_grads(self, names: Iterable[str]) -> None:
+        """Note that these tensors may have a gradient from now on."""
+        self._grads.update(names)
+
+    def unseen(self, name: str) -> bool:
+        """Tell whether a run could not even look at the gradient of a tensor."""
+        return ("error", name, "grad") in self._unseen
+
+    def always_leaf(self, name: str) -> bool:
+        """Tell whether a tensor surely is a leaf that requires grad."""
+        return name in self._makers and self._makers[name].op in ("leaf", "module") and bool(self._requires.get(name))
+
+    def has_node(self, name: str) -> bool:
+        """Tell whether a tensor surely has a Node that made it."""
+        return not self.always_leaf(name) and bool(self._requires.get(name))
+
+    def saves(self, one: Instruction) -> bool:
+        """Tell whether the Node that this instruction asks for saved tensors is one that has some."""
+        name = one.used[0]
+        if name in self._savers or self.events is None:
+            return name in self._savers
+        labels = {f"{name}.saved", *(f"{made}.pack" for made in one.made)}
+        return any(event[0] in labels for event in self.events) and name in self._perhaps_savers
+
+    def _note_saver(self, one: Instruction) -> None:
+        if one.op == "custom" and one.how[0] in SAVING:
+            self._savers.add(one.made[0])
+        if one.op in SAVERS:
+            requires = {self._requires.get(name) for name in one.used}
+            self._savers.update(one.made if requires == {True} else ())
+            self._perhaps_savers.update(one.made if False not in requires else ())
+        self.skipped(one)
+
+    def skipped(self, one: Instruction) -> None:
+        """Note what even an instruction changes that a replay skips: it knows no more which Nodes save tensors."""
+        if one.op.endswith("_"):
+            self._savers.clear()
+            self._perhaps_savers.clear()
+
+    def made_by(self, one: Instruction) -> tuple[str, ...]:
+        """Return the names that an instruction makes: of a call one where a hook replaced what it returns."""
+        hooks = [other for other in self.program if other.op.endswith("e_hook") or other.op == "global_hook"]
+        wrong = {other.made[0] for other in hooks if other.how[:2] == ("forward", ("wrong",))}
+        short = one.op == "call" and any(event[0] in wrong for event in self.events or ())
+        return one.made[:1] if short else one.made
+
+    def two_outputs(self, one: Instruction) -> bool | None:
+        """Tell whether the module of a hook returns a tuple; None where it may be any module."""
+        made = [self._makers[name] for name in one.used]
+        return made[0].how[0] == "two" if made else None
+
+    def maker(self, name: str) -> Instruction | None:
+        """Return what made a tensor."""
+        return self._makers.get(name)
+
+    def changes(self) -> bool:
+        """Tell whether the program changes any tensor in place."""
+        return any(one.op.endswith("_") or "changes" in one.how for one in self.program)
+
+    def shape(self, name: str) -> Shape | None:
+        """Return the shape of a tensor if it is known."""
+        return self._shapes.get(name)
+
+    def after(self, number: int, one: Instruction, *, sure: bool) -> None:
+        """Note what an instruction has changed."""
+        fails = self.fails(number, one)
+        if one.op == "forget":
+            self._sure.pop(one.used[0], None)
+        if one.op == "leave" and self._open.get(one.thread):
+            self._open[one.thread].pop()
+        if fails and not one.op.endswith("_"):
+            return
+        self._note_saver(one)
+        if fails:
+            return
+        if one.op in ENTERS:
+            self._open.setdefault(one.thread, []).append(one.op)
+        if one.op == "retain_grad" or (one.op == "channels_last" and one.used[0] in self._grads):
+            self._grads.update((*one.used, *one.made))
+        self._note_made(one, sure=sure and fails is False)
+
+    def _note_made(self, one: Instruction, *, sure: bool) -> None:
+        requires = self._require(one)
+        for name in self.made_by(one):
+            if one.op == "grad" and self._is_none(one, name):
+                continue
+            self._sure[name] = sure and (one.op != "grad" or self.events is not None)
+            self._makers[name] = one
+            self._requires[name] = requires
+            shape = self._shape_of(one)
+            if shape is not None:
+                self._shapes[name] = shape
+        if one.op == "module" or (one.op == "leaf" and requires):
+            self._grads.add(one.made[-1])
+        if one.op == "mul_" and self._requires.get(one.used[0]) is False:
+            self._requires.update(dict.fromkeys(self._requires, None))
+        for kept in _kept(one):
+            if self.events is None or any(event[0] == one.made[0] for event in self.events):
+                self._sure[kept] = False
+                self._grads.update([kept] if one.op in ("module_hook", "global_hook") else [])
+
+    def _is_none(self, one: Instruction, name: str) -> bool:
+        """Tell whether a run gave no gradient for this name."""
+        place = one.made.index(name)
+        size = len(one.made)
+        shown = [event for event in self.events or () if event[:size] == one.made]
+        return bool(shown) and shown[0][size + place] is None
+
+    def _require(self, one: Instruction) -> bool | None:
+        if one.op in ("leaf", "module"):
+            return one.op == "module" or bool(one.how[2])
+        if one.op in ("detach", "grad"):
+            return False if one.op == "detach" else None
+        if not self._records(one.thread):
+            return False
+        used = one.used[1:2] if one.op == "call" else one.used
+        return True if any(self._requires.get(name) for name in used) else None
+
+    def _shape_of(self, one: Instruction) -> Shape | None:
+        if one.op == "leaf":
+            return tuple(one.how[0])
+        if one.op in ("sum", "view", "expand"):
+            return () if one.op == "sum" else tuple(one.how)
+        before = self._shapes.get(one.used[0]) if one.used else None
+        if one.op == "split" and before:
+            return (before[0] // 2, *before[1:])
+        if one.op == "transpose" and before:
+            return before[::-1]
+        return before if one.op not in ("split", "transpose", "module", "call") and prod(before or ()) else None
+
+
+def _removes(one: Instruction, name: str) -> bool:
+    if one.op == "remove":
+        return name in one.used
+    action = action_of(one)
+    return action == ("remove", name) or (action == ("remove",) and one.made[:1] == (name,))
+
+
+def action_of(one: Instruction) -> tuple[Any, ...] | None:
+    """Return what the hook of an instruction does, None if it puts none."""
+    return next((how for how in one.how if isinstance(how, tuple) and how and isinstance(how[0], str)), None)
+
+
+def _mentions(how: Any, name: str) -> bool:
+    return isinstance(how, tuple) and name in how
+
+
+def _kept(one: Instruction) -> list[str]:
+    action = action_of(one)
+    return [action[1]] if action and action[0] == "keep" else []

@@ -1,0 +1,173 @@
+"""Replay: run a program on a backend, and note everything that a user could see."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from typing import Any, NamedTuple
+
+from hooklaw.fuzz.program import Instruction, Program
+
+Event = tuple[Any, ...]
+"""A word or a name first, then what was seen: values as nested lists, None where there is no tensor."""
+Log = Callable[[Event], object]
+
+
+class PlannedError(Exception):
+    """What a hook raises if its program says so."""
+
+
+class NotReplayedError(Exception):
+    """Raised by a backend that replays programs in its own way, and not this one; the text says why."""
+
+
+class UnknownNameError(LookupError):
+    """An instruction uses a name that nothing has made."""
+
+
+class Replayed(NamedTuple):
+    """A program as a backend has run it, which may be in another order than it was given, and what it showed."""
+
+    program: Program
+    events: list[Event]
+
+
+class Names(dict[str, Any]):
+    """What the program has made so far."""
+
+    def __missing__(self, name: str) -> Any:
+        raise UnknownNameError(name)
+
+
+Operation = Callable[["Run", Instruction], None]
+OPERATIONS: dict[str, Operation] = {}
+"""How each instruction is carried out; the modules `values`, `hooks` and `passes` fill it."""
+
+
+def operation(run: Operation) -> Operation:
+    """Let a function carry out the instruction that bears its name."""
+    OPERATIONS[run.__name__] = run
+    return run
+
+
+class Run:
+    """One program on one backend: what it has made, and where it notes what it sees."""
+
+    def __init__(self, backend: Any, log: Log) -> None:
+        self.backend = backend
+        self.log = log
+        self.tensors, self.handles, self.modules = Names(), Names(), Names()
+        self.views: set[str] = set()
+        """Tensors that were made as views."""
+        self.handed: set[str] = set()
+        """Tensors that modules returned, which may be views of what they were given."""
+        self.changed = False
+        """Whether something was changed in place."""
+        self.parameters: set[str] = set()
+        """Tensors that belong to modules."""
+        self.everywhere: list[Any] = []
+        """Handles of hooks on all modules, which must not outlive the program."""
+        self.kept: list[Any] = []
+        """Nodes with hooks, which vanish with the last reference to them."""
+        self.savers: set[str] = set()
+        """Tensors whose Nodes have saved their inputs or themselves, until something is changed in place."""
+        self.stacks: dict[int, list[AbstractContextManager[Any]]] = {}
+        self.thread = 0
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+
+    def all(self, program: Sequence[Instruction]) -> None:
+        """Run every instruction, go on after errors, and look at everything in the end."""
+        try:
+            for number, one in enumerate(program):
+                self.step(number, one)
+            self.look()
+        finally:
+            self.close()
+
+    def step(self, number: int, one: Instruction) -> None:
+        """Run one instruction in its thread; an error is an event."""
+        if one.thread == 0:
+            self._do(number, one)
+        else:
+            pool = self._pools.setdefault(one.thread, ThreadPoolExecutor(1))
+            pool.submit(self._do, number, one).result()
+
+    def _do(self, number: int, one: Instruction) -> None:
+        self.thread = one.thread
+        try:
+            OPERATIONS[one.op](self, one)
+        except UnknownNameError:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is what is to be compared
+            self.log(("error", number, one.op, kind_of(error)))
+
+    def look(self) -> None:
+        """Note every gradient that has been accumulated or retained."""
+        for name, tensor in self.tensors.items():
+            try:
+                grad = self.grad_of(tensor)
+            except Exception as error:  # noqa: BLE001 - as in `_do`
+                self.log(("error", name, "grad", kind_of(error)))
+            else:
+                if grad is not None:
+                    self.log((f"{name}.grad", self.seen(grad)))
+
+    def grad_of(self, tensor: Any) -> Any:
+        """Return the gradient of a tensor that may have one."""
+        backend = self.backend
+        return backend.grad_of(tensor) if backend.is_leaf(tensor) or backend.retains_grad(tensor) else None
+
+    def seen(self, value: Any) -> Any:
+        """Return what can be compared: of a tensor its values, with the dtype where it is not the usual one."""
+        if value is None:
+            return None
+        if isinstance(value, tuple | list):
+            return [self.seen(one) for one in value]
+        if isinstance(value, dict):
+            return {key: self.seen(one) for key, one in value.items()}
+        if not self.backend.is_tensor(value):
+            return value if isinstance(value, bool | float) else type(value).__name__
+        dtype = self.backend.dtype(value)
+        values = self.backend.tolist(value)
+        return values if dtype == "float64" else (dtype, values)
+
+    def standing(self, tensor: Any) -> tuple[Any, ...]:
+        """Return how a tensor stands to those of the program: which it is, whose numbers it shares, its layout."""
+        backend = self.backend
+        where = backend.data_ptr(tensor)
+        itself = next((name for name, one in self.tensors.items() if one is tensor), None)
+        shared = next((name for name, one in self.tensors.items() if backend.data_ptr(one) == where), None)
+        return itself, shared, backend.requires_grad(tensor), backend.is_leaf(tensor), backend.stride(tensor)
+
+    def close(self) -> None:
+        """Leave what was entered, in the thread that entered it, and remove what would outlive the program."""
+        for thread, stack in self.stacks.items():
+            pool = self._pools.get(thread)
+            for context in reversed(stack):
+                with suppress(Exception):
+                    _leave(context) if pool is None else pool.submit(_leave, context).result()
+        for handle in self.everywhere:
+            handle.remove()
+        for pool in self._pools.values():
+            pool.shutdown()
+
+
+def _leave(context: AbstractContextManager[Any]) -> None:
+    context.__exit__(None, None, None)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return what is compared of an error: the program's own, a TypeError, or else any refusal."""
+    if isinstance(error, PlannedError):
+        return "planned"
+    if isinstance(error, TypeError):
+        return "TypeError"
+    refusals = (RuntimeError, ValueError, IndexError, AssertionError)
+    return "refused" if isinstance(error, refusals) else type(error).__name__
+
+
+def replay(program: Sequence[Instruction], backend: Any) -> list[Event]:
+    """Return what a backend shows of a program."""
+    events: list[Event] = []
+    backend.reset()
+    Run(backend, events.append).all(program)
+    return events

@@ -1,0 +1,166 @@
+"""The fuzzer as an ordinary Hypothesis test: each rule adds an instruction, and the program is judged in the end.
+
+`machine("torch-eager").TestCase` is a test that pytest, unittest and HypoFuzz collect.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from os import environ
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, note, reject, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from hooklaw.fuzz.apart import Apart, apart
+from hooklaw.fuzz.contain import Ending
+from hooklaw.fuzz.draft import Draft
+from hooklaw.fuzz.judge import Difference
+from hooklaw.fuzz.program import Instruction, Program, dump, text
+from hooklaw.fuzz.replay import Event
+from hooklaw.fuzz.shrink import shrink
+from hooklaw.fuzz.strategies import KINDS, Lines, added, started
+
+BACKEND = "HOOKLAW_FUZZ_BACKEND"
+"""The environment variable that names the backend: HypoFuzz hands it to its workers, and pytest has no say in it."""
+PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+STEPS = 24
+"""How many instructions a program has at most."""
+TRIALS = 1000
+"""How many programs are tried while a failing one is shrunk by leaving out instructions."""
+AROUND = 2
+"""How many events before the first difference are shown."""
+
+
+class DifferenceError(AssertionError):
+    """A backend shows what neither the documentation nor a known departure from it explains."""
+
+
+class ProcessDiedError(AssertionError):
+    """A program crashes a backend, or makes it hang."""
+
+
+@st.composite
+def _begun(draw: st.DrawFn) -> Lines:
+    """Begin the draft of the machine that is running."""
+    running: Programs = draw(st.runner())
+    running.draft = started(draw)
+    return Lines(running.draft.done)
+
+
+@st.composite
+def _added(draw: st.DrawFn, step: Callable[[Draft], None]) -> Lines:
+    """Add to the draft of the machine that is running."""
+    running: Programs = draw(st.runner())
+    return draw(added(running.draft, step)) if running.draft else Lines()
+
+
+class Programs(RuleBasedStateMachine):
+    """A program in the making; what `machine` returns has a rule for each kind of instruction, too."""
+
+    backend: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draft: Draft | None = None
+        self.program: Program = ()
+
+    @initialize(instructions=_begun())
+    def begin(self, instructions: Lines) -> None:
+        """Start with a leaf."""
+        self.program = tuple(instructions)
+
+    def teardown(self) -> None:
+        """Judge the program."""
+        check(self.program, apart(named(self.backend)))
+
+
+def machine(backend: str = "") -> type[Programs]:
+    """Return the stateful test of a backend, which is named as on the command line, or else in the environment."""
+    rules: dict[str, Any] = {f"add_{name}": _rule(name, step) for name, step in KINDS.items()}
+    made = type("Programs", (Programs,), {**rules, "backend": backend})
+    made.TestCase.settings = settings(deadline=None, stateful_step_count=STEPS, suppress_health_check=PATIENT)
+    return made
+
+
+def _rule(name: str, step: Callable[[Draft], None]) -> Any:
+    def add(self: Programs, instructions: Lines) -> None:
+        self.program += instructions
+
+    add.__name__ = f"add_{name}"
+    return rule(instructions=_added(step))(add)
+
+
+def named(backend: str = "") -> str:
+    """Return the name of a backend: the one that is given, that of the environment, or torch-eager."""
+    return backend or environ.get(BACKEND) or "torch-eager"
+
+
+def check(program: Sequence[Instruction], backend: Apart) -> None:
+    """Judge a program, and raise an error if what the backend shows is neither law nor known.
+
+    What Hypothesis reports in the end has a note with the program shrunk further, by leaving out instructions.
+    """
+    program = backend.able(program)
+    difference = backend.judge.of(program, seen(program, backend))
+    if difference and not difference.flags and not backend.knows("differs", program):
+        note(_Smaller(program, partial(_differs, backend), partial(_told, backend)))
+        raise DifferenceError(f"{backend.name} shows what is neither law nor known\n{told(program, difference)}")
+
+
+def seen(program: Program, backend: Apart) -> list[Event]:
+    """Return what a backend shows of a program; one that is known to end its process is passed over."""
+    events = backend.replay(program)
+    if isinstance(events, Ending):
+        if backend.knows(str(events), program):
+            reject()
+        note(_Smaller(program, lambda smaller: backend.replay(smaller) == events, _as_it_is))
+        raise ProcessDiedError(f"{backend.name} does not survive a program: {events}\n{_as_it_is(program)}")
+    return events
+
+
+class _Smaller:
+    """A program shrunk when it is printed, which Hypothesis does once, with the smallest that it found itself."""
+
+    def __init__(self, program: Program, fails: Callable[[Program], bool], say: Callable[[Program], str]) -> None:
+        self._program, self._fails, self._say = program, fails, say
+
+    def __repr__(self) -> str:
+        return f"shrunk by leaving out instructions:\n{self._say(shrink(self._program, self._fails, TRIALS))}"
+
+
+def _difference(backend: Apart, program: Program) -> Difference | None:
+    events = backend.replay(program)
+    difference = None if isinstance(events, Ending) else backend.judge.of(program, events)
+    return None if difference and difference.flags else difference
+
+
+def _differs(backend: Apart, program: Program) -> bool:
+    return _difference(backend, program) is not None
+
+
+def _told(backend: Apart, program: Program) -> str:
+    difference = _difference(backend, program)
+    return told(program, difference) if difference else _as_it_is(program)
+
+
+def _as_it_is(program: Program) -> str:
+    return f"{_indented(program)}\nto run it again: {dump(program)}"
+
+
+def told(program: Program, difference: Difference) -> str:
+    """Return a program, and what was seen around the first event that differs, as lines."""
+    place = difference.divergence.matched
+    lines = [_indented(program), f"event {place} of what it shows is not what the law gives:"]
+    lines += [f"     agreed: {_shown([event])}" for event in difference.observed[max(0, place - AROUND) : place]]
+    lines += [f"   expected: {_shown(difference.divergence.expected[place : place + 1])}"]
+    lines += [f"   observed: {_shown(difference.observed[place : place + 1])}"]
+    return "\n".join([*lines, f"to run it again: {dump(program)}"])
+
+
+def _indented(program: Program) -> str:
+    return "\n".join(f"  {line}" for line in text(program).splitlines())
+
+
+def _shown(events: Sequence[Event]) -> str:
+    return " ".join(str(part) for part in events[0]) if events else "nothing more"

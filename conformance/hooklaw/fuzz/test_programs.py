@@ -1,0 +1,77 @@
+"""The fuzzer as ordinary tests of one backend: run them with pytest or HypoFuzz, on as many machines as there are.
+
+    HOOKLAW_FUZZ_BACKEND=torch-eager pytest --pyargs hooklaw.fuzz.test_programs
+
+`docs/fuzz-on-many-machines.md` shows more.
+"""
+
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+
+from hooklaw.errors import HooklawError, NotRunError
+from hooklaw.fuzz import invariants
+from hooklaw.fuzz.apart import Apart, apart
+from hooklaw.fuzz.program import Instruction, Program
+from hooklaw.fuzz.stateful import PATIENT, check, machine, named, seen
+from hooklaw.fuzz.strategies import programs
+
+patiently = settings(deadline=None, suppress_health_check=PATIENT)
+TestStepByStep = machine().TestCase
+
+
+in_common = pytest.mark.parametrize("backend", [""], ids=["program"], indirect=True)
+"""HypoFuzz and pytest look for the examples of a test under the same key only if it has parameters."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> Apart:
+    """Load the backend before Hypothesis begins to search."""
+    try:
+        return apart(named())
+    except NotRunError as error:
+        pytest.skip(str(error))
+    except HooklawError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def backend(loaded: Apart) -> Apart:
+    """Return the backend."""
+    return loaded
+
+
+@in_common
+@patiently
+@given(program=programs())
+def test_the_law_holds(backend: Apart, program: Program) -> None:
+    """What a backend shows of a program is what the law gives, or a known departure from it."""
+    check(program, backend)
+
+
+@in_common
+@patiently
+@given(program=programs(), other=programs())
+def test_a_program_leaves_nothing_behind(backend: Apart, program: Program, other: Program) -> None:
+    """A program shows the same after another one as before it."""
+    first, second = backend.able(program), backend.able(other)
+    invariants.leaves_nothing_behind(first, second, partial(seen, backend=backend))
+
+
+@in_common
+@patiently
+@given(program=programs())
+def test_any_thread_will_do(backend: Apart, program: Program) -> None:
+    """A program shows the same in a thread other than the main one."""
+    if not backend.able([Instruction("leave", thread=1)]):
+        pytest.skip(f"{backend.name} has no threads")
+    invariants.is_the_same_in_other_threads(backend.able(program), partial(seen, backend=backend))
+
+
+@in_common
+@patiently
+@given(program=programs())
+def test_onlookers_change_nothing(backend: Apart, program: Program) -> None:
+    """Hooks that return nothing leave everything to others as it would be without them."""
+    invariants.onlookers_change_nothing(backend.able(program), partial(seen, backend=backend))

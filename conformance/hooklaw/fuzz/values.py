@@ -1,0 +1,221 @@
+"""Instructions that make and change tensors."""
+
+import warnings
+import weakref
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
+
+NUMBERS = (0.5, -1.0, 1.5, 2.0, -0.5, 1.0, -1.5)
+"""Values of leaves: sums and products of a few are exact."""
+
+SAVERS = {"mul", "sin", "cos", "exp"}
+"""Operations that save tensors."""
+VIEWS = {"view", "transpose", "expand"}
+
+
+def filled(name: str, shape: tuple[int, ...]) -> Any:
+    """Return the values of a leaf, which depend on its name alone."""
+    start = sum(map(ord, name))
+    values: list[Any] = [NUMBERS[(start + 3 * place) % len(NUMBERS)] for place in range(prod(shape))]
+    for size in reversed(shape[1:]):
+        values = [values[at : at + size] for at in range(0, len(values), size)]
+    return values if shape else values[0]
+
+
+@operation
+def leaf(run: Run, one: Instruction) -> None:
+    """Make a leaf: shape, dtype, whether it requires grad."""
+    shape, dtype, requires_grad = one.how
+    name = one.made[0]
+    run.tensors[name] = run.backend.tensor(filled(name, shape), dtype=dtype, requires_grad=requires_grad)
+
+
+def _unary(compute: Callable[..., Any]) -> Callable[[Run, Instruction], None]:
+    def run_it(run: Run, one: Instruction) -> None:
+        tensors = [run.tensors[name] for name in one.used]
+        run.tensors[one.made[0]] = compute(run.backend, *tensors, *one.how)
+        if one.op in VIEWS:
+            run.views.add(one.made[0])
+        if one.op in SAVERS and all(map(run.backend.requires_grad, tensors)):
+            run.savers.add(one.made[0])
+
+    return run_it
+
+
+_COMPUTED: dict[str, Callable[..., Any]] = {
+    "add": lambda _, a, b: a + b,
+    "sub": lambda _, a, b: a - b,
+    "mul": lambda _, a, b: a * b,
+    "scale": lambda _, a, number: a * number,
+    "shift": lambda _, a, number: a + number,
+    "sin": lambda backend, a: backend.sin(a),
+    "cos": lambda backend, a: backend.cos(a),
+    "exp": lambda backend, a: backend.exp(a),
+    "sum": lambda backend, a: backend.sum(a),
+    "clone": lambda backend, a: backend.clone(a),
+    "detach": lambda backend, a: backend.detach(a),
+    "view": lambda backend, a, *shape: backend.view(a, *shape),
+    "transpose": lambda backend, a: backend.transpose(a, 0, 1),
+    "expand": lambda backend, a, *shape: backend.expand(a, *shape),
+    "channels_last": lambda backend, a: backend.channels_last(a),
+}
+for _name, _compute in _COMPUTED.items():
+    _made = _unary(_compute)
+    _made.__name__ = _name
+    operation(_made)
+
+
+@operation
+def split(run: Run, one: Instruction) -> None:
+    """Split a tensor in two: one Node with two outputs."""
+    tensor = run.tensors[one.used[0]]
+    half = run.backend.shape(tensor)[0] // 2
+    run.tensors.update(zip(one.made, run.backend.split(tensor, half), strict=True))
+    run.views.update(one.made)
+
+
+def _changed(run: Run, name: str) -> Any:
+    """Return a tensor that is about to be changed in place, after which nobody knows what its Node has saved.
+
+    A view is left alone while nothing is recorded, and so is what shares its numbers with what a module returned: what
+    becomes of their history then is not said anywhere.
+    """
+    tensor = run.tensors[name]
+    if name in run.views | run.handed and not run.backend.is_grad_enabled():
+        raise UnknownNameError(name)
+    where = run.backend.data_ptr(tensor)
+    if name not in run.handed and any(
+        run.backend.data_ptr(run.tensors[one]) == where for one in run.handed & {*run.tensors}
+    ):
+        raise UnknownNameError(name)
+    run.savers.clear()
+    run.changed = True
+    return tensor
+
+
+@operation
+def scale_(run: Run, one: Instruction) -> None:
+    """Multiply by a number in place."""
+    run.backend.mul_(_changed(run, one.used[0]), *one.how)
+
+
+@operation
+def mul_(run: Run, one: Instruction) -> None:
+    """Multiply by a tensor in place, unless by itself: what is saved of it then is an implementation's affair."""
+    tensor, factor = _changed(run, one.used[0]), run.tensors[one.used[1]]
+    if run.backend.data_ptr(tensor) != run.backend.data_ptr(factor):
+        run.backend.mul_(tensor, factor)
+
+
+@operation
+def cos_(run: Run, one: Instruction) -> None:
+    """Replace by the cosine in place."""
+    run.backend.cos_(_changed(run, one.used[0]))
+
+
+@operation
+def zero(run: Run, one: Instruction) -> None:
+    """Set the accumulated gradient to None."""
+    run.backend.set_grad(run.tensors[one.used[0]], None)
+
+
+@operation
+def forget(run: Run, one: Instruction) -> None:
+    """Let go of a tensor, and note whether the graph keeps it; a module may."""
+    name = one.used[0]
+    if run.modules:
+        return
+    reference = weakref.ref(run.tensors[name])
+    del run.tensors[name]
+    run.log(("forget", name, reference() is not None))
+
+
+@operation
+def save(run: Run, one: Instruction) -> None:
+    """Serialize a leaf, and note whether that warns and what is read back."""
+    tensor = run.tensors[one.used[0]]
+    if not run.backend.is_leaf(tensor) or one.used[0] in run.parameters:
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = run.backend.save(tensor)
+    loaded = run.backend.load(data)
+    run.log(("save", bool(caught), run.seen(loaded), run.backend.requires_grad(loaded)))
+
+
+@operation
+def inspect(run: Run, one: Instruction) -> None:
+    """Note what a tensor and its Node say of themselves, and count the looks in the Node's metadata."""
+    tensor, backend = run.tensors[one.used[0]], run.backend
+    node = backend.grad_fn(tensor)
+    said = (backend.requires_grad(tensor), backend.is_leaf(tensor), backend.retains_grad(tensor), node is None)
+    run.log(("inspect", *said))
+    if node is not None:
+        metadata = backend.node_metadata(node)
+        metadata["looks"] = metadata.get("looks", 0) + 1
+        run.log(("node", any(one is not None for one in backend.node_next(node)), metadata["looks"]))
+
+
+@operation
+def custom(run: Run, one: Instruction) -> None:
+    """Call a custom Function, whose backward notes what it is given."""
+    forward, derivative = FUNCTIONS[one.how[0]]
+    name = one.made[0]
+    if one.how[0] == "nothing" and run.changed:
+        return  # the Nodes of in-place operations on views may then not be executed
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        run.log((f"{name}.backward", run.seen(grads), run.backend.is_grad_enabled()))
+        return derivative(ctx, *grads)
+
+    apply = run.backend.custom_function(forward, backward)
+    results = apply(*[run.tensors[used] for used in one.used])
+    run.tensors.update(zip(one.made, results if isinstance(results, tuple) else (results,), strict=True))
+    if one.how[0] in ("square", "product", "output"):
+        run.savers.add(name)
+
+
+def _square(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x)
+    return x * x
+
+
+def _product(ctx: Any, a: Any, b: Any) -> Any:
+    ctx.save_for_backward(a, b)
+    return a * b
+
+
+def _product_backward(ctx: Any, grad: Any) -> Any:
+    a, b = ctx.saved_tensors
+    return grad * b, grad * a
+
+
+def _tripled(ctx: Any, x: Any) -> Any:
+    out = x * 3
+    ctx.save_for_backward(out)
+    return out
+
+
+def _tripled_backward(ctx: Any, grad: Any) -> Any:
+    (out,) = ctx.saved_tensors
+    return grad * 3 + out - out
+
+
+def _raise(*_: Any) -> Any:
+    raise PlannedError
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "double": (lambda _, x: x * 2, lambda _, grad: grad * 2),
+    "square": (_square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2),
+    "product": (_product, _product_backward),
+    "output": (_tripled, _tripled_backward),
+    "pair": (lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3),
+    "nothing": (lambda _, x: x * 2, lambda *_: None),
+    "raise": (lambda _, x: x * 2, _raise),
+}
+"""Custom Functions: forward and backward."""

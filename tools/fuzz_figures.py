@@ -1,0 +1,139 @@
+"""Measure the fuzzer: `python tools/fuzz_figures.py [rate|mutants|sizes|schedules] ...`, in an environment with torch.
+
+Times are of the processor, not of the clock, since machines are shared. A mutant counts as found where a program shows
+what neither the law nor torch's known departures explain. Every mutant, and every stretch of programs on torch, runs in
+a process of its own, since some programs end theirs.
+"""
+
+import multiprocessing
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from hooklaw import loading
+from hooklaw.fuzz.compare import diverges
+from hooklaw.fuzz.generate import from_seed
+from hooklaw.fuzz.judge import Judge, alike, engine
+from hooklaw.fuzz.program import text
+from hooklaw.fuzz.replay import Event, Run
+from hooklaw.fuzz.shrink import shrink
+from hooklaw.model.schedule import chosen_by
+
+LIMIT = 5.0
+"""Seconds of processor time a mutant may live."""
+MUTANTS = {"torch-eager": "backend", "reference": "of_reference"}
+Pipe = Any
+
+
+def rate(out: Pipe, programs: int = 5000) -> None:
+    """Send how many programs a second are generated, run on torch and on the engine, and compared."""
+    judge = Judge(loading.load("torch-eager"))
+    began = time.process_time()
+    differing = sum(judge(from_seed(1, number)) is not None for number in range(programs))
+    out.send((programs / (time.process_time() - began), differing))
+
+
+def schedules(out: Pipe, programs: int = 100_000) -> None:
+    """Send how often the engine in a random order of ready Nodes is taken for something else, or not followed."""
+    judge_by, alarms, given_up = engine(()), 0, 0
+    for number in range(programs):
+        program = from_seed(2, number)
+        draw = Random(number)  # noqa: S311 - it is no secret
+        events: list[Event] = []
+        judge_by.reset()
+        with chosen_by(draw.randrange):
+            Run(judge_by, events.append).all(program)
+        parted = diverges(program, judge_by, events)
+        alarms += parted is not None and parted.exhausted
+        given_up += parted is not None and not parted.exhausted
+    out.send((alarms, given_up))
+
+
+def hunted(out: Pipe, spec: str) -> None:
+    """Send after how many programs and seconds a mutant is found, and the shrunk program."""
+    judge = Judge(loading.load(spec))
+    began, number = time.process_time(), 0
+    while time.process_time() - began < LIMIT:
+        program = from_seed(3, number)
+        number += 1
+        difference = judge(program)
+        if difference is not None and not difference.flags:
+            out.send((number, time.process_time() - began))
+            small = shrink(program, alike(judge, difference.flags), trials=1000)
+            out.send((len(small), text(small)))
+            return
+
+
+def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> list[Any]:
+    """Run a task in a process of its own; return what it sent, and how it died if it did."""
+    context = multiprocessing.get_context("fork")
+    mine, its = context.Pipe(duplex=False)
+    process = context.Process(target=task, args=(its, *arguments))
+    process.start()
+    its.close()
+    sent: list[Any] = []
+    until = time.monotonic() + limit
+    try:
+        while mine.poll(max(0.0, until - time.monotonic())):
+            sent.append(mine.recv())
+    except EOFError:
+        process.join()
+    if process.is_alive():
+        process.kill()
+        sent.append("hung")
+    elif process.exitcode:
+        sent.append(f"died ({process.exitcode})")
+    return sent
+
+
+def mutants(of: str) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each mutant of a backend with what became of it."""
+    from hooklaw_backends import mutants as made  # noqa: PLC0415 - torch is needed for these alone
+
+    for name in made.mutants(of):
+        yield name, apart(hunted, f"hooklaw_backends.mutants:{MUTANTS[of]}:{name}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _show_mutants(of: str) -> None:
+    found, sizes, missed = [], [], []
+    for name, sent in mutants(of):
+        if sent and isinstance(sent[0], tuple):
+            found.append(sent[0])
+            sizes += [one[0] for one in sent[1:] if isinstance(one, tuple)]
+        elif sent:
+            found.append((0, 0.0))
+        else:
+            missed.append(name)
+    many = len(found) + len(missed)
+    _say(f"mutants of {of}: {len(found)} of {many} found within {LIMIT:g} s, {100 * len(found) / many:.1f} %")
+    programs, seconds = statistics.median(one[0] for one in found), max(one[1] for one in found)
+    _say(f"  after a median of {programs:g} programs; the slowest took {seconds:.1f} s")
+    _say(f"  shrunk to a median of {statistics.median(sizes):g} instructions, at most {max(sizes)}")
+    _say(f"  not found: {', '.join(missed) or '-'}")
+
+
+def main() -> None:
+    """Print the figures asked for, by default all."""
+    warnings.simplefilter("ignore")
+    asked = sys.argv[1:] or ["rate", "schedules", "mutants"]
+    if "rate" in asked:
+        _say("rate on torch-eager: {:.0f} programs a second, {} differ".format(*apart(rate, limit=600)[0]))
+    if "schedules" in asked:
+        alarms, given_up = apart(schedules, limit=3000)[0]
+        _say(f"other legal orders, 100,000 programs: {alarms} false alarms, {given_up} given up")
+    if "mutants" in asked:
+        for of in MUTANTS:
+            _show_mutants(of)
+
+
+if __name__ == "__main__":
+    main()
