@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hooklaw.outcome import Expectation, Outcome, Stale
-from hooklaw.records import FORMAT, Footer, Header, Result, Run, Writer
+from hooklaw.records import FORMAT, Cell, Footer, Header, Result, Run, Writer
 from hooklaw.spec import Basis, Level, Rule, Source, digest
 from hooklaw.trace import Check, Event
 
@@ -97,8 +97,8 @@ def write(path: Path, *runs: Run) -> Path:
     with Writer(path) as writer:
         for one in runs:
             writer.write(one.header)
-            for result in one.results.values():
-                writer.write(msgspec.structs.replace(result, run=one.header.run))
+            for line in (*one.results.values(), *one.cells):
+                writer.write(msgspec.structs.replace(line, run=one.header.run))
             if one.footer:
                 writer.write(one.footer)
     return path
@@ -142,3 +142,67 @@ def three() -> list[Run]:
         run("paddle", rules, worse, stale=[stale], versions={"paddle": "3.3.1"}),
         run("torch-eager:cuda", rules, [], not_run="no NVIDIA driver here"),
     ]
+
+
+GB = 1_000_000_000
+
+
+def cell(strategy: str = "none", peak: float = 48.2, ratio: float = 1.0, **parts: Any) -> Cell:
+    """Make a cell, its peak in GB, its quartiles three percent away from the ratio."""
+    given: dict[str, Any] = {
+        "workload": "conv",
+        "device": "NVIDIA H200",
+        "text": f"what {strategy} does",
+        "outcome": Outcome.PASS,
+        "rounds": 9,
+        "step": 0.2 * ratio,
+        "forward": 0.07 * ratio,
+        "backward": 0.13 * ratio,
+        "ratio_q1": ratio * 0.97,
+        "ratio_q3": ratio * 1.03,
+        "after_forward": int(peak * 0.9 * GB),
+        "static": GB // 2,
+        "packs": 778,
+        "packed": 68 * GB,
+    }
+    return Cell(run="", strategy=strategy, peak=int(peak * GB), ratio=ratio, **(given | parts))
+
+
+def measured(*cells: Cell, device: str = "cuda", collected: int | None = None, ended: bool = True, **parts: Any) -> Run:
+    """Make a benchmark run."""
+    one = run(f"bench:{device}", [], [], **parts)
+    count = len(cells) if collected is None else collected
+    header = msgspec.structs.replace(one.header, collected=count, command=f"hooklaw bench --device {device}")
+    footer = msgspec.structs.replace(one.footer, results=len(cells)) if one.footer and ended else None
+    return Run(header, {}, footer, f"bench-{device}.jsonl", list(cells))
+
+
+def strategies(scale: float = 1.0, **parts: Any) -> list[Cell]:
+    """Make the cells of a workload: a frontier, a lossy one, points that others beat, and every mark."""
+    moved = {
+        "out": int(44 * scale * GB),
+        "back": int(44 * scale * GB),
+        "rate": 50e9,
+        "ceiling": 55e9,
+        "efficiency": 0.91,
+    }
+    lossy = {"lossless": False, "error": 2.5e-3}
+    failed = {"outcome": Outcome.FAIL, "detail": "the gradients differ from the plain step's by 1.2", "error": 1.2}
+    rows: list[tuple[str, float, float, dict[str, Any]]] = [
+        ("none", 48.2, 1.0, {"lawful": True}),
+        ("hook-only", 48.2, 1.02, {"lawful": True}),
+        ("save-on-cpu", 9.1, 9.6, moved | {"lawful": False, "detail": "it turns the check for in-place changes off"}),
+        ("save-on-cpu-pinned", 9.1, 6.1, moved),
+        ("disk-raw", 6.9, 4.4, moved | {"lawful": True}),
+        ("bf16", 25.3, 1.06, lossy),
+        ("int8", 14.4, 1.31, lossy | {"error": 4.8e-2}),
+        ("async", 6.3, 2.9, moved | {"lawful": True, "host": 45 * GB}),
+        ("checkpoint", 13.9, 1.39, {"lawful": True}),
+        ("checkpoint+async", 4.61, 1.52, moved | {"lawful": True}),
+        ("checkpoint+bf16", 7.9, 1.42, lossy),
+        ("fraction:0.3+async", 34.6, 1.08, moved | {"lawful": True}),
+    ]
+    cells = [cell(name, peak * scale, ratio, **(more | parts)) for name, peak, ratio, more in rows]
+    cells.append(cell("disk-save", 0, 0, **(failed | parts)))
+    late = {"outcome": Outcome.TIMEOUT, "detail": "no end after 120 s, in round 1", "rounds": 0}
+    return [*cells, cell("my_package:Offload", 0, 0, **(late | parts))]

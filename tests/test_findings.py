@@ -15,8 +15,8 @@ VERSIONS = {"python": ("torch", "2.13.0"), "paddle": ("paddlepaddle", "3.3.1")}
 def programs():
     """Find each program, its language and its heading."""
     for part in PAGE.split("\n### ")[1:]:
-        for language, program in re.findall(r"```(python|paddle)\n(.*?)```", part, re.DOTALL):
-            yield pytest.param(language, program, id=part.splitlines()[0])
+        for number, (language, program) in enumerate(re.findall(r"```(python|paddle)\n(.*?)```", part, re.DOTALL)):
+            yield pytest.param(language, program, id=part.splitlines()[0] + f", {number + 1}" * (number > 0))
 
 
 def installed(package):

@@ -226,7 +226,7 @@ def test_why_is_a_rule_or_silence(hooklaw_command, tmp_path):
 
 
 def test_plays_torch(hooklaw_command, tmp_path):
-    """Every rule that both can run has the same outcome with all flags as on torch itself, but for a crash and a leak."""
+    """Every rule that both can run has the same outcome with all flags as on torch, but for a crash and a leak."""
     pytest.importorskip("torch", reason="the engine is compared with torch, which is not installed")
     found = {}
     for name in ("reference:torch", "torch-eager"):
@@ -241,8 +241,8 @@ def test_plays_torch(hooklaw_command, tmp_path):
     assert len(both) > 200
     # what torch does there is to read memory that is not its own, and to hide a cycle from Python's collector
     assert [rule for rule in both if played[rule] != real[rule]] == [
-        "save-on-cpu.no-leak",
         "tensor-hook.inplace.view-after-alias",
+        "save-on-cpu.no-leak",
     ]
 
 

@@ -102,7 +102,7 @@ class TestSentences:
 
     def test_a_run_that_could_not_run_is_not_zero_percent(self):
         """A backend that did not run has no figure at all."""
-        assert page(made.three()).columns[3].tally == "not run"
+        assert page(made.three()).sheets[0].columns[3].tally == "not run"
 
 
 class TestLanes:
@@ -137,7 +137,7 @@ class TestLanes:
         runs = [made.run("a", rules, [made.passed()]), made.run("b", rules, [made.failed()])]
         runs.append(made.run("c", rules, [made.passed()]))
 
-        groups = data_of(html.render(runs))["rules"]["order.first"]["groups"]
+        groups = data_of(html.render(runs))["sheets"]["rules"]["rules"]["order.first"]["groups"]
 
         assert [(group["word"], group["on"]) for group in groups] == [("fail", [1]), ("pass", [0, 2])]
 
@@ -156,7 +156,7 @@ class TestPage:
 
     def test_chapters(self):
         """Rules stand under their chapters, each with a tally for every backend that was judged there."""
-        chapters = page(made.three()).chapters
+        chapters = page(made.three()).sheets[0].chapters
 
         assert [(one.title, one.tallies) for one in chapters] == [
             ("Order", ["2/2", "0/2", "1/2", ""]),
@@ -169,8 +169,8 @@ class TestPage:
         lacking = made.failed(outcome=Outcome.UNSUPPORTED)
         agree = [made.run("a", rules, [made.passed()]), made.run("b", rules, [lacking])]
 
-        assert [row.disagree for chapter in page(made.three()).chapters for row in chapter.rows] == [True] * 4
-        assert not page(agree).chapters[0].rows[0].disagree
+        assert [row.disagree for chapter in page(made.three()).sheets[0].chapters for row in chapter.rows] == [True] * 4
+        assert not page(agree).sheets[0].chapters[0].rows[0].disagree
 
     def test_what_to_do_is_named(self):
         """Regressions, fixed and stale entries are named with their place."""
@@ -191,23 +191,25 @@ class TestPage:
         runs = [made.run("a", [made.rule()], [made.passed()]) for _ in range(2)]
         runs[1].file = "other.jsonl"
 
-        assert [column.name for column in page(runs).columns] == ["a (a.jsonl)", "a (other.jsonl)"]
+        assert [column.name for column in page(runs).sheets[0].columns] == ["a (a.jsonl)", "a (other.jsonl)"]
 
     def test_a_rule_that_only_one_run_has(self):
         """A rule that a run was not asked for is not-run there."""
         first, second = made.rule("order.first"), made.rule("order.second")
         runs = [made.run("a", [first], [made.passed()]), made.run("b", [second], [made.passed("order.second")])]
 
-        rows = page(runs).chapters[0].rows
+        rows = page(runs).sheets[0].chapters[0].rows
 
         assert [[cell.word for cell in row.cells] for row in rows] == [["pass", "not-run"], ["not-run", "pass"]]
 
     def test_an_odd_date_is_kept(self):
         """A date that does not read as one stands as it is."""
-        assert page([made.run("a", [made.rule()], [made.passed()])]).columns[0].started == "2026-11-21 10:22 UTC"
+        assert (
+            page([made.run("a", [made.rule()], [made.passed()])]).sheets[0].columns[0].started == "2026-11-21 10:22 UTC"
+        )
         odd = made.run("a", [made.rule()], [made.passed()], started="once")
 
-        assert page([odd]).columns[0].started == "once"
+        assert page([odd]).sheets[0].columns[0].started == "once"
 
 
 class TestSafety:
@@ -237,7 +239,7 @@ class TestSafety:
 
     def test_hostile_text_survives(self, text):
         """Escaping loses nothing."""
-        group = data_of(text)["rules"]["order.first"]["groups"][0]
+        group = data_of(text)["sheets"]["rules"]["rules"]["order.first"]["groups"][0]
 
         assert group["detail"] == group["where"] == group["expected"][0][0] == HOSTILE
         assert Elements(text).text.count("alert(1)") >= 5

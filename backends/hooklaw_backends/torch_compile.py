@@ -1,16 +1,27 @@
-"""torch with the forward part of every rule compiled: ``torch-compile:aot_eager``, ``:eager``, ``:inductor``."""
+"""torch with the forward part of every rule compiled: ``torch-compile:aot_eager``, ``:eager``, ``:inductor``.
 
+``torch-compile:eager+compiled-autograd``, and so with the others, compiles each backward instead.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from hooklaw.errors import NotRunError
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay import Replayed
+from hooklaw_backends.compiled_programs import code_compiled, replay_compiled
 from hooklaw_backends.torch_eager import Hook, TorchEager, torch
 
 DEFAULT = "aot_eager"
 CALL = (
     "torch.compile(fn, backend={!r}) with torch's defaults: graph breaks allowed, at most 8 recompilations a function."
 )
+BACKWARD = "each backward runs under compiled autograd, torch.compile(backend={!r}); the forward is not compiled."
+COMPILED_AUTOGRAD = "compiled-autograd"
 
 
 def backend(argument: str = "") -> "TorchCompile":
@@ -18,10 +29,13 @@ def backend(argument: str = "") -> "TorchCompile":
 
     Raises ValueError where torch.compile knows no such backend, NotRunError where it cannot be used on this machine.
     """
-    compiler = argument or DEFAULT
+    compiler, plus, what = argument.partition("+")
+    compiler = compiler or DEFAULT
     _check_name(compiler)
+    if plus and what != COMPILED_AUTOGRAD:
+        raise ValueError(f"nothing is called {what!r} behind the +: it may be {COMPILED_AUTOGRAD} alone")
     _check_use(compiler)
-    return TorchCompile(compiler)
+    return CompiledAutograd(compiler) if plus else TorchCompile(compiler)
 
 
 def _check_name(compiler: str) -> None:
@@ -45,11 +59,14 @@ class TorchCompile(TorchEager):
     """The verbs of eager torch, on the CPU, but `call` compiles."""
 
     examples = 5  # each example of a property is compiled anew, which takes about a second
+    compiled_autograd = False
 
     def __init__(self, compiler: str = DEFAULT) -> None:
-        super().__init__(name=f"torch-compile:{compiler}")
+        mode = f"{compiler}+{COMPILED_AUTOGRAD}" if self.compiled_autograd else compiler
+        super().__init__(name=f"torch-compile:{mode}")
         self._compiler = compiler
-        self.expectations = _expectations(compiler)
+        self.expectations = _file_of("expectations", mode)
+        self.findings = _file_of("findings", mode)
         self.notes["call"] = CALL.format(compiler)
 
     def reset(self) -> None:
@@ -60,7 +77,40 @@ class TorchCompile(TorchEager):
     def call(self, fn: Hook, *tensors: Any) -> Any:
         return torch.compile(fn, backend=self._compiler)(*tensors)
 
+    def replay_program(self, program: Sequence[Instruction]) -> Replayed:
+        on = self.compiled_autograd
+        return replay_compiled(program, self._compiler, forward=not on, compiled_autograd=on)
 
-def _expectations(compiler: str) -> Path | None:
-    path = Path(__file__).with_name("expectations") / f"torch-compile-{compiler}.toml"
+    def code_of_program(self, program: Sequence[Instruction]) -> str:
+        on = self.compiled_autograd
+        return code_compiled(program, self._compiler, forward=not on, compiled_autograd=on)
+
+
+class CompiledAutograd(TorchCompile):
+    """The verbs of eager torch, but each backward is compiled."""
+
+    compiled_autograd = True
+
+    def __init__(self, compiler: str = DEFAULT) -> None:
+        super().__init__(compiler)
+        self.notes["call"] = BACKWARD.format(compiler)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        return fn(*tensors)
+
+    def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
+        with self._compiling():
+            super().backward(root, gradient, inputs=inputs, **how)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        with self._compiling():
+            return super().grad(outputs, inputs, grad_outputs, **how)
+
+    def _compiling(self) -> AbstractContextManager[Any]:
+        enable = import_module("torch._dynamo.compiled_autograd")._enable  # noqa: SLF001 - no other way but a global switch
+        return enable(torch.compile(backend=self._compiler))
+
+
+def _file_of(what: str, mode: str) -> Path | None:
+    path = Path(__file__).with_name(what) / f"torch-compile-{mode}.toml"
     return path if path.exists() else None

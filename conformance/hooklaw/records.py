@@ -61,6 +61,8 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_onl
     difference: int | None = None
     """Where the observed events leave the expected ones, counted from 0."""
     expectation: Expectation | None = None
+    program: str = ""
+    """A program that shows what does not hold, ready to run, where there is one."""
 
 
 class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_only=True):
@@ -73,7 +75,69 @@ class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_onl
     interrupted: bool = False
 
 
-Line = Header | Result | Footer
+class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=True):
+    """What one offload strategy costs in one workload, on one device."""
+
+    run: str
+    workload: str
+    device: str
+    setting: str = ""
+    """Precision and batch, e.g. ``fp32, batch 256``."""
+    strategy: str
+    """``none`` is the plain step, which the others are held against."""
+    text: str = ""
+    """One line on the strategy."""
+    outcome: Outcome
+    """Fail: wrong gradients or buffers. Error, crash, timeout: there are no figures, or not all of them."""
+    detail: str = ""
+    """Why the cell is marked."""
+    lossless: bool = True
+    lawful: bool | None = None
+    """What the law of packers says of it; None where nobody asked."""
+    rounds: int = 0
+    step: float = 0.0
+    """Seconds, the median of the rounds; forward and backward likewise."""
+    forward: float = 0.0
+    backward: float = 0.0
+    ratio: float = 0.0
+    """The median over the rounds of this step through the plain step of the same round."""
+    ratio_q1: float = 0.0
+    ratio_q3: float = 0.0
+    peak: int = 0
+    """Bytes at most on the device above what stands there before the step."""
+    after_forward: int = 0
+    static: int = 0
+    """Bytes that stand on the device before the step: parameters, buffers, the batch."""
+    reserved: int = 0
+    """CUDA's reserved memory at most."""
+    host: int = 0
+    """Bytes of host memory, or of a file, held for saved tensors at most."""
+    packs: int = 0
+    packed: int = 0
+    """Bytes that autograd handed over."""
+    out: int = 0
+    """Bytes moved away in forward; back, those that came back."""
+    back: int = 0
+    deduplicated: int = 0
+    """Bytes handed over more than once, and moved once."""
+    rate: float = 0.0
+    """Bytes a second both ways, over the whole step: a step that only waits for the medium comes near the ceiling."""
+    ceiling: float = 0.0
+    """Bytes a second that the medium gives to one long copy each way, measured in the same run."""
+    floor: float = 0.0
+    """Seconds that the step takes at least, out of the plain step's and the ceiling."""
+    efficiency: float = 0.0
+    """The floor through the step."""
+    error: float = 0.0
+    """The norm of the gradients' difference from the plain step's, through the norm of these."""
+    error64: float = 0.0
+    """The same against float64; plain_error64 is the plain step's own."""
+    plain_error64: float = 0.0
+    buffers_equal: bool = True
+    """Whether the model's buffers are what the plain step leaves."""
+
+
+Line = Header | Result | Cell | Footer
 
 
 class Run(msgspec.Struct):
@@ -83,12 +147,19 @@ class Run(msgspec.Struct):
     results: dict[str, Result]
     footer: Footer | None
     file: str = ""
+    cells: list[Cell] = []
+    """What a benchmark measured; there are rules or cells in a run, not both."""
+
+    @property
+    def done(self) -> int:
+        """Return how much of what was collected has come to something."""
+        return len(self.results) + len(self.cells)
 
     @property
     def complete(self) -> bool:
-        """Tell whether the run came to its end with a result for every rule."""
-        done = self.footer is not None and not self.footer.interrupted
-        return done and len(self.results) == self.header.collected
+        """Tell whether the run came to its end with a result for every rule, or a figure for every cell."""
+        ended = self.footer is not None and not self.footer.interrupted
+        return ended and self.done == self.header.collected
 
     def outcome(self, rule: str) -> Outcome:
         """Return the outcome of a rule; one that has no result was not run."""
@@ -259,10 +330,20 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
         )
     if isinstance(line, Footer):
         runs[line.run].footer = line
+    elif isinstance(line, Cell):
+        if any(key_of(line) == key_of(other) for other in runs[line.run].cells):
+            name = " ".join(filter(None, key_of(line)))
+            raise RecordFileError(f"{path}:{number}: the cell {name!r} stands twice in run {line.run}")
+        runs[line.run].cells.append(line)
     elif line.rule in runs[line.run].results:
         raise RecordFileError(f"{path}:{number}: rule {line.rule!r} has two results in run {line.run}")
     else:
         runs[line.run].results[line.rule] = line
+
+
+def key_of(cell: Cell) -> tuple[str, str, str, str]:
+    """Return what tells a cell from the others of its run."""
+    return cell.workload, cell.device, cell.setting, cell.strategy
 
 
 def _kind(line: Line) -> str:
@@ -292,11 +373,12 @@ def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: boo
 
 
 def _incomplete(path: Path, run: Run) -> str:
-    have, want = len(run.results), run.header.collected
+    have, want = run.done, run.header.collected
     why = "is incomplete" if run.footer else "did not end"
     if run.footer and run.footer.interrupted:
         why = "was interrupted"
-    return f"{path}: the run of {run.header.backend!r} {why}, {have} of {want} rules have a result: run it again"
+    what = "rules have a result" if run.header.rules else "cells are measured"
+    return f"{path}: the run of {run.header.backend!r} {why}, {have} of {want} {what}: run it again"
 
 
 def write_schema(path: Path = SCHEMA) -> None:

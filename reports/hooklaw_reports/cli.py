@@ -1,13 +1,18 @@
-"""Make one HTML file of result files: verdicts, the matrix of rules and backends, and what each rule saw."""
+"""Make one HTML file of result files: verdicts, the matrix of rules and backends, and what each rule saw.
+
+Packers have a page of their own, and so has offloading: time against memory, of what `hooklaw bench` measured.
+"""
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hooklaw.errors import OutputError
 from hooklaw.outcome import Exit
-from hooklaw.records import read_all
+from hooklaw.records import Run, read, read_all
 from hooklaw_reports import html
+from hooklaw_reports.kinds import is_bench
 from hooklaw_reports.sentences import sentences
 
 
@@ -22,7 +27,16 @@ def main(args: argparse.Namespace) -> int:
     """Write the report and print its path and the verdicts; a report gates nothing, so a written one is a success."""
     if args.output.resolve() in {path.resolve() for path in args.files}:
         raise OutputError(f"{args.output} is one of the result files: name another file for the report with -o")
-    runs = read_all(args.files)
+    runs = _runs(args.files)
     html.write(args.output, html.render(runs, args.title))
     sys.stdout.write(f"{args.output}: {sentences(runs)}\n")
     return Exit.OK.code
+
+
+def _runs(files: Sequence[Path]) -> list[Run]:
+    """Read the files; a benchmark that did not end is shown as such, a run of rules that did not is refused."""
+    runs = read_all(files, incomplete=True)
+    for run in runs:
+        if not run.complete and not (is_bench(run) and run.cells):
+            read(Path(run.file))
+    return runs

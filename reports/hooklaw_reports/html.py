@@ -11,11 +11,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from hooklaw import __version__
 from hooklaw.errors import OutputError
 from hooklaw.records import Run, replace_file
+from hooklaw_reports.kinds import sorted_out
 from hooklaw_reports.payload import payload
 from hooklaw_reports.view import page
 
 TEMPLATES = files("hooklaw_reports") / "templates"
-SCRIPTS = ("lanes.js", "panel.js", "report.js")
+SCRIPTS = ("lanes.js", "panel.js", "chart.js", "offload.js", "sheet.js", "report.js")
+STYLES = ("report.css", "offload.css")
 
 
 def render(runs: Sequence[Run], title: str = "") -> str:
@@ -27,8 +29,10 @@ def render(runs: Sequence[Run], title: str = "") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    css = _asset("report.css") + f":root {{ --columns: {len(runs)}; }}\n"
-    script = "".join(_asset(name) for name in SCRIPTS)
+    css = "".join(map(_asset, STYLES)) + "".join(
+        f'[data-page="{kind.name}"] {{ --columns: {len(its)}; }}\n' for kind, its in sorted_out(runs)
+    )
+    script = "".join(map(_asset, SCRIPTS))
     return environment.get_template("report.html.j2").render(
         page=page(runs, title),
         css=css,

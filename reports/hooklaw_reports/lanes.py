@@ -45,6 +45,7 @@ def body(result: Result) -> dict[str, Any]:
     parts = {
         "detail": clip(result.detail),
         "where": result.where,
+        "program": result.program,
         "expected": lane(result.expected),
         "observed": lane(result.observed),
         "checks": [

@@ -10,21 +10,50 @@ from hooklaw.records import Run, rules_of
 from hooklaw.spec import Rule
 from hooklaw.tally import words as words_of
 from hooklaw_reports import sentences
-from hooklaw_reports.lanes import body
-from hooklaw_reports.view import LOOK, names
+from hooklaw_reports.columns import facts
+from hooklaw_reports.kinds import Kind, names, sorted_out
+from hooklaw_reports.lanes import body, clip
+from hooklaw_reports.offload import Chart, Point, offload
+from hooklaw_reports.view import LOOK
 
 WORST_FIRST = list(LOOK)
 
 
 def payload(runs: Sequence[Run]) -> str:
     """Return the JSON; backends that did the same on a rule share one entry, so that the file stays small."""
-    found = [words_of(run) for run in runs]
+    shown = offload(runs)
     data = {
-        "backends": names(runs),
         "looks": LOOK,
-        "rules": {rule.id: _facts(rule) | {"groups": _groups(rule, runs, found)} for rule in rules_of(runs)},
+        "sheets": {kind.name: _sheet(kind, its) for kind, its in sorted_out(runs)},
+        "charts": {chart.slug: _chart(chart) for chart in shown.charts} if shown else {},
     }
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+
+
+def _sheet(kind: Kind, runs: Sequence[Run]) -> dict[str, Any]:
+    found = [words_of(run) for run in runs]
+    return {
+        "law": kind.law,
+        "judged": kind.judged,
+        "backends": names(runs),
+        "rules": {rule.id: _facts(rule) | {"groups": _groups(rule, runs, found)} for rule in rules_of(runs)},
+    }
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    return {
+        "title": chart.title,
+        "points": [_point(point) for point in chart.points],
+        "answers": [[one.least, one.before, one.after, one.strategy] for one in chart.answers],
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    cell = point.cell
+    parts = {"line": point.line, "about": cell.text, "detail": clip(cell.detail), "law": point.law}
+    place = {"x": cell.peak, "y": cell.ratio, "low": cell.ratio_q1, "high": cell.ratio_q3, "shape": point.shape}
+    figures = {"name": cell.strategy, "words": point.words, "facts": facts(cell)}
+    return figures | (place if point.drawn else {}) | {name: part for name, part in parts.items() if part}
 
 
 def _facts(rule: Rule) -> dict[str, Any]:

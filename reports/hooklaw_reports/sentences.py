@@ -1,10 +1,12 @@
 """What several runs came to, in words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from hooklaw.outcome import Outcome
 from hooklaw.records import Run, rules_of
 from hooklaw.tally import counted, sentence
+from hooklaw_reports.kinds import Kind, is_bench, is_packer, sorted_out
 
 
 def place(file: str, line: int) -> str:
@@ -12,12 +14,52 @@ def place(file: str, line: int) -> str:
     return f"{'/'.join(PurePath(file).parts[-2:])}:{line}" if file else ""
 
 
+def of(run: Run) -> str:
+    """Return what one run came to, whatever it was about."""
+    if is_bench(run):
+        return _measured(run)
+    said = sentence(run)
+    if is_packer(run):
+        return said.replace(" rules hold", " properties hold").replace(" rule hold", " property holds")
+    return said
+
+
 def sentences(runs: Iterable[Run]) -> str:
     """Return the verdicts of several runs in one line."""
-    return "; ".join(f"{run.header.backend}: {sentence(run)}" for run in runs)
+    return "; ".join(f"{run.header.backend}: {of(run)}" for run in runs)
 
 
-def headline(runs: list[Run]) -> str:
-    """Return what the report is about, e.g. ``230 rules, 3 backends``."""
-    names = {run.header.backend for run in runs}
-    return f"{counted(len(rules_of(runs)), 'rule')}, {counted(len(names), 'backend')}"
+def headline(runs: Sequence[Run]) -> str:
+    """Return what the report is about, e.g. ``230 rules, 3 backends; 39 offload cells``."""
+    parts = [_subject(kind, its) for kind, its in sorted_out(runs)]
+    cells = sum(len(run.cells) for run in runs)
+    return "; ".join([*parts, counted(cells, "offload cell")] if cells else parts)
+
+
+def unfinished(run: Run) -> str:
+    """Return by how much a run fell short of its end, or nothing where it came to it."""
+    if run.complete:
+        return ""
+    why = "was interrupted" if run.footer and run.footer.interrupted else "did not come to its end"
+    return f"the run {why}: {len(run.cells)} of {run.header.collected} cells are measured"
+
+
+def _subject(kind: Kind, runs: Sequence[Run]) -> str:
+    laws, judged = len(rules_of(runs)), len({run.header.backend for run in runs})
+    law = kind.law if laws == 1 else kind.laws
+    return f"{laws} {law}, {counted(judged, kind.judged)}"
+
+
+def _measured(run: Run) -> str:
+    if run.header.not_run:
+        return f"not run: {run.header.not_run}"
+    marked = sum(cell.outcome is not Outcome.PASS for cell in run.cells)
+    unlawful = sum(cell.lawful is False for cell in run.cells)
+    workloads = len({(cell.workload, cell.setting) for cell in run.cells})
+    parts = [
+        f"{len(run.cells) - marked} of {counted(len(run.cells), 'cell')} measured in {counted(workloads, 'workload')}",
+        f"{marked} marked" if marked else "",
+        f"{unlawful} against the law of packers" if unlawful else "",
+        unfinished(run),
+    ]
+    return ", ".join(part for part in parts if part)

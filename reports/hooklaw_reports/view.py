@@ -10,8 +10,10 @@ import msgspec
 from hooklaw.outcome import JUDGED, Exit, Outcome, Stale, Verdict
 from hooklaw.records import Run, rules_of
 from hooklaw.spec import Level, Rule
-from hooklaw.tally import exit_of_run, of_verdict, sentence, words
+from hooklaw.tally import exit_of_run, of_verdict, words
 from hooklaw_reports import sentences
+from hooklaw_reports.kinds import Kind, names, sorted_out
+from hooklaw_reports.offload import Offload, offload
 from hooklaw_reports.published import last_result
 
 LOOK = {
@@ -87,8 +89,8 @@ class Chapter(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name as a heading."""
-        return self.name.replace("-", " ").capitalize()
+        """The name as a heading; that it is about packers, their page says."""
+        return self.name.removeprefix("packer-").replace("-", " ").capitalize()
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -125,43 +127,54 @@ class Choice(msgspec.Struct, frozen=True):
     count: int
 
 
+class Sheet(msgspec.Struct, frozen=True):
+    """The runs that stand side by side in one matrix."""
+
+    kind: Kind
+    columns: list[Column]
+    chapters: list[Chapter]
+    outcomes: list[Choice]
+    levels: list[Level]
+
+
 class Page(msgspec.Struct, frozen=True):
     """The whole report."""
 
     title: str
     headline: str
     suites: list[str]
-    columns: list[Column]
-    chapters: list[Chapter]
-    outcomes: list[Choice]
-    levels: list[Level]
-    rules: int
+    sheets: list[Sheet]
+    offload: Offload | None
+
+    @property
+    def pages(self) -> list[tuple[str, str]]:
+        """The pages among which a reader chooses, by name and title."""
+        sheets = [(sheet.kind.name, sheet.kind.title) for sheet in self.sheets]
+        return [*sheets, ("offload", "Offload")] if self.offload else sheets
 
 
 def page(runs: Sequence[Run], title: str = "") -> Page:
     """Return the view model of these runs."""
-    runs = list(runs)
-    chapters = _chapters(runs)
-    counts = Counter(cell.word for chapter in chapters for row in chapter.rows for cell in row.cells)
-    rules = rules_of(runs)
     return Page(
         title=title or "hooklaw",
         headline=sentences.headline(runs),
         suites=list(dict.fromkeys(run.header.suite for run in runs)),
+        sheets=[_sheet(kind, its) for kind, its in sorted_out(runs)],
+        offload=offload(runs),
+    )
+
+
+def _sheet(kind: Kind, runs: list[Run]) -> Sheet:
+    chapters = _chapters(runs)
+    counts = Counter(cell.word for chapter in chapters for row in chapter.rows for cell in row.cells)
+    rules = rules_of(runs)
+    return Sheet(
+        kind=kind,
         columns=[_column(run, name) for run, name in zip(runs, names(runs), strict=True)],
         chapters=chapters,
         outcomes=[Choice(Cell(word), counts[word]) for word in LOOK if counts[word]],
         levels=[level for level in Level if any(rule.level is level for rule in rules)],
-        rules=len(rules),
     )
-
-
-def names(runs: Sequence[Run]) -> list[str]:
-    """Return the columns' names; where two runs judge one backend, the file tells them apart."""
-    often = Counter(run.header.backend for run in runs)
-    return [
-        f"{run.header.backend} ({run.file})" if often[run.header.backend] > 1 else run.header.backend for run in runs
-    ]
 
 
 def _chapters(runs: list[Run]) -> list[Chapter]:
@@ -194,7 +207,7 @@ def _column(run: Run, name: str) -> Column:
         tone=tone,
         glyph=glyph,
         result=result,
-        sentence=sentence(run),
+        sentence=sentences.of(run),
         started=_date(run.header.started),
         published=last_result(run.header.backend) if run.header.not_run else "",
         regressions=of_verdict(run, Verdict.REGRESSION),

@@ -1,73 +1,17 @@
 """The report in a browser: what its reader sees and does; without chromium, playwright or axe-core it is skipped."""
 
-import os
-import shutil
-from pathlib import Path
-
 import pytest
 
 import made_records as made
+from browsing import HOSTILE, fragment, needs_axe, needs_chromium, violations
 from hooklaw.trace import Check
-from hooklaw_reports import html
 
-REQUIRED = os.environ.get("HOOKLAW_BROWSER_TESTS") == "required"
-"""CI says so: there a browser that is missing is a failure, not a skip."""
-if REQUIRED:
-    import playwright.sync_api as playwright
-else:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-AXE = Path(os.environ.get("HOOKLAW_AXE", Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"))
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no chromium on the path")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Return a browser for all tests of this file."""
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def view(chromium, tmp_path):
-    """Return a function that opens the report of some runs; whatever the page complains of fails the test."""
-    complaints, requests, contexts = [], [], []
-
-    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900):
-        path = tmp_path / "report.html"
-        path.write_text(html.render(runs or made.three()), encoding="utf-8")
-        context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, offline=True)
-        context.set_default_timeout(5000)
-        page = context.new_page()
-        contexts.append(context)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(f"file://{path}{fragment}")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-
-    assert not complaints
-    assert all(url.startswith(("file:", "data:")) for url in requests)
+pytestmark = needs_chromium
 
 
 def rules_shown(page):
     """Return the ids of the rules in sight of the filters."""
     return page.locator("tr[data-rule]:not([hidden])").evaluate_all("rows => rows.map((row) => row.dataset.rule)")
-
-
-def fragment(page):
-    """Return the fragment of the address."""
-    return page.evaluate("decodeURIComponent(location.hash.slice(1))")
 
 
 def many(rules=30, backends=2):
@@ -83,12 +27,12 @@ class TestFilters:
     def test_outcome(self, view):
         """An outcome that is ticked leaves the rules that have it, and the count says how many."""
         page = view()
-        assert page.locator("#shown").inner_text() == "4 of 4 rules"
+        assert page.locator(".shown output").inner_text() == "4 of 4 rules"
 
         page.get_by_label("crash 1", exact=False).first.check()
 
         assert rules_shown(page) == ["unpack.third"]
-        assert page.locator("#shown").inner_text() == "1 of 4 rules"
+        assert page.locator(".shown output").inner_text() == "1 of 4 rules"
         assert page.locator(".chapter:not([hidden])").count() == 1
 
     def test_outcome_on_one_backend(self, view):
@@ -174,7 +118,7 @@ class TestAddress:
         """A link to a rule that the report lacks says so."""
         page = view(fragment="#rule=no.such-rule")
 
-        assert page.locator("#shown").inner_text() == "4 of 4 rules; this report has no rule no.such-rule"
+        assert page.locator(".shown output").inner_text() == "4 of 4 rules; this report has no rule no.such-rule"
 
 
 class TestRule:
@@ -259,7 +203,7 @@ class TestLook:
         page = view(many(60), width=width, height=600)
 
         page.locator("tr[data-rule='chapter-1.rule-31']").scroll_into_view_if_needed()
-        bar, heads = page.locator("#bar").bounding_box(), page.locator("#heads").bounding_box()
+        bar, heads = page.locator(".bar").bounding_box(), page.locator(".heads").bounding_box()
 
         assert heads["y"] >= max(0, bar["y"] + bar["height"]) - 1
         assert heads["y"] + heads["height"] < 600
@@ -271,7 +215,7 @@ class TestLook:
         page.wait_for_timeout(200)
 
         row = page.locator("tr[data-rule='chapter-2.rule-32'] button").bounding_box()
-        heads = page.locator("#heads").bounding_box()
+        heads = page.locator(".heads").bounding_box()
 
         assert 0 <= heads["y"] + heads["height"] <= row["y"] + 2
         assert row["y"] + row["height"] < 700
@@ -293,13 +237,11 @@ class TestLook:
         page = view(many(60))
         page.emulate_media(media="print")
 
-        assert not page.locator("#bar").is_visible()
+        assert not page.locator(".bar").is_visible()
         assert page.locator("tr[data-rule='chapter-2.rule-59']").is_visible()
 
 
-@pytest.mark.skipif(
-    not (AXE.exists() or REQUIRED), reason="no axe.min.js: `npm install axe-core`, or name the file in HOOKLAW_AXE"
-)
+@needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("runs", "width"), [("three", 1400), ("three", 420), ("many", 900)])
 def test_axe(view, scheme, runs, width):
@@ -308,8 +250,5 @@ def test_axe(view, scheme, runs, width):
     first = "order.first&rule=order.second&rule=unpack.may" if runs == "three" else "chapter-0.rule-0"
     page = view(shown, f"#level=MUST&level=SHOULD&level=MAY&rule={first}", scheme=scheme, width=width)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
 
-    found = page.evaluate("(tags) => axe.run(document, { runOnly: { type: 'tag', values: tags } })", WCAG)
-
-    assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
+    assert violations(page) == []

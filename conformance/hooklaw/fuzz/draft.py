@@ -1,6 +1,6 @@
 """A program in the making: what it has made so far, and the choices that it is made of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +36,8 @@ class Kind(NamedTuple):
     grad: bool = True
     """Whether it requires grad, as far as the generator can tell."""
     view: bool = False
+    behind: frozenset[str] = frozenset()
+    """The tensors that it was computed from."""
 
 
 SHAPES = ((2,), (2, 2), (), (2, 1), (4,))
@@ -51,9 +53,14 @@ class Draft:
     tensors: dict[str, Kind] = field(default_factory=dict[str, Kind])
     hooks: list[str] = field(default_factory=list[str])
     modules: dict[str, str] = field(default_factory=dict[str, str])
-    contexts: dict[int, int] = field(default_factory=dict[int, int])
+    contexts: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """What is entered in each thread."""
     nodes: list[str] = field(default_factory=list[str])
     """Tensors that a Node made, which has saved something."""
+    family: dict[str, str] = field(default_factory=dict[str, str])
+    """Of views: the tensor at the bottom."""
+    stale: set[str] = field(default_factory=set[str])
+    """Tensors whose numbers were changed through another view: a hook on one ends the process of torch 2.13."""
     threads: int = 1
     thread: int = 0
     names: int = 0
@@ -72,12 +79,23 @@ class Draft:
         return f"{letter}{self.names}"
 
     def hooked(self) -> str | None:
-        """Draw a tensor to put a hook on: mostly one that has a gradient."""
-        return self.tensor(lambda kind: kind.grad) if self.below(30) else self.tensor()
+        """Draw a tensor to put a hook on: mostly one that has a gradient, and whose history is known to it."""
+        if self.below(30) == 0:
+            return self.tensor()
+        names = [name for name, kind in self.tensors.items() if kind.grad and name not in self.stale]
+        return self.latest(names)
+
+    def touch(self, name: str) -> None:
+        """Note that a tensor is changed in place, of which other views then learn when they are used."""
+        base = self.family.get(name, name)
+        self.stale |= {one for one in self.tensors if one != name and self.family.get(one, one) == base}
 
     def tensor(self, fits: Callable[[Kind], bool] = lambda _: True) -> str | None:
         """Draw a tensor, the latest with preference."""
-        names = [name for name, kind in self.tensors.items() if fits(kind)]
+        return self.latest([name for name, kind in self.tensors.items() if fits(kind)])
+
+    def latest(self, names: Sequence[str]) -> str | None:
+        """Draw one of some names, the latest with preference."""
         if not names:
             return None
         back = min(self.below(len(names)), self.below(len(names)))
@@ -90,11 +108,27 @@ class Draft:
     def add(self, op: str, made: tuple[str, ...] = (), used: tuple[str, ...] = (), how: tuple[Any, ...] = ()) -> None:
         """Add an instruction."""
         self.done.append(Instruction(op, made, used, how, self.thread))
+        if made:
+            self.stale -= {*used}
 
     def new(self, op: str, used: tuple[str, ...], kind: Kind, *how: Any) -> str:
         """Add an instruction that makes a tensor."""
         made = self.name("v")
         self.add(op, (made,), used, how)
-        grad = op != "detach" and any(self.tensors[name].grad for name in used)
-        self.tensors[made] = kind._replace(leaf=False, grad=grad, view=op in ("view", "transpose"))
+        self.tensors[made] = self.computed(kind, *used)._replace(view=op in ("view", "transpose"))
+        if op in ("view", "transpose", "expand"):
+            self.family[made] = self.family.get(used[0], used[0])
+        if op == "detach":
+            self.tensors[made] = kind._replace(leaf=False, grad=False, behind=frozenset())
         return made
+
+    def computed(self, kind: Kind, *used: str) -> Kind:
+        """Return the kind of what is computed from some tensors."""
+        grad = self.is_recording() and any(self.tensors[name].grad for name in used)
+        behind = frozenset(used).union(*(self.tensors[name].behind for name in used)) if grad else frozenset[str]()
+        return kind._replace(leaf=False, grad=grad, behind=behind, view=False)
+
+    def is_recording(self) -> bool:
+        """Tell whether operations are recorded now."""
+        modes = [op for op in self.contexts.get(self.thread, ()) if op in ("no_grad", "enable_grad")]
+        return not modes or modes[-1] == "enable_grad"

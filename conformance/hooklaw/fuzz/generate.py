@@ -13,7 +13,7 @@ from hooklaw.fuzz.program import Program
 def program(source: Source, longest: int = 20) -> Program:
     """Draw a program: leaves, then instructions of every kind, and a backward in the end."""
     draft = Draft(source)
-    if draft.below(12) == 0:
+    if draft.below(20) == 0:
         draft.threads = 2 + draft.below(2)
     for _ in range(1 + draft.below(2)):
         _leaf(draft)
@@ -49,7 +49,7 @@ def _leaf(draft: Draft) -> None:
 def _unary(draft: Draft) -> None:
     x = draft.tensor()
     if x:
-        op = draft.one_of(("scale", "scale", "shift", "sin", "cos", "clone", "sum", "detach", "exp"))
+        op = draft.one_of(("scale", "shift", "sin", "cos", "clone", "sum", "detach", "exp"))
         kind = draft.tensors[x]
         how = (draft.one_of((2, 3, -1)),) if op in ("scale", "shift") else ()
         made = draft.new(op, (x,), kind._replace(shape=()) if op == "sum" else kind, *how)
@@ -97,8 +97,9 @@ def _expanded(draft: Draft, x: str, kind: Kind) -> None:
 def _split(draft: Draft, x: str, kind: Kind) -> None:
     made = (draft.name("v"), draft.name("v"))
     draft.add("split", made, (x,))
+    draft.family.update(dict.fromkeys(made, draft.family.get(x, x)))
     for one in made:
-        draft.tensors[one] = kind._replace(shape=(kind.shape[0] // 2, *kind.shape[1:]), leaf=False, view=True)
+        draft.tensors[one] = draft.computed(kind, x)._replace(shape=(kind.shape[0] // 2, *kind.shape[1:]))
 
 
 def _in_place(draft: Draft) -> None:
@@ -108,6 +109,7 @@ def _in_place(draft: Draft) -> None:
         return
     kind = draft.tensors[x]
     op = draft.one_of(("scale_", "scale_", "mul_", "cos_"))
+    draft.touch(x)
     if op == "mul_":
         y = draft.alike(kind) or x
         draft.add(op, (), (x, y))
@@ -126,7 +128,7 @@ def _custom(draft: Draft) -> None:
         used = (x, draft.alike(kind) or x)
     made = (draft.name("v"), draft.name("v")) if function == "pair" else (draft.name("v"),)
     draft.add("custom", made, used, (function,))
-    draft.tensors.update(dict.fromkeys(made, kind._replace(leaf=False)))
+    draft.tensors.update(dict.fromkeys(made, draft.computed(kind, *used)))
     if function in ("square", "product", "output"):
         draft.nodes.append(made[0])
 
@@ -178,7 +180,7 @@ def _hook(draft: Draft) -> None:
         draft.add("hook", (name,), (x,), (action,))
         draft.hooks.append(name)
         if action[0] == "keep":
-            draft.tensors[action[1]] = draft.tensors[x]._replace(leaf=False)
+            draft.tensors[action[1]] = draft.tensors[x]._replace(leaf=False, grad=False, behind=frozenset())
 
 
 def _node_hook(draft: Draft) -> None:
@@ -225,33 +227,47 @@ def _remove(draft: Draft) -> None:
 
 
 def _how(draft: Draft) -> tuple[Any, ...]:
-    retain = draft.one_of((None, True, True, True, True, False))
+    retain = draft.one_of((None, True, True, True, True, True, True, False))
     create = draft.below(4) == 0
     return (draft.one_of((1.0, 2.0)), retain, create)
 
 
-def _inputs(draft: Draft) -> tuple[str, ...]:
-    names = {draft.hooked() for _ in range(1 + draft.below(2))} - {None}
-    return tuple(one for one in draft.tensors if one in names)
+def _inputs(draft: Draft, root: str) -> tuple[str, ...]:
+    """Draw tensors whose gradient is asked for: mostly such as the root was computed from."""
+    behind = draft.tensors[root].behind
+    near = draft.below(8) > 0
+
+    def fits(name: str) -> bool:
+        return draft.tensors[name].grad and (not near or name in behind)
+
+    names = [name for name in draft.tensors if fits(name)]
+    drawn = {draft.one_of(names) for _ in range(1 + draft.below(2))} if names else set()
+    return tuple(name for name in names if name in drawn)
+
+
+def _root(draft: Draft) -> str | None:
+    """Draw a tensor to begin with, mostly one that nothing else is about."""
+    x = draft.tensor(lambda kind: kind.grad and not kind.leaf) or draft.hooked()
+    return draft.new("clone", (x,), draft.tensors[x]) if x and draft.below(8) else x
 
 
 def _backward(draft: Draft) -> None:
-    x = draft.tensor(lambda kind: kind.grad and not kind.leaf) or draft.hooked()
+    x = _root(draft)
     if x:
-        inputs = _inputs(draft) if draft.below(6) == 0 else ()
-        if draft.below(3):
-            x = draft.new("clone", (x,), draft.tensors[x])
+        inputs = _inputs(draft, x) if draft.below(6) == 0 else ()
         draft.add("backward", (), (x, *inputs), _how(draft))
 
 
 def _grad(draft: Draft) -> None:
-    x, inputs = draft.hooked(), _inputs(draft)
+    x = _root(draft)
+    inputs = _inputs(draft, x) if x else ()
     if x and inputs:
         made = tuple(draft.name("g") for _ in inputs)
-        draft.add("grad", made, (x, *inputs), _how(draft))
-        draft.tensors.update(
-            (one, draft.tensors[name]._replace(leaf=False)) for one, name in zip(made, inputs, strict=True)
-        )
+        how = _how(draft)
+        draft.add("grad", made, (x, *inputs), how)
+        for one, name in zip(made, inputs, strict=True):
+            kind = draft.tensors[name]
+            draft.tensors[one] = draft.computed(kind, *inputs) if how[2] else kind._replace(leaf=False, grad=False)
 
 
 def _zero(draft: Draft) -> None:
@@ -265,17 +281,17 @@ PAIRS = ("itself", "detach", "detach", "clone", "boxed", "doubled", "pack-raises
 
 
 def _context(draft: Draft) -> None:
-    open_here = draft.contexts.get(draft.thread, 0)
+    open_here = draft.contexts.setdefault(draft.thread, [])
     if open_here and draft.below(2):
         draft.add("leave")
-        draft.contexts[draft.thread] = open_here - 1
+        open_here.pop()
         return
     op = draft.one_of(CONTEXTS)
     if op == "saved_hooks":
         draft.add(op, (draft.name("c"),), (), (draft.one_of(PAIRS[:-1] if draft.modules else PAIRS),))
     else:
         draft.add(op)
-    draft.contexts[draft.thread] = open_here + 1
+    open_here.append(op)
 
 
 def _saved_pair(draft: Draft) -> None:
@@ -316,7 +332,7 @@ def _call(draft: Draft) -> None:
     made = tuple(draft.name("v") for _ in range(2 if function == "two" else 1))
     how = (2.0,) if function == "scaled" and draft.below(2) else ()
     draft.add("call", made, (name, *inputs), how)
-    draft.tensors.update(dict.fromkeys(made, kind._replace(leaf=False)))
+    draft.tensors.update(dict.fromkeys(made, draft.computed(kind, *inputs, parameter)))
 
 
 def _module_hook(draft: Draft) -> None:

@@ -1,48 +1,43 @@
-"""What can be told of a program without running it: which names are there, and which tensors require grad."""
+"""What is known of a program where its code is written: what is there by now, what may fail, what is to be shown."""
 
 from collections.abc import Iterable, Sequence
-from math import prod
 from typing import Any
 
+from hooklaw.fuzz.carried import Carried
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.values import SAVERS
 
-SAVING = ("square", "product", "output")
-"""Custom Functions that save tensors."""
 ENTERS = frozenset({"saved_hooks", "no_grad", "enable_grad", "disable_saved_hooks", "save_on_cpu"})
 SAFE = frozenset({"leaf", "no_grad", "enable_grad", "leave", "zero", "forget", "remove", "module", "global_hook"})
 """Operations that never fail."""
-Shape = tuple[int, ...]
 
 
 class Known:
     """What is known after the instructions so far; `after` tells it of one more.
 
-    The events are those of a run, if there was one; an operation that is doubted may fail though it did not then.
+    What is carried out is seen in a run on the engine. The events are those of a run of the backend, if there was one;
+    an operation that is doubted may fail though it did not then.
     """
 
     def __init__(
         self, program: Sequence[Instruction], events: Sequence[Any] | None, *, doubted: Iterable[str] = ()
     ) -> None:
-        self.program = program
+        self._carried = Carried(program)
+        self.program = [one for number, one in enumerate(program) if number not in self._carried.left_out]
+        self._steps = tuple(program)
         self.events = events
         self._doubted = frozenset(doubted)
         self._failed = {event[1] for event in events or () if event[0] == "error" and isinstance(event[1], int)}
         self._unseen = {tuple(event[:3]) for event in events or () if event[0] == "error"}
         self._sure: dict[str, bool] = {}
         self._grads: set[str] = set()
-        self._requires: dict[str, bool | None] = {}
-        self._shapes: dict[str, Shape] = {}
         self._open: dict[int, list[str]] = {}
-        self._savers: set[str] = set()
-        self._perhaps_savers: set[str] = set()
         self._makers: dict[str, Instruction] = {}
 
     # names
 
-    def has(self, names: Iterable[str]) -> bool:
-        """Tell whether all of them may be there."""
-        return all(name in self._sure for name in names)
+    def carries_out(self, number: int, one: Instruction) -> bool:
+        """Tell whether an instruction may be carried out: nothing forbids it, and all that it uses may be there."""
+        return number not in self._carried.left_out and all(name in self._sure for name in one.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
         """Return those of which it depends on the run whether they are there."""
@@ -107,7 +102,7 @@ class Known:
 
     def failed(self, one: Instruction) -> bool:
         """Tell whether this very instruction is known to fail."""
-        return any(self.program[number] is one for number in self._failed)
+        return any(self._steps[number] is one for number in self._failed)
 
     def _may_fail(self, one: Instruction) -> bool:
         if one.op in ENTERS:
@@ -121,7 +116,7 @@ class Known:
         if thread:
             return False
         uncertain = self.events is None and any(one.op == "disable_saved_hooks" for one in self.program)
-        return not uncertain and not any(self.program[number].op == "leave" for number in self._failed)
+        return not uncertain and not any(self._steps[number].op == "leave" for number in self._failed)
 
     def open_elsewhere(self) -> list[int]:
         """Return the threads whose contexts are no blocks and are open."""
@@ -137,10 +132,6 @@ class Known:
         passes = [one for one in self.program if one.op in ("backward", "grad")]
         return any(one.how[-1] for one in passes) or any(one.op in ("no_grad", "enable_grad") for one in self.program)
 
-    def _records(self, thread: int) -> bool:
-        modes = [word for word in self._open.get(thread, ()) if word in ("no_grad", "enable_grad")]
-        return not modes or modes[-1] == "enable_grad"
-
     # tensors
 
     def with_grad(self) -> list[str]:
@@ -155,43 +146,21 @@ class Known:
         """Tell whether a run could not even look at the gradient of a tensor."""
         return ("error", name, "grad") in self._unseen
 
-    def always_leaf(self, name: str) -> bool:
-        """Tell whether a tensor surely is a leaf that requires grad."""
-        return name in self._makers and self._makers[name].op in ("leaf", "module") and bool(self._requires.get(name))
-
     def has_node(self, name: str) -> bool:
         """Tell whether a tensor surely has a Node that made it."""
-        return not self.always_leaf(name) and bool(self._requires.get(name))
+        kind = self._carried.kinds.get(name)
+        return kind is not None and not kind.leaf
 
-    def saves(self, one: Instruction) -> bool:
-        """Tell whether the Node that this instruction asks for saved tensors is one that has some."""
-        name = one.used[0]
-        if name in self._savers or self.events is None:
-            return name in self._savers
-        labels = {f"{name}.saved", *(f"{made}.pack" for made in one.made)}
-        return any(event[0] in labels for event in self.events) and name in self._perhaps_savers
-
-    def _note_saver(self, one: Instruction) -> None:
-        if one.op == "custom" and one.how[0] in SAVING:
-            self._savers.add(one.made[0])
-        if one.op in SAVERS:
-            requires = {self._requires.get(name) for name in one.used}
-            self._savers.update(one.made if requires == {True} else ())
-            self._perhaps_savers.update(one.made if False not in requires else ())
-        self.skipped(one)
-
-    def skipped(self, one: Instruction) -> None:
-        """Note what even an instruction changes that a replay skips: it knows no more which Nodes save tensors."""
-        if one.op.endswith("_"):
-            self._savers.clear()
-            self._perhaps_savers.clear()
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a tensor if it is known."""
+        kind = self._carried.kinds.get(name)
+        return kind and kind.shape
 
     def made_by(self, one: Instruction) -> tuple[str, ...]:
-        """Return the names that an instruction makes: of a call one where a hook replaced what it returns."""
-        hooks = [other for other in self.program if other.op.endswith("e_hook") or other.op == "global_hook"]
-        wrong = {other.made[0] for other in hooks if other.how[:2] == ("forward", ("wrong",))}
-        short = one.op == "call" and any(event[0] in wrong for event in self.events or ())
-        return one.made[:1] if short else one.made
+        """Return the names that an instruction makes: of a call fewer where a hook replaced what it returns."""
+        if one.op != "call" or any(self._steps[number] is one for number in self._carried.failed):
+            return one.made
+        return tuple(name for name in one.made if name in self._carried.kinds)
 
     def two_outputs(self, one: Instruction) -> bool | None:
         """Tell whether the module of a hook returns a tuple; None where it may be any module."""
@@ -206,10 +175,6 @@ class Known:
         """Tell whether the program changes any tensor in place."""
         return any(one.op.endswith("_") or "changes" in one.how for one in self.program)
 
-    def shape(self, name: str) -> Shape | None:
-        """Return the shape of a tensor if it is known."""
-        return self._shapes.get(name)
-
     def after(self, number: int, one: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""
         fails = self.fails(number, one)
@@ -217,9 +182,6 @@ class Known:
             self._sure.pop(one.used[0], None)
         if one.op == "leave" and self._open.get(one.thread):
             self._open[one.thread].pop()
-        if fails and not one.op.endswith("_"):
-            return
-        self._note_saver(one)
         if fails:
             return
         if one.op in ENTERS:
@@ -229,20 +191,13 @@ class Known:
         self._note_made(one, sure=sure and fails is False)
 
     def _note_made(self, one: Instruction, *, sure: bool) -> None:
-        requires = self._require(one)
         for name in self.made_by(one):
             if one.op == "grad" and self._is_none(one, name):
                 continue
             self._sure[name] = sure and (one.op != "grad" or self.events is not None)
             self._makers[name] = one
-            self._requires[name] = requires
-            shape = self._shape_of(one)
-            if shape is not None:
-                self._shapes[name] = shape
-        if one.op == "module" or (one.op == "leaf" and requires):
+        if one.op == "module" or (one.op == "leaf" and one.how[2]):
             self._grads.add(one.made[-1])
-        if one.op == "mul_" and self._requires.get(one.used[0]) is False:
-            self._requires.update(dict.fromkeys(self._requires, None))
         for kept in _kept(one):
             if self.events is None or any(event[0] == one.made[0] for event in self.events):
                 self._sure[kept] = False
@@ -254,29 +209,6 @@ class Known:
         size = len(one.made)
         shown = [event for event in self.events or () if event[:size] == one.made]
         return bool(shown) and shown[0][size + place] is None
-
-    def _require(self, one: Instruction) -> bool | None:
-        if one.op in ("leaf", "module"):
-            return one.op == "module" or bool(one.how[2])
-        if one.op in ("detach", "grad"):
-            return False if one.op == "detach" else None
-        if not self._records(one.thread):
-            return False
-        used = one.used[1:2] if one.op == "call" else one.used
-        return True if any(self._requires.get(name) for name in used) else None
-
-    def _shape_of(self, one: Instruction) -> Shape | None:
-        if one.op == "leaf":
-            return tuple(one.how[0])
-        if one.op in ("sum", "view", "expand"):
-            return () if one.op == "sum" else tuple(one.how)
-        before = self._shapes.get(one.used[0]) if one.used else None
-        if one.op == "split" and before:
-            return (before[0] // 2, *before[1:])
-        if one.op == "transpose" and before:
-            return before[::-1]
-        return before if one.op not in ("split", "transpose", "module", "call") and prod(before or ()) else None
-
 
 def _removes(one: Instruction, name: str) -> bool:
     if one.op == "remove":

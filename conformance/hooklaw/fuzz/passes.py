@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw.fuzz.hooks import node_of
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay import PlannedError, Run, operation
+from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
 from hooklaw.fuzz.values import filled
 
 
@@ -26,6 +26,8 @@ def _all(values: Any, number: float) -> Any:
 def backward(run: Run, one: Instruction) -> None:
     """Run backward from a tensor, limited to inputs if some are named; then look at all gradients."""
     root, *inputs = [run.tensors[name] for name in one.used]
+    if inputs and run.changed:
+        raise UnknownNameError(one.used[1])  # which of an in-place operation's Nodes are executed is not said
     number, retain, create = one.how
     limited = {"inputs": inputs} if inputs else {}
     try:
@@ -43,6 +45,7 @@ def grad(run: Run, one: Instruction) -> None:
     seed = _seed(run, root, number)
     grads = run.backend.grad(root, inputs, seed, retain_graph=retain, create_graph=create, allow_unused=True)
     run.log((*one.made, *(run.seen(value) for value in grads)))
+    run.gradients.update(one.made)
     run.tensors.update({name: value for name, value in zip(one.made, grads, strict=True) if value is not None})
 
 
@@ -124,27 +127,29 @@ def save_on_cpu(run: Run, _: Instruction) -> None:
 
 
 @operation
-def leave(run: Run, _: Instruction) -> None:
+def leave(run: Run, one: Instruction) -> None:
     """Leave the innermost context of this thread."""
     stack = run.stacks.get(run.thread)
-    if stack:
-        stack.pop().__exit__(None, None, None)
+    if not stack:
+        raise UnknownNameError(one.op)
+    stack.pop().__exit__(None, None, None)
 
 
 @operation
 def saved_pair(run: Run, one: Instruction) -> None:
     """Give the first saved tensor of the Node that made a tensor a pair of hooks of its own."""
     name = one.used[0]
-    if name in run.savers:
-        raw = run.backend.raw_saved_tensors(node_of(run, name))
-        if raw:
-            run.backend.saved_tensor_register_hooks(raw[0], *_pair(run, one.made[0], one.how[0]))
+    if name not in run.savers:
+        raise UnknownNameError(name)
+    raw = run.backend.raw_saved_tensors(node_of(run, name))
+    run.backend.saved_tensor_register_hooks(raw[0], *_pair(run, one.made[0], one.how[0]))
 
 
 @operation
 def read_saved(run: Run, one: Instruction) -> None:
     """Read what the Node that made a tensor has saved."""
     name = one.used[0]
-    if name in run.savers:
-        saved = run.backend.saved_tensors(node_of(run, name))
-        run.log((f"{name}.saved", run.seen(saved), *[run.standing(kept) for kept in saved]))
+    if name not in run.savers:
+        raise UnknownNameError(name)
+    saved = run.backend.saved_tensors(node_of(run, name))
+    run.log((f"{name}.saved", run.seen(saved), *[run.standing(kept) for kept in saved]))

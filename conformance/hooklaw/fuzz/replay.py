@@ -21,7 +21,7 @@ class NotReplayedError(Exception):
 
 
 class UnknownNameError(LookupError):
-    """An instruction uses a name that nothing has made."""
+    """An instruction uses a name that nothing has made, or nothing is said anywhere of what it would do: skip it."""
 
 
 class Replayed(NamedTuple):
@@ -60,10 +60,14 @@ class Run:
         """Tensors that were made as views."""
         self.handed: set[str] = set()
         """Tensors that modules returned, which may be views of what they were given."""
+        self.gradients: set[str] = set()
+        """Tensors that `grad` returned, or that a hook was given."""
         self.changed = False
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
         """Tensors that belong to modules."""
+        self.skipped: set[int] = set()
+        """Instructions that were not carried out, for want of a name or because nothing is said of what they do."""
         self.everywhere: list[Any] = []
         """Handles of hooks on all modules, which must not outlive the program."""
         self.kept: list[Any] = []
@@ -96,7 +100,7 @@ class Run:
         try:
             OPERATIONS[one.op](self, one)
         except UnknownNameError:
-            pass
+            self.skipped.add(number)
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is what is to be compared
             self.log(("error", number, one.op, kind_of(error)))
 
@@ -136,7 +140,9 @@ class Run:
         where = backend.data_ptr(tensor)
         itself = next((name for name, one in self.tensors.items() if one is tensor), None)
         shared = next((name for name, one in self.tensors.items() if backend.data_ptr(one) == where), None)
-        return itself, shared, backend.requires_grad(tensor), backend.is_leaf(tensor), backend.stride(tensor)
+        sizes = zip(backend.shape(tensor), backend.stride(tensor), strict=True)
+        layout = tuple(stride for size, stride in sizes if size > 1)
+        return itself, shared, backend.requires_grad(tensor), backend.is_leaf(tensor), layout
 
     def close(self) -> None:
         """Leave what was entered, in the thread that entered it, and remove what would outlive the program."""

@@ -81,17 +81,16 @@ def split(run: Run, one: Instruction) -> None:
 def _changed(run: Run, name: str) -> Any:
     """Return a tensor that is about to be changed in place, after which nobody knows what its Node has saved.
 
-    A view is left alone while nothing is recorded, and so is what shares its numbers with what a module returned: what
-    becomes of their history then is not said anywhere.
+    Some are left alone, since it is said nowhere what becomes of them: gradients, which may share their numbers with
+    others; what shares its numbers with what a module returned; views, while nothing is recorded.
     """
     tensor = run.tensors[name]
     if name in run.views | run.handed and not run.backend.is_grad_enabled():
         raise UnknownNameError(name)
     where = run.backend.data_ptr(tensor)
-    if name not in run.handed and any(
-        run.backend.data_ptr(run.tensors[one]) == where for one in run.handed & {*run.tensors}
-    ):
-        raise UnknownNameError(name)
+    for other in (run.handed - {name} | run.gradients) & {*run.tensors}:
+        if run.backend.data_ptr(run.tensors[other]) == where:
+            raise UnknownNameError(name)
     run.savers.clear()
     run.changed = True
     return tensor
@@ -107,8 +106,9 @@ def scale_(run: Run, one: Instruction) -> None:
 def mul_(run: Run, one: Instruction) -> None:
     """Multiply by a tensor in place, unless by itself: what is saved of it then is an implementation's affair."""
     tensor, factor = _changed(run, one.used[0]), run.tensors[one.used[1]]
-    if run.backend.data_ptr(tensor) != run.backend.data_ptr(factor):
-        run.backend.mul_(tensor, factor)
+    if run.backend.data_ptr(tensor) == run.backend.data_ptr(factor):
+        raise UnknownNameError(one.used[1])
+    run.backend.mul_(tensor, factor)
 
 
 @operation
@@ -125,10 +125,10 @@ def zero(run: Run, one: Instruction) -> None:
 
 @operation
 def forget(run: Run, one: Instruction) -> None:
-    """Let go of a tensor, and note whether the graph keeps it; a module may."""
+    """Let go of a tensor, and note whether the graph keeps it; one that is a view, or beside a module, may be kept."""
     name = one.used[0]
-    if run.modules:
-        return
+    if run.modules or name in run.views:
+        raise UnknownNameError(name)
     reference = weakref.ref(run.tensors[name])
     del run.tensors[name]
     run.log(("forget", name, reference() is not None))
@@ -139,7 +139,7 @@ def save(run: Run, one: Instruction) -> None:
     """Serialize a leaf, and note whether that warns and what is read back."""
     tensor = run.tensors[one.used[0]]
     if not run.backend.is_leaf(tensor) or one.used[0] in run.parameters:
-        return
+        raise UnknownNameError(one.used[0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         data = run.backend.save(tensor)
@@ -166,7 +166,7 @@ def custom(run: Run, one: Instruction) -> None:
     forward, derivative = FUNCTIONS[one.how[0]]
     name = one.made[0]
     if one.how[0] == "nothing" and run.changed:
-        return  # the Nodes of in-place operations on views may then not be executed
+        raise UnknownNameError(name)  # the Nodes of in-place operations on views may then not be executed
 
     def backward(ctx: Any, *grads: Any) -> Any:
         run.log((f"{name}.backward", run.seen(grads), run.backend.is_grad_enabled()))

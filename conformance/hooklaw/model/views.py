@@ -68,10 +68,6 @@ def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any
         raise ModuleInPlaceError("what goes into or out of a module with backward hooks cannot be changed in place")
     if recording() and any(one.is_leaf and one.requires_grad for one in (tensor, tensor.base) if one is not None):
         raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
-    if any(stride == 0 and size > 1 for stride, size in zip(tensor.data.strides, tensor.shape, strict=True)):
-        raise RuntimeError("an element that stands for several cannot be changed in place: clone the tensor first")
-    if isinstance(operand, Tensor) and tensor.data.overlaps(operand.data):
-        raise RuntimeError("a tensor cannot be changed in place by another look at its own elements: clone one first")
     if on(tensor.fixed_by) and edges_of((tensor, operand)):
         raise RuntimeError("this view must not be changed in place")
     values = filled(tensor.data.values(), tensor.shape, tensor.dtype, tensor.data.layout())
@@ -79,6 +75,7 @@ def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any
     after = operation(before)
     if after.shape != before.shape:
         raise RuntimeError(f"a result of shape {after.shape} does not fit into a tensor of shape {before.shape}")
+    _check_memory(tensor, operand)
     tensor.data.write(after.data.values())
     if after.made_by is None:
         return tensor
@@ -87,6 +84,13 @@ def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any
     else:
         _copy_into_base(tensor, tensor.base, after.made_by)
     return tensor
+
+
+def _check_memory(tensor: Tensor, operand: Any) -> None:
+    if any(stride == 0 and size > 1 for stride, size in zip(tensor.data.strides, tensor.shape, strict=True)):
+        raise RuntimeError("an element that stands for several cannot be changed in place: clone the tensor first")
+    if isinstance(operand, Tensor) and tensor.data.overlaps(operand.data):
+        raise RuntimeError("a tensor cannot be changed in place by another look at its own elements: clone one first")
 
 
 def _old_place(tensor: Tensor) -> Edge | None:

@@ -2,6 +2,9 @@
 
 // What an opened rule shows. All text comes from the records and is set as text, never as markup.
 
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -19,15 +22,15 @@ function fact(name, ...items) {
   return [make("dt", {}, name), make("dd", {}, list)];
 }
 
-function facts(id, rule) {
+function facts(id, rule, { law, judged }) {
   const level = rule.basis === "documented" ? rule.level : `${rule.level}, ${rule.basis} only`;
   return make(
     "dl", {},
-    ...fact("Rule", make("a", { href: `#rule=${encodeURIComponent(id)}` }, id)),
+    ...fact(law[0].toUpperCase() + law.slice(1), make("a", { href: `#rule=${encodeURIComponent(id)}` }, id)),
     ...fact("Level", level),
     ...fact(rule.basis === "documented" ? "Documented in" : "Basis", ...rule.sources.map(([text, url]) => link(text, url))),
     ...fact("Needs", ...rule.needs),
-    ...fact("Catches a backend where", ...rule.mutants.map((mutant) => mutant.replaceAll("-", " "))),
+    ...fact(`Catches a ${judged} where`, ...rule.mutants.map((mutant) => mutant.replaceAll("-", " "))),
   );
 }
 
@@ -68,6 +71,25 @@ function eventsTable(expected, observed, first) {
   return make("details", {}, make("summary", {}, "The lanes as a table"), table("Events", heads, rows));
 }
 
+// A page opened from disk may have no clipboard; what is copied is then selected, so that a key press does it.
+async function copy(code, button) {
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(code);
+    button.textContent = "Selected: press Ctrl+C";
+  }
+}
+
+function programNote(program) {
+  const code = make("pre", { class: "program", tabindex: "0", role: "region", "aria-label": "Program" }, program);
+  const button = make("button", { type: "button" }, "Copy");
+  button.addEventListener("click", () => copy(code, button));
+  const count = program.trimEnd().split("\n").length;
+  return make("details", {}, make("summary", {}, `A program that shows it, ${count} lines`), button, code);
+}
+
 function groupSection(group, data, room) {
   const [tone, glyph] = data.looks[group.word];
   const mark = make("span", { class: `mark ${tone}` }, `${glyph} ${group.word}`);
@@ -78,6 +100,7 @@ function groupSection(group, data, room) {
   if (group.expectation) section.append(entryNote(group.expectation, group.verdict));
   if (group.detail) section.append(make("pre", {}, group.detail));
   if (group.where) section.append(make("p", { class: "muted" }, "at ", make("code", {}, group.where)));
+  if (group.program) section.append(programNote(group.program));
   const { expected = [], observed = [], checks = [], first } = group;
   if (expected.length || observed.length) {
     section.append(drawLanes(expected, observed, first, room), eventsTable(expected, observed, first));
@@ -89,5 +112,5 @@ function groupSection(group, data, room) {
 function panel(id, data, room) {
   const rule = data.rules[id];
   const results = make("div", {}, ...rule.groups.map((group) => groupSection(group, data, room)));
-  return make("div", { class: "panel" }, facts(id, rule), results);
+  return make("div", { class: "panel" }, facts(id, rule, data), results);
 }
