@@ -93,6 +93,36 @@ def view_with_hook(b):
     return seen
 
 
+def second_hook(b):
+    """Put a second hook on a view whose base was changed since the first."""
+    seen = []
+    y = leaf(b) * 1
+    view = b.view(y, 2, 1)
+    b.register_hook(view, lambda _: seen.append("first"))
+    b.mul_(y, 3)
+    b.register_hook(view, lambda _: seen.append("second"))
+    b.backward(b.sum(view))
+    return seen
+
+
+def removed_after_failure(b):
+    """Let a hook that is always called remove itself, after an exception and before another hook."""
+    module = b.module({"w": b.tensor([1.0])}, lambda module, x: 1 / 0)
+    handle = b.register_forward_hook(module, lambda *_: handle.remove(), always_call=True)
+    b.register_forward_hook(module, lambda *_: None)
+    return outcome_of_type(lambda: module(leaf(b)))
+
+
+def removed_meanwhile(b):
+    """Let a hook remove the next one, which takes keyword arguments."""
+    seen = []
+    module = b.module({"w": b.tensor([1.0])}, lambda module, x: x * 2)
+    b.register_forward_pre_hook(module, lambda *_: handle.remove())
+    handle = b.register_forward_pre_hook(module, lambda *given: seen.append(len(given)), with_kwargs=True)
+    module(leaf(b))
+    return seen
+
+
 def retained_second(b):
     """Change the second output of a Node in place, the gradient of which is retained."""
     _, y = b.custom_function(lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3)(leaf(b))
@@ -161,6 +191,7 @@ PROGRAMS = [
     ("post-accumulate-without-gradient", nothing_arrives, [], [None]),
     ("post-accumulate-returns-none", something_returned, None, "refused"),
     ("views-leave-their-node", view_with_hook, [True, False], []),
+    ("hooks-on-a-view-join-the-first", second_hook, ["second"], []),
     ("retained-gradients-are-mixed-up", retained_second, [6.0, 12.0], "refused"),
     ("split-parts-stay-as-they-are", part, [3.0], "refused"),
     ("views-under-no-grad-require-grad", view_under_no_grad, (False, [[3.0], [6.0]]), (True, "refused")),
@@ -168,6 +199,8 @@ PROGRAMS = [
     ("numbers-are-freed", product, None, "refused"),
     ("copies-into-a-base-are-freed", copied, None, "refused"),
     ("pinning-copies", pinned, True, False),
+    ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
+    ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
 ]
 """The flag, a program, what it returns as documented, and what it returns in PyTorch."""
 each_flag = pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What of a program is carried out: a run on the engine tells, so that nobody else has to know why a step is skipped."""
+"""What of a program is carried out: a run on the engine tells, so that nobody else need know why one is skipped."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,12 +27,14 @@ class Carried(Run):
         """Steps that are skipped though all that they use is there; one that lacks a name may have it elsewhere."""
         self.kinds: dict[str, Kind] = {}
         """The tensors that instructions made."""
-        self.failed: set[int] = set()
-        """Steps that raised an error."""
+        self.failed: set[Instruction] = set()
+        """Those that raised an error."""
+        self.events: list[Event] = []
+        self._program = program
         self.all(program)
 
     def step(self, number: int, one: Instruction) -> None:
-        """Run one instruction, and note what became of it; what it made is not looked at again, which could change it."""
+        """Run one instruction, and note what became of it; what was made before is not looked at, lest it change."""
         there = {*self.tensors, *self.handles, *self.modules}
         super().step(number, one)
         if number in self.skipped and there.issuperset(one.used):
@@ -42,5 +44,6 @@ class Carried(Run):
             self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
     def _note(self, event: Event) -> None:
+        self.events.append(event)
         if event[0] == "error" and isinstance(event[1], int):
-            self.failed.add(event[1])
+            self.failed.add(self._program[event[1]])

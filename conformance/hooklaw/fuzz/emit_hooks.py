@@ -31,7 +31,7 @@ def put(script: Script, one: Instruction, place: Place, action: tuple[Any, ...],
     """Define the hook of an instruction unless it fits into a line, and register it."""
     name = place.name
     lines = ACTIONS[action[0]](script, place, *action[1:])
-    held = [used for used in one.used if script.known.forgotten(used)] if one.op not in ("prehook", "posthook") else []
+    held = _held(script, one)
     if lines or held:
         seen = f'saw("{name}", {place.seen})'
         script.define(f"def {name}({place.parameters}):\n" + indent("\n".join([seen, *lines]), "    "))
@@ -41,6 +41,11 @@ def put(script: Script, one: Instruction, place: Place, action: tuple[Any, ...],
     if one.op == "global_hook":
         script.everywhere.append(f"{target}.remove()")
     return Step(place.register.format(hook), target, before=before, after=after)
+
+
+def _held(script: Script, one: Instruction) -> list[str]:
+    """Return the tensors that a hook keeps alive, so that it is to be seen whether the program lets go of them."""
+    return [] if one.op in ("prehook", "posthook") else [name for name in one.used if script.known.forgotten(name)]
 
 
 @form
@@ -109,9 +114,12 @@ def retain_grad(_: Script, one: Instruction) -> Step:
 
 
 @form
-def remove(_: Script, one: Instruction) -> Step:
+def remove(script: Script, one: Instruction) -> Step:
     """Remove a hook."""
-    return Step(f"{one.used[0]}_handle.remove()", anywhere=True)
+    name = one.used[0]
+    put_by = script.known.maker(name)
+    after = f"{name}.holds = None" if put_by and _held(script, put_by) else ""
+    return Step(f"{name}_handle.remove()", after=after, anywhere=True)
 
 
 GIVEN = {
@@ -131,6 +139,8 @@ def _module_place(script: Script, one: Instruction, register: str) -> Place:
     named = "".join(f", {option}=True" for option in options)
     many = script.known.two_outputs(one) if kind == "forward" else True
     returned = "({}, kwargs)" if kind == "forward_pre" and "with_kwargs" in options else "{}"
+    if one.op == "global_hook" and {"with_kwargs", "always_call"} <= {*options}:
+        parameters, seen = "module, args, *others", "others[-1], args, *others[:-1]"  # kwargs may be missing in torch
     first = seen.split(", ", maxsplit=1)[0]
     return Place(one.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
 

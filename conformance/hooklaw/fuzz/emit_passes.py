@@ -127,11 +127,9 @@ ATTRIBUTES = {"sin": "self", "cos": "self", "exp": "result"}
 
 
 @form
-def saved_pair(script: Script, one: Instruction) -> Step | None:
+def saved_pair(script: Script, one: Instruction) -> Step:
     """Give a saved tensor a pair of hooks of its own."""
     name = one.used[0]
-    if not script.known.saves(one):
-        return None
     before, node = script.node(name, f"{one.made[0]}_node", keep=script.known.forgets())
     pair = _pair(script, one.made[0], one.how[0])
     simple = _simple(script, name)
@@ -143,11 +141,9 @@ def saved_pair(script: Script, one: Instruction) -> Step | None:
 
 
 @form
-def read_saved(script: Script, one: Instruction) -> Step | None:
+def read_saved(script: Script, one: Instruction) -> Step:
     """Read what a Node has saved."""
     name = one.used[0]
-    if not script.known.saves(one):
-        return None
     before, node = script.node(name, f"{name}_node", keep=script.known.forgets())
     simple = _simple(script, name)
     values = f"list({node}.saved_tensors)" if simple == "tensors" else f"[{node}._saved_{simple}]"

@@ -48,6 +48,7 @@ _WRITTEN: dict[str, str] = {
     "expand": "{0}.expand({how})",
     "channels_last": "{0}.contiguous(memory_format=torch.channels_last)",
     "scale_": "{0}.mul_({how})",
+    "mul_": "{0}.mul_({1})",
     "cos_": "{0}.cos_()",
 }
 
@@ -59,21 +60,6 @@ def _as_written(_: Script, one: Instruction) -> Step:
 
 
 FORMS.update(dict.fromkeys(_WRITTEN, _as_written))
-
-
-ALIASES = frozenset({"view", "transpose", "expand", "split", "detach", "channels_last", "module", "grad"})
-"""Operations whose results may share memory with other tensors."""
-
-
-@form
-def mul_(script: Script, one: Instruction) -> Step | None:
-    """Multiply in place, unless a tensor by itself."""
-    first, second = one.used
-    if first == second:
-        return None
-    if not any(other.op in ALIASES or "keep" in str(other.how) for other in script.known.program):
-        return Step(f"{first}.mul_({second})")
-    return Step(f"{first}.data_ptr() != {second}.data_ptr() and {first}.mul_({second})")
 
 
 @form
@@ -101,15 +87,11 @@ def forget(script: Script, one: Instruction) -> Step:
 
 
 @form
-def save(script: Script, one: Instruction) -> Step | None:
+def save(script: Script, one: Instruction) -> Step:
     """Serialize a leaf."""
-    name = one.used[0]
-    maker = script.known.maker(name)
-    if script.known.has_node(name) or (maker and maker.op == "module"):
-        return None
     script.need("io", "warnings")
     script.define(SAVE)
-    return Step(f"save({name})" if script.known.always_leaf(name) else f"{name}.is_leaf and save({name})")
+    return Step(f"save({one.used[0]})")
 
 
 @form
@@ -216,5 +198,5 @@ def call(script: Script, one: Instruction) -> Step:
     named = [f"factor={one.how[0]!r}"] if one.how else []
     arguments = ", ".join([*one.used[1:], *named])
     made = script.known.made_by(one)
-    targets = ", ".join([*made, *(["*_"] if len(made) < len(one.made) else [])])
-    return Step(f"{one.used[0]}({arguments})", targets)
+    others = ("*_",) if 0 < len(made) < len(one.made) else ()
+    return Step(f"{one.used[0]}({arguments})", ", ".join(made + others))

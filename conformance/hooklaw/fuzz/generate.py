@@ -10,7 +10,7 @@ from hooklaw.fuzz.draft import FLOAT, SHAPES, Draft, Kind, RandomSource, Source
 from hooklaw.fuzz.program import Program
 
 
-def program(source: Source, longest: int = 20) -> Program:
+def program(source: Source, longest: int = 13) -> Program:
     """Draw a program: leaves, then instructions of every kind, and a backward in the end."""
     draft = Draft(source)
     if draft.below(20) == 0:

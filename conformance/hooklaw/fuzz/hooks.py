@@ -193,7 +193,7 @@ def _keep(run: Run, _place: Place, arguments: tuple[Any, ...], name: str) -> Non
     grad = grad[0] if isinstance(grad, tuple) else grad
     if grad is not None:
         run.tensors[name] = grad
-        run.gradients.add(name)
+        run.shared.add(name)
 
 
 def _wrong(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 from hooklaw.fuzz.carried import Carried
 from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.values import VIEWS
 
 ENTERS = frozenset({"saved_hooks", "no_grad", "enable_grad", "disable_saved_hooks", "save_on_cpu"})
 SAFE = frozenset({"leaf", "no_grad", "enable_grad", "leave", "zero", "forget", "remove", "module", "global_hook"})
@@ -14,20 +15,21 @@ SAFE = frozenset({"leaf", "no_grad", "enable_grad", "leave", "zero", "forget", "
 class Known:
     """What is known after the instructions so far; `after` tells it of one more.
 
-    What is carried out is seen in a run on the engine. The events are those of a run of the backend, if there was one;
-    an operation that is doubted may fail though it did not then.
+    A run on the engine tells what is carried out, and what is shown if there was no run of a backend. The events are
+    those of the latter; an operation that is doubted may fail though it did not then.
     """
 
     def __init__(
         self, program: Sequence[Instruction], events: Sequence[Any] | None, *, doubted: Iterable[str] = ()
     ) -> None:
         self._carried = Carried(program)
-        self.program = [one for number, one in enumerate(program) if number not in self._carried.left_out]
-        self._steps = tuple(program)
+        self._steps = {number: one for number, one in enumerate(program) if number not in self._carried.left_out}
+        self.program = tuple(self._steps.values())
         self.events = events
         self._doubted = frozenset(doubted)
         self._failed = {event[1] for event in events or () if event[0] == "error" and isinstance(event[1], int)}
-        self._unseen = {tuple(event[:3]) for event in events or () if event[0] == "error"}
+        self._shown = self._carried.events if events is None else events
+        self._unseen = {tuple(event[:3]) for event in self._shown if event[0] == "error"}
         self._sure: dict[str, bool] = {}
         self._grads: set[str] = set()
         self._open: dict[int, list[str]] = {}
@@ -37,7 +39,7 @@ class Known:
 
     def carries_out(self, number: int, one: Instruction) -> bool:
         """Tell whether an instruction may be carried out: nothing forbids it, and all that it uses may be there."""
-        return number not in self._carried.left_out and all(name in self._sure for name in one.used)
+        return number in self._steps and all(name in self._sure for name in one.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
         """Return those of which it depends on the run whether they are there."""
@@ -70,7 +72,7 @@ class Known:
 
     def ever(self, name: str) -> bool:
         """Tell whether anything makes a tensor of this name."""
-        made = [one for number, one in enumerate(self.program) if name in one.made and number not in self._failed]
+        made = [one for number, one in self._steps.items() if name in one.made and number not in self._failed]
         kept = any(name in _kept(one) for one in self.program)
         return kept or any(one.op != "grad" or not self._is_none(one, name) for one in made)
 
@@ -80,7 +82,7 @@ class Known:
 
     def puts(self, name: str) -> bool:
         """Tell whether anything puts a hook of this name, and does not fail."""
-        return any(name in one.made and number not in self._failed for number, one in enumerate(self.program))
+        return any(name in one.made and number not in self._failed for number, one in self._steps.items())
 
     def forgets(self) -> bool:
         """Tell whether the program looks at what a graph keeps alive."""
@@ -88,9 +90,7 @@ class Known:
 
     def undefined(self, hook: str) -> bool:
         """Tell whether a tensor's hook may be given None."""
-        if self.events is not None:
-            return any(event[0] == hook and event[1] is None for event in self.events)
-        return any(one.op == "custom" and one.how[0] in ("nothing", "pair") for one in self.program)
+        return any(event[0] == hook and event[1] is None for event in self._shown)
 
     # errors
 
@@ -102,7 +102,7 @@ class Known:
 
     def failed(self, one: Instruction) -> bool:
         """Tell whether this very instruction is known to fail."""
-        return any(self._steps[number] is one for number in self._failed)
+        return any(self._steps.get(number) is one for number in self._failed)
 
     def _may_fail(self, one: Instruction) -> bool:
         if one.op in ENTERS:
@@ -116,7 +116,7 @@ class Known:
         if thread:
             return False
         uncertain = self.events is None and any(one.op == "disable_saved_hooks" for one in self.program)
-        return not uncertain and not any(self._steps[number].op == "leave" for number in self._failed)
+        return not uncertain and not any(self.failed(one) for one in self.program if one.op == "leave")
 
     def open_elsewhere(self) -> list[int]:
         """Return the threads whose contexts are no blocks and are open."""
@@ -158,7 +158,7 @@ class Known:
 
     def made_by(self, one: Instruction) -> tuple[str, ...]:
         """Return the names that an instruction makes: of a call fewer where a hook replaced what it returns."""
-        if one.op != "call" or any(self._steps[number] is one for number in self._carried.failed):
+        if one.op != "call" or one in self._carried.failed:
             return one.made
         return tuple(name for name in one.made if name in self._carried.kinds)
 
@@ -166,6 +166,10 @@ class Known:
         """Tell whether the module of a hook returns a tuple; None where it may be any module."""
         made = [self._makers[name] for name in one.used]
         return made[0].how[0] == "two" if made else None
+
+    def renewed(self, name: str) -> bool:
+        """Tell whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
+        return self.changes() and name in self._makers and self._makers[name].op in VIEWS | {"split"}
 
     def maker(self, name: str) -> Instruction | None:
         """Return what made a tensor."""
@@ -209,6 +213,7 @@ class Known:
         size = len(one.made)
         shown = [event for event in self.events or () if event[:size] == one.made]
         return bool(shown) and shown[0][size + place] is None
+
 
 def _removes(one: Instruction, name: str) -> bool:
     if one.op == "remove":

@@ -45,7 +45,7 @@ def grad(run: Run, one: Instruction) -> None:
     seed = _seed(run, root, number)
     grads = run.backend.grad(root, inputs, seed, retain_graph=retain, create_graph=create, allow_unused=True)
     run.log((*one.made, *(run.seen(value) for value in grads)))
-    run.gradients.update(one.made)
+    run.shared.update(one.made)
     run.tensors.update({name: value for name, value in zip(one.made, grads, strict=True) if value is not None})
 
 

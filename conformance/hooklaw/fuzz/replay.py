@@ -60,8 +60,8 @@ class Run:
         """Tensors that were made as views."""
         self.handed: set[str] = set()
         """Tensors that modules returned, which may be views of what they were given."""
-        self.gradients: set[str] = set()
-        """Tensors that `grad` returned, or that a hook was given."""
+        self.shared: set[str] = set()
+        """Gradients, views of them, and views of what did not require grad: others may have the same numbers."""
         self.changed = False
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
@@ -135,13 +135,16 @@ class Run:
         return values if dtype == "float64" else (dtype, values)
 
     def standing(self, tensor: Any) -> tuple[Any, ...]:
-        """Return how a tensor stands to those of the program: which it is, whose numbers it shares, its layout."""
+        """Return how a tensor stands to those of the program: which it is, whose numbers it shares, its layout.
+
+        How gradients of views are laid out once something was changed in place is an implementation's affair.
+        """
         backend = self.backend
         where = backend.data_ptr(tensor)
         itself = next((name for name, one in self.tensors.items() if one is tensor), None)
         shared = next((name for name, one in self.tensors.items() if backend.data_ptr(one) == where), None)
         sizes = zip(backend.shape(tensor), backend.stride(tensor), strict=True)
-        layout = tuple(stride for size, stride in sizes if size > 1)
+        layout = None if self.changed else tuple(stride for size, stride in sizes if size > 1)
         return itself, shared, backend.requires_grad(tensor), backend.is_leaf(tensor), layout
 
     def close(self) -> None:

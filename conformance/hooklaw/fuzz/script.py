@@ -89,10 +89,9 @@ class Script:
         self.lines.append(indent(text, "    " * (self._depth + deeper)))
 
     def step(self, number: int, one: Instruction) -> None:
-        """Put the code of an instruction, none if it is skipped for a name that nothing has made."""
+        """Put the code of an instruction, none if it is not carried out."""
         known = self.known
-        if not known.has(one.used):
-            known.skipped(one)
+        if not known.carries_out(number, one):
             return
         doubtful = known.doubtful(one.used)
         step = FORMS[one.op](self, one)
@@ -109,13 +108,14 @@ class Script:
 
     def _statements(self, number: int, one: Instruction, step: Step, *, fails: bool | None) -> None:
         lines = [self._assigned(one, step, *first) for first in (*step.before, (step.target, step.code))]
+        after = [step.after, *(f"if {condition}:\n    del {name}" for condition, name in step.then)]
         error = f'saw("error", {number}, "{one.op}", '
         if fails is False:
-            self._all([*lines, step.after])
+            self._all([*lines, *after])
         elif step.look:
             self._all(["failure = None", "try:", *_deeper(lines), "except Exception as error:", "    failure = error"])
         else:
-            self._all(["try:", *_deeper([*lines, step.after])])
+            self._all(["try:", *_deeper([*lines, *after])])
             self._all(["except Exception as error:", f"    {error}error)"])
         if step.look:
             self.look()
@@ -123,8 +123,6 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        for condition, name in step.then:
-            self._all([f"if {condition}:", f"    del {name}"])
 
     def _all(self, lines: Sequence[str]) -> None:
         for line in filter(None, lines):
@@ -146,8 +144,9 @@ class Script:
         for name in self.known.with_grad():
             guard = self.known.guard(self.known.doubtful([name]))
             lines = [f'saw("{name}.grad", {name}.grad)']
-            if self.known.unseen(name):
+            if self.known.unseen(name) or self.known.renewed(name):
                 lines = [f'saw("{name}.grad", {name}.grad if {name}.is_leaf or {name}.retains_grad else None)']
+            if self.known.unseen(name):
                 shown = f'    saw("error", "{name}", "grad", error)'
                 lines = ["try:", *_deeper(lines), "except Exception as error:", shown]
             self._all([f"if {guard}:", *_deeper(lines)] if guard else lines)
@@ -243,8 +242,9 @@ def broken(line: str, width: int) -> str:
         return line
     start = _outermost(line)
     end = _closing(line, start)
-    inside = broken(line[start + 1 : end].strip(), width - 4)
-    return f"{line[: start + 1]}\n{indent(inside, '    ')}\n{line[end:]}"
+    margin = " " * (len(line) - len(line.lstrip()))
+    inside = broken(line[start + 1 : end].strip(), width - len(margin) - 4)
+    return f"{line[: start + 1]}\n{indent(inside, margin + '    ')}\n{margin}{line[end:]}"
 
 
 def _outermost(line: str) -> int:

@@ -39,11 +39,17 @@ def _unary(compute: Callable[..., Any]) -> Callable[[Run, Instruction], None]:
         tensors = [run.tensors[name] for name in one.used]
         run.tensors[one.made[0]] = compute(run.backend, *tensors, *one.how)
         if one.op in VIEWS:
-            run.views.add(one.made[0])
+            _note_views(run, one)
         if one.op in SAVERS and all(map(run.backend.requires_grad, tensors)):
             run.savers.add(one.made[0])
 
     return run_it
+
+
+def _note_views(run: Run, one: Instruction) -> None:
+    run.views.update(one.made)
+    if one.used[0] in run.shared or not run.backend.requires_grad(run.tensors[one.used[0]]):
+        run.shared.update(one.made)
 
 
 _COMPUTED: dict[str, Callable[..., Any]] = {
@@ -75,20 +81,20 @@ def split(run: Run, one: Instruction) -> None:
     tensor = run.tensors[one.used[0]]
     half = run.backend.shape(tensor)[0] // 2
     run.tensors.update(zip(one.made, run.backend.split(tensor, half), strict=True))
-    run.views.update(one.made)
+    _note_views(run, one)
 
 
 def _changed(run: Run, name: str) -> Any:
     """Return a tensor that is about to be changed in place, after which nobody knows what its Node has saved.
 
-    Some are left alone, since it is said nowhere what becomes of them: gradients, which may share their numbers with
-    others; what shares its numbers with what a module returned; views, while nothing is recorded.
+    Some are left alone, since it is said nowhere what becomes of them: gradients and what else may share its numbers
+    with others unseen; what shares its numbers with what a module returned; views, while nothing is recorded.
     """
     tensor = run.tensors[name]
     if name in run.views | run.handed and not run.backend.is_grad_enabled():
         raise UnknownNameError(name)
     where = run.backend.data_ptr(tensor)
-    for other in (run.handed - {name} | run.gradients) & {*run.tensors}:
+    for other in (run.handed - {name} | run.shared) & {*run.tensors}:
         if run.backend.data_ptr(run.tensors[other]) == where:
             raise UnknownNameError(name)
     run.savers.clear()

@@ -1,0 +1,151 @@
+"""Two runs of the benchmark side by side: what got worse by more than its own spread."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hooklaw import records
+from hooklaw.errors import BenchError, RecordFileError
+from hooklaw.offload.wording import FORMATS
+from hooklaw.outcome import Outcome
+from hooklaw.records import Cell, key_of
+
+TOLERANCE = 0.1
+MACHINE = ("cpu", "device", "torch", "python")
+__all__ = ["FORMATS", "TOLERANCE", "Measured", "Pair", "compare", "load", "render"]
+
+
+class Measured(msgspec.Struct):
+    """The cells of a file, and where they were measured."""
+
+    cells: list[Cell]
+    versions: dict[str, str]
+
+
+class Pair(msgspec.Struct):
+    """A cell of two runs."""
+
+    workload: str
+    setting: str
+    strategy: str
+    old: float
+    new: float
+    old_peak: int
+    new_peak: int
+    change: str
+    """Empty, or what changed beyond the quartiles, in words."""
+    worse: bool = False
+
+
+class Comparison(msgspec.Struct):
+    """Two runs side by side."""
+
+    pairs: list[Pair]
+    warning: str = ""
+
+    @property
+    def worse(self) -> list[Pair]:
+        """Return the cells that got worse or were lost."""
+        return [pair for pair in self.pairs if pair.worse]
+
+
+def load(path: Path) -> Measured:
+    """Read our records, or pytest-benchmark's JSON with our figures in it; RecordFileError where it is neither."""
+    if found := _benchmark_json(path):
+        return found
+    cells = {key_of(cell): (cell, run) for run in records.read(path) for cell in run.cells}
+    if not cells:
+        raise RecordFileError(f"{path} holds no cells: give a file that `hooklaw bench --results=FILE` wrote")
+    versions = {name: value for _, run in cells.values() for name, value in run.header.versions.items()}
+    return Measured([cell for cell, _ in cells.values()], versions)
+
+
+def compare(old: Measured, new: Measured, tolerance: float = TOLERANCE) -> Comparison:
+    """Hold each cell of the old run against the new one's; those that only the new run has are named too."""
+    later = {key_of(cell): cell for cell in new.cells}
+    earlier = {key_of(cell): cell for cell in old.cells}
+    if not later.keys() & earlier.keys():
+        raise BenchError("the two files have no cell in common: nothing can be compared")
+    pairs = [_pair(cell, later.get(key), tolerance) for key, cell in earlier.items()]
+    pairs += [
+        Pair(cell.workload, cell.setting, cell.strategy, 0.0, cell.ratio, 0, cell.peak, "new")
+        for key, cell in later.items()
+        if key not in earlier
+    ]
+    return Comparison(pairs, _warning(old.versions, new.versions))
+
+
+def _pair(old: Cell, new: Cell | None, tolerance: float) -> Pair:
+    found = Pair(old.workload, old.setting, old.strategy, old.ratio, 0.0, old.peak, 0, "lost", worse=True)
+    if new:
+        found.new, found.new_peak = new.ratio, new.peak
+        found.change, found.worse = _change(old, new, tolerance)
+    return found
+
+
+def _change(old: Cell, new: Cell, tolerance: float) -> tuple[str, bool]:
+    if old.outcome is not new.outcome:
+        return f"was {old.outcome}, is {new.outcome}: {new.detail}".removesuffix(": "), new.outcome is not Outcome.PASS
+    said: list[str] = []
+    slower = new.ratio_q1 > old.ratio_q3
+    if slower or new.ratio_q3 < old.ratio_q1:
+        said.append(f"time {_percent(old.ratio, new.ratio)}")
+    if new.peak != old.peak:
+        said.append(f"memory {_percent(old.peak, new.peak)}")
+    worse = (slower and new.ratio > old.ratio * (1 + tolerance)) or new.peak > old.peak * (1 + tolerance)
+    return ", ".join(said) + (" WORSE" if worse else ""), worse
+
+
+def _percent(old: float, new: float) -> str:
+    return f"{(new / old - 1) * 100:+.0f} %" if old else "new"
+
+
+def _warning(old: dict[str, str], new: dict[str, str]) -> str:
+    names = [name for name in MACHINE if old.get(name) and new.get(name) and old[name] != new[name]]
+    changed = ", ".join(f"{name} {old[name]} and {new[name]}" for name in names)
+    return f"the runs come from different machines or software ({changed}): ratios may differ for that" if names else ""
+
+
+def render(found: Comparison, form: str) -> str:
+    """Return the comparison in one of the formats."""
+    if form == "json":
+        return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
+    rows = [["workload", "setting", "strategy", "old ratio", "new ratio", "change"]]
+    rows += [
+        [one.workload, one.setting, one.strategy, _ratio(one.old), _ratio(one.new), one.change] for one in found.pairs
+    ]
+    if form == "markdown":
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines.insert(1, "|" + "---|" * len(rows[0]))
+    else:
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, "", _sum(found), ""])
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value else ""
+
+
+def _sum(found: Comparison) -> str:
+    return f"{len(found.pairs)} cells, {len(found.worse)} worse or lost"
+
+
+def _benchmark_json(path: Path) -> Measured | None:
+    try:
+        data: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None  # records say best what is wrong
+    if not isinstance(data, dict) or "benchmarks" not in data:
+        return None
+    ours: Any = data.get("hooklaw", {})  # pyright: ignore[reportUnknownMemberType]
+    try:
+        cells = msgspec.convert(ours["cells"], list[Cell])
+    except (KeyError, TypeError, msgspec.MsgspecError) as error:
+        raise RecordFileError(f"{path}: pytest-benchmark's JSON without figures of hooklaw: {error}") from error
+    info: Any = data.get("machine_info", {})  # pyright: ignore[reportUnknownMemberType]
+    return Measured(
+        cells, {"cpu": str(info.get("cpu", {}).get("brand_raw", "")), "python": info.get("python_version", "")}
+    )

@@ -1,0 +1,77 @@
+"""How far gradients are from where they should be."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hooklaw.offload.steps import Stepper
+from hooklaw.offload.workloads import Workload
+
+NOWHERE = 1e300
+"""Stands for a distance that no number says: a gradient that is missing, or not finite."""
+NOISE = 4
+"""By so many times the plain step's own noise may a lossless strategy be off; on one CPU thread the noise is 0."""
+Gradients = Sequence[Tensor | None]
+
+
+class Plain(NamedTuple):
+    """What the plain step gives from the model's first state on."""
+
+    gradients: Gradients
+    buffers: list[Tensor]
+    exact: Gradients
+    """In float64."""
+    error64: float
+    noise: float
+
+
+def plain(workload: Workload, precision: str) -> Plain:
+    """Take the plain step twice, and once in float64."""
+    first, second = _once(workload, precision), _once(workload, precision)
+    stepper = Stepper(workload.double(), "fp32")
+    stepper.step()
+    gradients, exactly = first.gradients(), stepper.gradients()
+    noise = distance(second.gradients(), gradients)
+    return Plain(gradients, first.buffers(), exactly, distance(gradients, exactly), noise)
+
+
+def distance(seen: Gradients, expected: Gradients) -> float:
+    """Return the norm of the difference over the norm, of all gradients together."""
+    difference = norm = 0.0
+    for one, other in zip(seen, expected, strict=True):
+        if one is None or other is None or one.shape != other.shape:
+            if one is not other:
+                return NOWHERE
+            continue
+        difference += float((one.double() - other.double()).square().sum())
+        norm += float(other.double().square().sum())
+    found = (difference / norm) ** 0.5 if norm else float(difference > 0)
+    return min(NOWHERE, found)  # in this order: a NaN is not below it
+
+
+def complaint(error: float, *, lossless: bool, tolerance: float, noise: float) -> str:
+    """Return what is wrong with gradients, if anything is."""
+    allowed = NOISE * noise if lossless else tolerance
+    if error <= allowed:
+        return ""
+    if error >= NOWHERE:
+        return "wrong gradients: one is missing, has another shape, or is not finite"
+    why = "it claims to be lossless" if lossless else f"it claims {tolerance:g} at most"
+    return f"wrong gradients: off by {error:.2g}, and {why}"
+
+
+def same(one: list[Tensor], other: list[Tensor], allowed: float) -> bool:
+    """Tell whether buffers are the same, as far as the plain step's own are."""
+    if len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(a.shape == b.shape and (torch.equal(a, b) or distance([a], [b]) <= allowed) for a, b in pairs)
+
+
+def _once(workload: Workload, precision: str) -> Stepper:
+    stepper = Stepper(workload.copied(), precision)
+    torch.manual_seed(1)
+    stepper.step()
+    return stepper

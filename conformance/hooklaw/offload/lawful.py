@@ -1,0 +1,51 @@
+"""The verdict of the law of packers on what strategies pack with: judged now, or read from a results file."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hooklaw import records
+from hooklaw.errors import BenchError, PackerError
+from hooklaw.outcome import Exit
+from hooklaw.packing.judging import Wanted, judge
+from hooklaw.records import Run
+from hooklaw.session import scratch
+from hooklaw.tally import exit_of_run
+
+PREFIX = "packer:"
+
+
+def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]) -> dict[str, bool]:
+    """Return for each packer, named module:attribute, whether it keeps every MUST."""
+    if file:
+        return _read(Path(file))
+    found: dict[str, bool] = {}
+    for packer in dict.fromkeys(packers.values()):
+        with suppress(PackerError):  # one that cannot be made without its strategy has no verdict
+            found[packer] = _judged(packer, say)
+    return found
+
+
+def _read(path: Path) -> dict[str, bool]:
+    runs = [run for run in records.read(path) if run.header.backend.startswith(PREFIX)]
+    if not runs:
+        raise BenchError(f"{path} judges no packer: give a file that `hooklaw packer --results=FILE` wrote")
+    found: dict[str, bool] = {}
+    for run in runs:
+        module, attribute = run.header.backend.removeprefix(PREFIX).split(":")[:2]  # a device may follow
+        name = f"{module}:{attribute}"
+        found[name] = found.get(name, True) and _holds(run)
+    return found
+
+
+def _judged(packer: str, say: Callable[[str], object]) -> bool:
+    results = scratch()
+    say(f"the law of packers on {packer}")
+    try:
+        return _holds(judge(Wanted(packer=packer, device="cpu"), results, append=False, on_result=lambda _: None).run)
+    finally:
+        results.unlink(missing_ok=True)
+
+
+def _holds(run: Run) -> bool:
+    return exit_of_run(run) in (Exit.OK, Exit.FIXED_OR_STALE)

@@ -1,0 +1,107 @@
+"""The run itself: pytest-benchmark is the runner, whose output nobody needs to see, and progress is shown."""
+
+import io
+import os
+from collections.abc import Generator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from hooklaw.errors import HooklawError, OutputError
+from hooklaw.offload import bench_cells
+from hooklaw.offload.bench_cells import NAME, Runner
+from hooklaw.offload.session import Session
+from hooklaw.outcome import Outcome
+from hooklaw.records import Cell, Run, replace_file
+
+HERE = Path(__file__).parent
+EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+
+
+def run(session: Session, json: Path | None = None) -> Run:
+    """Measure what is left of the session's cells; pytest-benchmark's JSON goes to a file if one is named."""
+    if not session.left():
+        return session.finish()
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    keeper = _Keeper(session)
+    with TemporaryDirectory(prefix="hooklaw-") as folder, redirect_stdout(io.StringIO()) as said:
+        made = Path(folder, "benchmark.json")
+        with redirect_stderr(io.StringIO()):
+            status = pytest.main(_arguments(made), plugins=[keeper])
+        done = session.finish(interrupted=status == pytest.ExitCode.INTERRUPTED or len(session.left()) > 0)
+        if status not in EXPECTED or keeper.fault:
+            last = (said.getvalue().strip().splitlines() or ["no more is known"])[-1]
+            raise HooklawError(keeper.fault or f"the run broke inside pytest (exit status {int(status)}): {last}")
+        if json and made.exists():
+            _keep(made, json)
+    return done
+
+
+def _arguments(json: Path) -> list[str]:
+    return [
+        *("-c", str(HERE.parent / "pytest.ini"), "-o", "addopts=--import-mode=importlib", "--rootdir", str(HERE)),
+        *("--noconftest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:faulthandler"),
+        *("-p", "pytest_benchmark.plugin", f"--benchmark-json={json}", str(Path(bench_cells.__file__))),
+    ]
+
+
+def _keep(made: Path, json: Path) -> None:
+    try:
+        replace_file(json, made.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OutputError(f"cannot write pytest-benchmark's JSON to {json}: {error.strerror}") from error
+
+
+class Progress:
+    """One line that is rewritten on a terminal, a line a cell elsewhere; written past pytest's capturing."""
+
+    def __init__(self) -> None:
+        self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
+        self._live = self._stream.isatty()
+        self._all = self._done = 0
+
+    def start(self, session: Session) -> None:
+        """Learn how much there is to do."""
+        self._all, self._done = len(session.orders), len(session.run.cells)
+        self.say(f"{self._all} cells, {session.wanted.rounds} rounds each, on {session.wanted.device}")
+
+    def step(self, cell: Cell) -> None:
+        """Show that one more cell is done."""
+        self._done += 1
+        came = f"{cell.ratio:.2f} x" if cell.outcome is Outcome.PASS else str(cell.outcome)
+        self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}")
+
+    def say(self, text: str) -> None:
+        """Show where the run stands."""
+        self._stream.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._live and not self._stream.closed:
+            self.say("")
+        self._stream.close()
+
+
+class _Keeper:
+    """Brings the session into pytest, and keeps the sentence of a fault that pytest would wrap."""
+
+    def __init__(self, session: Session) -> None:
+        self.fault = ""
+        self._session = session
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Have the cells find their session."""
+        config.pluginmanager.register(Runner(self._session), NAME)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: "pytest.CallInfo[None]") -> Generator[None, Any, Any]:
+        """Notice that the record could not be written: nothing further is worth measuring."""
+        if call.excinfo and isinstance(call.excinfo.value, HooklawError):
+            self.fault = self.fault or str(call.excinfo.value)
+            pytest.exit(self.fault)
+        return (yield)

@@ -1,0 +1,216 @@
+"""A run of the benchmark: cells are measured one by one, and the record is whole after each of them."""
+
+import datetime as dt
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from hooklaw import __version__, machine, records
+from hooklaw.errors import BenchError, OutputError
+from hooklaw.offload.hand import BrokenError, Hand
+from hooklaw.offload.plan import WARM_UPS, Order, Wanted, orders, refuse
+from hooklaw.records import FORMAT, Cell, Footer, Header, Run
+from hooklaw.spec import digest
+
+Lawful = dict[str, bool]
+"""The verdict on packers, by module:attribute."""
+
+
+class Session:
+    """Measures the cells of a run."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        results: Path | None = None,
+        *,
+        lawful: Lawful | None = None,
+        on_cell: Callable[[Cell], object] = lambda _: None,
+    ) -> None:
+        self.wanted = wanted
+        self._results = results
+        self._lawful = lawful or {}
+        self._on_cell = on_cell
+        self._began = time.perf_counter()
+        refuse(wanted)
+        self._hand = Hand(wanted)
+        self.orders = orders(wanted, [*self._hand.hello.strategies])
+        self.run = Run(self._header(), {}, None)
+
+    @property
+    def packers(self) -> dict[str, str]:
+        """Return the packer of each strategy that has one, as module:attribute."""
+        return {spec: packer for spec, packer in self._hand.hello.packers.items() if packer}
+
+    def resume(self) -> None:
+        """Take over the cells that the results file has; BenchError where they were measured elsewhere."""
+        if not self._results or not self._results.exists():
+            return
+        for run in records.read(self._results, incomplete=True):
+            here, there = self.run.header.versions, run.header.versions
+            if changed := [name for name in ("torch", "device") if here[name] != there.get(name)]:
+                raise BenchError(
+                    f"{self._results} was measured with another {' and another '.join(changed)}: name a new file"
+                )
+            kept = [msgspec.structs.replace(cell, run=self.run.header.run) for cell in run.cells]
+            self.run.cells += [cell for cell in kept if self._order_of(cell)]
+
+    def left(self) -> list[Order]:
+        """Return the cells that are still to be measured."""
+        return [order for order in self.orders if not any(self._order_of(cell) == order for cell in self.run.cells)]
+
+    def judge(self, lawful: Lawful) -> None:
+        """Take over verdicts on packers, before anything is measured."""
+        self._lawful = lawful
+
+    def begin(self, order: Order) -> "Measurement":
+        """Return a cell, ready to be measured."""
+        return Measurement(self, self._hand, order)
+
+    def measure(self, order: Order) -> Cell:
+        """Measure a cell without a runner around it."""
+        cell = self.begin(order)
+        try:
+            cell.open()
+            for _ in range(WARM_UPS + self.wanted.rounds):
+                cell.before()
+                cell.step()
+                cell.after()
+            return cell.close()
+        except BrokenError as error:
+            return cell.broken(error)
+
+    def add(self, order: Order, **figures: Any) -> Cell:
+        """Add a cell to the run, and write the record anew."""
+        hello = self._hand.hello
+        packer = hello.packers.get(order.strategy, "")
+        cell = msgspec.convert(
+            {
+                "kind": "cell",
+                "run": self.run.header.run,
+                "workload": order.workload,
+                "device": hello.device,
+                "setting": setting(order),
+                "strategy": order.strategy,
+                "text": hello.strategies.get(order.strategy, ""),
+                "lawful": self._lawful.get(packer) if packer else None,
+                **figures,
+            },
+            Cell,
+        )
+        self.run.cells.append(cell)
+        self.save()
+        self._on_cell(cell)
+        return cell
+
+    def finish(self, *, interrupted: bool = False) -> Run:
+        """Write the footer."""
+        seconds = round(time.perf_counter() - self._began, 3)
+        self.run.footer = Footer(
+            run=self.run.header.run, results=len(self.run.cells), seconds=seconds, interrupted=interrupted
+        )
+        self.save()
+        return self.run
+
+    def save(self) -> None:
+        """Put the record in place of the last one, whole."""
+        if not self._results:
+            return
+        run = self.run
+        lines = [run.header, *run.cells, *([run.footer] if run.footer else [])]
+        try:
+            records.replace_file(self._results, "".join(msgspec.json.encode(line).decode() + "\n" for line in lines))
+        except OSError as error:
+            raise OutputError(f"cannot write the results to {self._results}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """End the worker."""
+        self._hand.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _order_of(self, cell: Cell) -> Order | None:
+        device = self._hand.hello.device
+        for order in self.orders:
+            if (order.workload, order.strategy, setting(order), device) == (
+                cell.workload,
+                cell.strategy,
+                cell.setting,
+                cell.device,
+            ):
+                return order
+        return None
+
+    def _header(self) -> Header:
+        hello = self._hand.hello
+        return Header(
+            hooklaw=FORMAT,
+            run=uuid.uuid4().hex[:12],
+            suite=__version__,
+            digest=digest([]),
+            collected=len(self.orders),
+            backend=f"bench:{self.wanted.device}",
+            rules=[],
+            versions={**hello.versions, **machine.versions(), "device": hello.device},
+            notes={"rounds": str(self.wanted.rounds)},
+            command=_command(),
+            started=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
+        )
+
+
+class Measurement:
+    """A cell while it is measured: each round takes the plain step and the strategy's, in shuffled order."""
+
+    def __init__(self, session: Session, hand: Hand, order: Order) -> None:
+        self._session, self._hand = session, hand
+        self._order = order
+        self._random = random.Random(order.name)  # noqa: S311 - an order of steps is no secret
+        self._plain_first = True
+
+    def open(self) -> None:
+        """Load the workload and check the gradients."""
+        self._hand.open(self._order)
+
+    def before(self) -> None:
+        """Begin a round."""
+        self._plain_first = self._random.random() < 0.5  # noqa: PLR2004 - a coin
+        if self._plain_first:
+            self._hand.take("plain")
+
+    def step(self) -> float:
+        """Take the strategy's step."""
+        return self._hand.take("own")
+
+    def after(self) -> None:
+        """End a round."""
+        if not self._plain_first:
+            self._hand.take("plain")
+
+    def close(self) -> Cell:
+        """Return the figures."""
+        return self._session.add(self._order, **self._hand.finish(WARM_UPS))
+
+    def broken(self, error: BrokenError) -> Cell:
+        """Return a marked cell instead."""
+        return self._session.add(self._order, outcome=error.outcome, detail=error.detail)
+
+
+def setting(order: Order) -> str:
+    """Return the precision, the batch and the clock in words."""
+    batch = f", batch {order.batch}" if order.batch else ""
+    return order.precision + batch + (", processor time" if order.clock == "cpu" else "")
+
+
+def _command() -> str:
+    program = Path(sys.argv[0]).name
+    return " ".join(["hooklaw" if program == "__main__.py" else program, *sys.argv[1:]])

@@ -1,0 +1,177 @@
+"""One training step, plain or under a strategy, with its times and its memory."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from hooklaw.offload.workloads import Workload
+
+TURN = "hooklaw: after forward"
+Between = Callable[[], object]
+Clock = Callable[[], float]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+class Strategy(Protocol):
+    """What the benchmark asks of a strategy."""
+
+    lossless: bool
+    tolerance: float
+    medium: str
+    backward_inside: bool
+
+    def wrap(self, model: nn.Module) -> Callable[..., Any]:
+        """Return what is called instead of the model."""
+        ...
+
+    def context(self) -> AbstractContextManager[Any]:
+        """Return what forward runs in."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """Return what was packed and moved so far."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class Times(NamedTuple):
+    """Seconds of one step."""
+
+    step: float
+    forward: float
+
+    @property
+    def backward(self) -> float:
+        """Return what was not forward."""
+        return self.step - self.forward
+
+
+class Memory(NamedTuple):
+    """Bytes above what stood on the device before the step."""
+
+    peak: int
+    after_forward: int
+    reserved: int = 0
+    host: int = 0
+
+
+class Stepper:
+    """A model that takes the same step again and again; no optimizer, which costs the same under every strategy."""
+
+    def __init__(
+        self, workload: Workload, precision: str, strategy: Strategy | None = None, clock: Clock = time.perf_counter
+    ) -> None:
+        self.workload = workload
+        self.model = workload.model.train()
+        self.strategy = strategy
+        self._run: Callable[..., Any] = strategy.wrap(self.model) if strategy else self.model
+        self._precision = precision
+        self._clock = clock
+        self._device = workload.inputs.device
+        self._cuda = self._device.type == "cuda"
+
+    def step(self, between: Between = lambda: None) -> None:
+        """Take one step; `between` is called when forward is over."""
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        inside = self.strategy.backward_inside if self.strategy else False
+        with self.strategy.context() if self.strategy else nullcontext():
+            loss = self._forward()
+            if inside:
+                between()
+                loss.backward()
+        if not inside:
+            between()
+            loss.backward()
+
+    def timed(self) -> Times:
+        """Take one step against the clock."""
+        self.synchronize()
+        turn: list[Any] = []
+        began, start = self._clock(), self._event()
+        self.step(lambda: turn.extend((self._clock(), self._event())))
+        self.synchronize()
+        step = self._clock() - began
+        if not self._cuda:
+            return Times(step, turn[0] - began)
+        return Times(step, start.elapsed_time(turn[1]) / 1000)  # of the device: the host runs ahead
+
+    def measured(self) -> Memory:
+        """Take one step and follow its memory."""
+        return self._on_cuda() if self._cuda else self._on_cpu()
+
+    def synchronize(self) -> None:
+        """Wait until the device has nothing to do."""
+        if self._cuda:
+            torch.cuda.synchronize(self._device)
+
+    def gradients(self) -> list[Tensor | None]:
+        """Return the gradients as they are now."""
+        self.synchronize()
+        return [None if one.grad is None else one.grad.clone() for one in self.model.parameters()]
+
+    def buffers(self) -> list[Tensor]:
+        """Return the buffers as they are now."""
+        return [one.clone() for one in self.model.buffers()]
+
+    def static(self) -> int:
+        """Return how many bytes stand before a step."""
+        standing = (*self.model.parameters(), *self.model.buffers(), self.workload.inputs)
+        return sum(one.nbytes for one in standing)
+
+    def _forward(self) -> Tensor:
+        kind = self._device.type
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self._precision == "amp"):
+            return self.workload.loss(self._run(self.workload.inputs))
+
+    def _event(self) -> Any:
+        if not self._cuda:
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _on_cpu(self) -> Memory:
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=kinds, profile_memory=True, acc_events=False) as profile:
+            self.step(_mark)
+        total = peak = after_forward = 0
+        found: Any = profile.profiler
+        for event in sorted(found.kineto_results.events(), key=lambda one: one.start_ns()):
+            if event.name() == "[memory]":
+                total += event.nbytes()
+                peak = max(peak, total)
+            elif event.name() == TURN:
+                after_forward = total
+        return Memory(peak, after_forward)
+
+    def _on_cuda(self) -> Memory:
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        self.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(self._device)
+        pinned: Any = getattr(torch.cuda, "host_memory_stats", None)  # younger than the oldest torch that will do
+        if pinned:
+            torch.cuda.reset_peak_host_memory_stats()
+        before = torch.cuda.memory_allocated(self._device)
+        after: list[int] = []
+        self.step(lambda: after.append(torch.cuda.memory_allocated(self._device)))
+        self.synchronize()
+        host = pinned().get("active_bytes.peak", 0) if pinned else 0
+        peak = torch.cuda.max_memory_allocated(self._device)
+        return Memory(peak - before, after[0] - before, torch.cuda.max_memory_reserved(self._device), host)
+
+
+def _mark() -> None:
+    with torch.profiler.record_function(TURN):
+        pass

@@ -1,0 +1,115 @@
+"""A run of the benchmark in words and tables: said once for the terminal and for markdown."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from hooklaw.offload.frontier import frontier, groups, sentences, size
+from hooklaw.offload.plan import WORKLOADS
+from hooklaw.outcome import Outcome
+from hooklaw.records import Cell, Run
+
+FORMATS = ("text", "json", "markdown")
+COLUMNS = ("strategy", "step ms", "ratio [q1-q3]", "peak", "after forward", "moved", "efficiency", "error", "mark")
+FAR = 1e6
+
+
+def render(run: Run, form: str) -> str:
+    """Return the run in one of the formats."""
+    return {"text": text, "json": as_json, "markdown": markdown}[form](run)
+
+
+def as_json(run: Run) -> str:
+    """Return the cells and the answer as one JSON object."""
+    answers = [
+        {"workload": key[0], "device": key[1], "setting": key[2], "answer": sentences(cells)}
+        for key, cells in groups(run.cells).items()
+    ]
+    best = [
+        [cell.workload, cell.setting, cell.strategy] for one in groups(run.cells).values() for cell in frontier(one)
+    ]
+    found = {"run": run.header.run, "cells": run.cells, "frontier": best, "answers": answers}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
+
+
+def text(run: Run) -> str:
+    """Return a table for each workload, and what it comes to."""
+    return _each(run, "{}\n", _aligned)
+
+
+def markdown(run: Run) -> str:
+    """Return the same as markdown."""
+    return _each(run, "### {}\n\n", _piped)
+
+
+def table(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return a row of texts for each cell."""
+    best = {cell.strategy for cell in frontier(cells)}
+    return [row(cell, best=cell.strategy in best) for cell in cells]
+
+
+def row(cell: Cell, *, best: bool = False) -> list[str]:
+    """Return what stands in a cell's row."""
+    if not cell.rounds:
+        return [cell.strategy, *[""] * 7, f"{cell.outcome}: {cell.detail}"]
+    return [
+        cell.strategy,
+        f"{cell.step * 1000:.1f}",
+        f"{cell.ratio:.2f} [{cell.ratio_q1:.2f}-{cell.ratio_q3:.2f}]",
+        size(cell.peak),
+        size(cell.after_forward),
+        size(cell.out + cell.back) if cell.out + cell.back else "",
+        f"{cell.efficiency:.2f}",
+        far(cell.error),
+        mark(cell, best=best),
+    ]
+
+
+def mark(cell: Cell, *, best: bool = False) -> str:
+    """Return what is to be known of a cell besides its figures."""
+    if cell.outcome is not Outcome.PASS:
+        return f"{cell.outcome}: {cell.detail}"
+    said = ["frontier"] if best else []
+    said += [] if cell.lossless else ["lossy"]
+    said += ["breaks the law of packers"] if cell.lawful is False else []
+    return ", ".join(said)
+
+
+def far(error: float) -> str:
+    """Return a relative error in few letters."""
+    if error > FAR:
+        return "not finite"
+    return f"{error:.1g}" if error else "0"
+
+
+def title(key: tuple[str, str, str], cells: Sequence[Cell]) -> str:
+    """Return the heading of a group of cells."""
+    workload, device, setting = key
+    static = next((cell.static for cell in cells if cell.static), 0)
+    standing = f", {size(static)} stand before the step" if static else ""
+    return f"{workload}: {WORKLOADS.get(workload, 'a workload')}; {device}, {setting}{standing}"
+
+
+def _each(run: Run, heading: str, lay_out: Callable[[list[list[str]]], str]) -> str:
+    parts: list[str] = []
+    for key, cells in groups(run.cells).items():
+        said = "".join(f"{line}\n" for line in sentences(cells))
+        parts.append(heading.format(title(key, cells)) + lay_out([[*COLUMNS], *table(cells)]) + "\n" + said)
+    return "\n".join(parts)
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(len(one[column]) for one in rows) for column in range(len(rows[0]) - 1)]
+    lines: list[str] = []
+    for one in rows:
+        cells = [
+            one[0].ljust(widths[0]),
+            *(word.rjust(width) for word, width in zip(one[1:-1], widths[1:], strict=True)),
+        ]
+        lines.append("  ".join([*cells, one[-1]]).rstrip() + "\n")
+    return "".join(lines)
+
+
+def _piped(rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(word.replace('|', '/') for word in one)} |\n" for one in rows]
+    return "".join([lines[0], "|" + "---|" * len(rows[0]) + "\n", *lines[1:]])
