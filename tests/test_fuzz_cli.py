@@ -208,7 +208,7 @@ def test_candidate_that_crashes_is_passed_over(fuzz, corpus):
     (finding,) = fuzz("Touchy", "--replay", corpus(dump(program))).found["findings"]
 
     assert finding["program"][0][3][0] == [2, 2]
-    assert finding["program"][2][3] == [1.0, True, False]
+    assert finding["program"][2][3] == [1.0, None, False]
 
 
 def test_what_a_backend_lacks_is_skipped(fuzz):

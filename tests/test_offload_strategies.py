@@ -26,7 +26,7 @@ PARTS = [
     "fraction:1+sizes:2KiB+disk-raw",
 ]
 LOSSLESS = [name for name, shipped in STRATEGIES.items() if not shipped.text.startswith("LOSSY")]
-LOSSY = [*(STRATEGIES.keys() - LOSSLESS), "bf16+disk-raw", "int8+async:min=1", "checkpoint+int8"]
+LOSSY = [*sorted(STRATEGIES.keys() - LOSSLESS), "bf16+disk-raw", "int8+async:min=1", "checkpoint+int8"]
 PACKERS = [HookOnly, SaveOnCpu, SaveOnCpuPinned, DiskRaw, DiskSave, AsyncAll]
 COPYING = [SaveOnCpuPinned, DiskRaw, DiskSave, AsyncAll]
 

@@ -35,8 +35,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _runs(files: Sequence[Path]) -> list[Run]:
     """Read the files; a benchmark that did not end is shown as such, a run of rules that did not is refused."""
-    runs = read_all(files, incomplete=True)
-    for run in runs:
-        if not run.complete and not (is_bench(run) and run.cells):
-            read(Path(run.file))
-    return runs
+    for path in files:
+        if not all(run.complete or (is_bench(run) and run.cells) for run in read(path, incomplete=True)):
+            read(path)
+    return read_all(files, incomplete=True)

@@ -209,7 +209,7 @@ def _where_there(script: Script, name: str, lines: list[str]) -> list[str]:
 
 
 def _peek(script: Script, place: Place, name: str) -> list[str]:
-    return _where_there(script, name, [f'saw("{place.name}", "{name}.grad", {name}.grad)'])
+    return _where_there(script, name, [f'saw("{place.name}", "{name}.grad", {script.grad_of(name)})'])
 
 
 def _reentrant(_script: Script, place: Place) -> list[str]:

@@ -139,8 +139,10 @@ class Known:
         return [name for name in self._sure if name in self._grads or self.unseen(name)]
 
     def keep_grads(self, names: Iterable[str]) -> None:
-        """Note that these tensors may have a gradient from now on."""
-        self._grads.update(names)
+        """Note that these tensors may have a gradient from now on; of two gradients one may be the other."""
+        for name in names:
+            maker = self._makers.get(name)
+            self._grads.update(maker.made if maker and maker.op == "grad" else [name])
 
     def unseen(self, name: str) -> bool:
         """Tell whether a run could not even look at the gradient of a tensor."""
@@ -169,7 +171,8 @@ class Known:
 
     def renewed(self, name: str) -> bool:
         """Tell whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
-        return self.changes() and name in self._makers and self._makers[name].op in VIEWS | {"split"}
+        views = VIEWS | {"split"}
+        return self.changes() and any(one.op in views and name in one.made for one in self.program)
 
     def maker(self, name: str) -> Instruction | None:
         """Return what made a tensor."""
@@ -191,7 +194,7 @@ class Known:
         if one.op in ENTERS:
             self._open.setdefault(one.thread, []).append(one.op)
         if one.op == "retain_grad" or (one.op == "channels_last" and one.used[0] in self._grads):
-            self._grads.update((*one.used, *one.made))
+            self.keep_grads((*one.used, *one.made))
         self._note_made(one, sure=sure and fails is False)
 
     def _note_made(self, one: Instruction, *, sure: bool) -> None:

@@ -1,7 +1,7 @@
 """Instructions that run backward, and that enter and leave contexts."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from hooklaw.fuzz.hooks import node_of
@@ -22,6 +22,15 @@ def _all(values: Any, number: float) -> Any:
     return [_all(one, number) for one in values] if isinstance(values, list) else number
 
 
+@contextmanager
+def _passing(run: Run) -> Generator[None]:
+    run.passes += 1
+    try:
+        yield
+    finally:
+        run.passes -= 1
+
+
 @operation
 def backward(run: Run, one: Instruction) -> None:
     """Run backward from a tensor, limited to inputs if some are named; then look at all gradients."""
@@ -32,7 +41,8 @@ def backward(run: Run, one: Instruction) -> None:
     limited = {"inputs": inputs} if inputs else {}
     try:
         seed = _seed(run, root, number)
-        run.backend.backward(root, seed, retain_graph=retain, create_graph=create, **limited)
+        with _passing(run):
+            run.backend.backward(root, seed, retain_graph=retain, create_graph=create, **limited)
     finally:
         run.look()
 
@@ -43,7 +53,8 @@ def grad(run: Run, one: Instruction) -> None:
     root, *inputs = [run.tensors[name] for name in one.used]
     number, retain, create = one.how
     seed = _seed(run, root, number)
-    grads = run.backend.grad(root, inputs, seed, retain_graph=retain, create_graph=create, allow_unused=True)
+    with _passing(run):
+        grads = run.backend.grad(root, inputs, seed, retain_graph=retain, create_graph=create, allow_unused=True)
     run.log((*one.made, *(run.seen(value) for value in grads)))
     run.shared.update(one.made)
     run.tensors.update({name: value for name, value in zip(one.made, grads, strict=True) if value is not None})

@@ -62,6 +62,8 @@ class Run:
         """Tensors that modules returned, which may be views of what they were given."""
         self.shared: set[str] = set()
         """Gradients, views of them, and views of what did not require grad: others may have the same numbers."""
+        self.passes = 0
+        """How many backward passes are running, one inside another."""
         self.changed = False
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
@@ -137,15 +139,19 @@ class Run:
     def standing(self, tensor: Any) -> tuple[Any, ...]:
         """Return how a tensor stands to those of the program: which it is, whose numbers it shares, its layout.
 
-        How gradients of views are laid out once something was changed in place is an implementation's affair.
+        How gradients are laid out, and views once something was changed in place, is an implementation's affair.
         """
         backend = self.backend
         where = backend.data_ptr(tensor)
         itself = next((name for name, one in self.tensors.items() if one is tensor), None)
-        shared = next((name for name, one in self.tensors.items() if backend.data_ptr(one) == where), None)
-        sizes = zip(backend.shape(tensor), backend.stride(tensor), strict=True)
-        layout = None if self.changed else tuple(stride for size, stride in sizes if size > 1)
-        return itself, shared, backend.requires_grad(tensor), backend.is_leaf(tensor), layout
+        beside = next((name for name, one in self.tensors.items() if backend.data_ptr(one) == where), None)
+        return itself, beside, backend.requires_grad(tensor), backend.is_leaf(tensor), self._layout(tensor, beside)
+
+    def _layout(self, tensor: Any, beside: str | None) -> tuple[int, ...] | None:
+        if self.changed or self.passes or beside in self.shared:
+            return None
+        sizes = zip(self.backend.shape(tensor), self.backend.stride(tensor), strict=True)
+        return tuple(stride for size, stride in sizes if size > 1)
 
     def close(self) -> None:
         """Leave what was entered, in the thread that entered it, and remove what would outlive the program."""

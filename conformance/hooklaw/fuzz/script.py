@@ -143,13 +143,17 @@ class Script:
         """Show every gradient that may have been accumulated or retained."""
         for name in self.known.with_grad():
             guard = self.known.guard(self.known.doubtful([name]))
-            lines = [f'saw("{name}.grad", {name}.grad)']
-            if self.known.unseen(name) or self.known.renewed(name):
-                lines = [f'saw("{name}.grad", {name}.grad if {name}.is_leaf or {name}.retains_grad else None)']
+            lines = [f'saw("{name}.grad", {self.grad_of(name)})']
             if self.known.unseen(name):
                 shown = f'    saw("error", "{name}", "grad", error)'
                 lines = ["try:", *_deeper(lines), "except Exception as error:", shown]
             self._all([f"if {guard}:", *_deeper(lines)] if guard else lines)
+
+    def grad_of(self, name: str) -> str:
+        """Return the code for the gradient of a tensor, which asks first whether it is a leaf where that may matter."""
+        grad = f"{name}.grad"
+        asks = self.known.unseen(name) or self.known.renewed(name)
+        return f"{grad} if {name}.is_leaf or {name}.retains_grad else None" if asks else grad
 
     # contexts: blocks in the main thread, a list of those that are open elsewhere
 
