@@ -17,7 +17,8 @@ collect_ignore = ["data"]
 def environment_with(path):
     """Return the environment in which this tree, and these folders, can be imported."""
     roots = [ROOT / "conformance", ROOT / "backends", ROOT / "reports", *path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    return {**own, "PYTHONPATH": os.pathsep.join(map(str, roots))}
 
 
 def run_hooklaw(*args, path=(), cwd=None, timeout=120):

@@ -122,7 +122,7 @@ def hooked(kind, hook, **options):
 
 WRONG = {
     "a number for gradients": (errors.HookTypeError, "full_backward_hook", lambda *_: 5, True),
-    "a tensor for gradients": (errors.HookTypeError, "full_backward_hook", lambda _module, grads, _: grads[0], True),
+    "a tensor for gradients": (errors.HookCountError, "full_backward_hook", lambda _module, grads, _: grads[0], True),
     "too many gradients": (errors.HookCountError, "full_backward_hook", lambda *_: (None, None), True),
     "too few gradients": (errors.HookCountError, "full_backward_pre_hook", lambda *_: (), True),
     "a gradient of nothing": (errors.ModuleHookError, "full_backward_hook", lambda _module, _, grads: grads, False),

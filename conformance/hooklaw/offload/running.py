@@ -26,7 +26,8 @@ def run(session: Session, json: Path | None = None) -> Run:
     if not session.left():
         return session.finish()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    os.environ.pop("PYTEST_ADDOPTS", None)
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        os.environ.pop(name, None)  # in a worker of xdist, pytest-benchmark would measure nothing
     keeper = _Keeper(session)
     with TemporaryDirectory(prefix="hooklaw-") as folder, redirect_stdout(io.StringIO()) as said:
         made = Path(folder, "benchmark.json")
