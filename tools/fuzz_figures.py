@@ -72,7 +72,7 @@ def hunted(out: Pipe, spec: str) -> None:
         difference = judge(program)
         if difference is not None and not difference.flags:
             out.send((number, time.process_time() - began))
-            small = shrink(program, alike(judge, difference.flags), trials=1000)
+            small = shrink(program, alike(judge, difference.flags), trials=300)
             out.send((len(small), text(small)))
             return
 
@@ -114,7 +114,8 @@ def _say(line: str) -> None:
 
 def _show_mutants(of: str) -> None:
     found, sizes, missed = [], [], []
-    for name, sent in mutants(of):
+    for nr, (name, sent) in enumerate(mutants(of), start=1):
+        sys.stderr.write(f"\r{nr} {name:60}")
         if sent and isinstance(sent[0], tuple):
             found.append(sent[0])
             sizes += [one[0] for one in sent[1:] if isinstance(one, tuple)]

@@ -345,6 +345,7 @@ class TestPages:
 
         button = page.locator(".panel").get_by_role("button")
         button.click()
+        page.wait_for_function("text => document.querySelector('.panel button').innerText !== text", arg="Copy")
 
         assert button.inner_text() in {"Copied", "Selected: press Ctrl+C"}
 
