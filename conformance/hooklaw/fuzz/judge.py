@@ -36,6 +36,7 @@ class Judge:
         self.backend = backend
         self._own: Any = getattr(backend, "replay_program", None)
         self._stream: Stream = by_name if self._own else in_one
+        self._close: Callable[[], object] = getattr(backend, "close", lambda: None)
         self._law = engine(())
         self._torch = engine(TORCH)
         self._seen: Counter[str] = Counter()
@@ -56,7 +57,10 @@ class Judge:
 
     def observed(self, program: Sequence[Instruction]) -> Replayed:
         """Return what the backend shows of a program; NotReplayedError passes through."""
-        return self._own(program) if self._own else Replayed(tuple(program), replay(program, self.backend))
+        try:
+            return self._own(program) if self._own else Replayed(tuple(program), replay(program, self.backend))
+        finally:
+            self._close()  # a mutant of the engine must not change the engine that judges it
 
     def of(self, program: Sequence[Instruction], observed: list[Event]) -> Difference | None:
         """Return how what was observed of a program differs."""
