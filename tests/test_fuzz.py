@@ -7,8 +7,9 @@ import pytest
 
 from hooklaw.errors import ProgramError
 from hooklaw.fuzz import hooks, modules, passes, values
-from hooklaw.fuzz.compare import diverges, same
-from hooklaw.fuzz.generate import from_seed
+from hooklaw.fuzz.compare import SCHEDULES, diverges, follow, same
+from hooklaw.fuzz.draft import RandomSource
+from hooklaw.fuzz.generate import from_seed, wide
 from hooklaw.fuzz.judge import Judge, alike, engine
 from hooklaw.fuzz.program import Instruction, dump, parse, text
 from hooklaw.fuzz.replay import OPERATIONS, Run, replay
@@ -79,8 +80,8 @@ def test_most_programs_do_something(programs):
     judge = engine(())
     traces = [replay(program, judge) for program in programs[:500]]
 
-    assert sum(any(event[0].endswith(".grad") for event in trace) for trace in traces) > 300
-    assert sum(event[0] == "error" for trace in traces for event in trace) < 700
+    assert sum(any(event[0].endswith(".grad") for event in trace) for trace in traces) > 350
+    assert sum(event[0] == "error" for trace in traces for event in trace) < 500
 
 
 def test_instruction_with_an_unknown_name_is_skipped():
@@ -114,18 +115,18 @@ def test_nothing_is_left_behind():
     assert not any(event[0] == "error" for event in seen)
 
 
-def test_legal_orders_are_no_difference(programs):
-    """What the engine shows in a random order of ready Nodes is found again."""
+def test_legal_orders_are_no_difference():
+    """What the engine shows in a random order of ready Nodes is found again, whatever that order shows."""
     judge, differing = engine(()), 0
-    for number, program in enumerate(programs[:1500]):
-        events = []
+    for number in range(600):
+        program, events = wide(RandomSource(11, number)), []
         judge.reset()
         with chosen_by(Random(number).randrange):  # noqa: S311 - it is no secret
             Run(judge, events.append).all(program)
         differing += events != replay(program, judge)
-        assert diverges(program, judge, events) is None, text(program)
+        assert follow(program, judge, events, SCHEDULES).fits, text(program)
 
-    assert differing > 5  # or the orders were all the usual one
+    assert differing > 300  # or the orders were all the usual one
 
 
 def test_order_within_a_tensor_is_a_difference():

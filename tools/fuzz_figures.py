@@ -1,4 +1,4 @@
-"""Measure the fuzzer: `python tools/fuzz_figures.py [rate|mutants|sizes|schedules] ...`, in an environment with torch.
+"""Measure the fuzzer: `python tools/fuzz_figures.py [rate|schedules|mutants|torch-eager|reference] ...`, with torch.
 
 Times are of the processor, not of the clock, since machines are shared. A mutant counts as found where a program shows
 what neither the law nor torch's known departures explain. Every mutant, and every stretch of programs on torch, runs in
@@ -16,8 +16,9 @@ from random import Random
 from typing import Any
 
 from hooklaw import loading
-from hooklaw.fuzz.compare import diverges
-from hooklaw.fuzz.generate import from_seed
+from hooklaw.fuzz.compare import SCHEDULES, follow
+from hooklaw.fuzz.draft import RandomSource
+from hooklaw.fuzz.generate import from_seed, wide
 from hooklaw.fuzz.judge import Judge, alike, engine
 from hooklaw.fuzz.program import text
 from hooklaw.fuzz.replay import Event, Run
@@ -50,18 +51,20 @@ def rate(stretches: int = 12, length: int = 500) -> str:
 
 def schedules(out: Pipe, programs: int = 100_000) -> None:
     """Send how often the engine in a random order of ready Nodes is taken for something else, or not followed."""
-    judge_by, alarms, given_up = engine(()), 0, 0
+    judge_by, differing, alarms, given_up = engine(()), 0, 0, 0
     for number in range(programs):
-        program = from_seed(2, number)
+        program = wide(RandomSource(2, number)) if number % 2 else from_seed(2, number)
         draw = Random(number)  # noqa: S311 - it is no secret
         events: list[Event] = []
         judge_by.reset()
         with chosen_by(draw.randrange):
             Run(judge_by, events.append).all(program)
-        parted = diverges(program, judge_by, events)
-        alarms += parted is not None and parted.exhausted
-        given_up += parted is not None and not parted.exhausted
-    out.send((alarms, given_up))
+        usual = follow(program, judge_by, events, 1)
+        reach = usual if usual.fits else follow(program, judge_by, events, SCHEDULES)
+        differing += not usual.fits
+        alarms += not reach.fits and reach.exhausted
+        given_up += not reach.fits and not reach.exhausted
+    out.send((differing, alarms, given_up))
 
 
 def hunted(out: Pipe, spec: str) -> None:
@@ -140,10 +143,13 @@ def main() -> None:
     if "rate" in asked:
         _say(rate())
     if "schedules" in asked:
-        alarms, given_up = apart(schedules, limit=3000)[0]
-        _say(f"other legal orders, 100,000 programs: {alarms} false alarms, {given_up} given up")
-    if "mutants" in asked:
-        for of in MUTANTS:
+        differing, alarms, given_up = apart(schedules, limit=3000)[0]
+        _say(
+            f"100,000 programs in other legal orders, {differing} of which look different: "
+            f"{alarms} false alarms, {given_up} given up"
+        )
+    for of in MUTANTS:
+        if "mutants" in asked or of in asked:
             _show_mutants(of)
 
 

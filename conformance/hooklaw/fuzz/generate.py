@@ -34,6 +34,26 @@ def from_seed(seed: int, number: int) -> Program:
     return program(RandomSource(seed, number))
 
 
+def wide(source: Source) -> Program:
+    """Draw a program in which several Nodes are ready at once, each with hooks: what the order of Nodes shows in."""
+    draft = Draft(source)
+    kind = Kind((2,), FLOAT, leaf=True)
+    for _ in range(2 + draft.below(2)):
+        name = draft.name("x")
+        draft.add("leaf", (name,), (), (kind.shape, kind.dtype, True))
+        draft.tensors[name] = kind
+    made = [draft.new("mul", (draft.one_of([*draft.tensors]), draft.one_of([*draft.tensors])), kind) for _ in range(3)]
+    for name in draft.tensors:
+        action = _action(draft, "scale", "raise", "remove", "peek")
+        draft.add(draft.one_of(("hook", "prehook", "posthook")), (draft.name("h"),), (name,), (action,))
+        draft.hooks.append(f"h{draft.names}")
+    root = made[0]
+    for name in made[1:]:
+        root = draft.new("add", (root, name), kind)
+    draft.add("backward", (), (root,), (1.0, True, False))
+    return tuple(draft.done)
+
+
 # --- values
 
 
