@@ -21,7 +21,7 @@ from hooklaw.packing.trial import Trial, clean
 from hooklaw.spec import Level, Rule, observed
 
 torch = pytest.importorskip("torch", reason="packers are torch's")
-wrong_packers = pytest.importorskip("wrong_packers")
+wrong_tensors, wrong_packers = map(pytest.importorskip, ("wrong_tensors", "wrong_packers"))
 NO_VICE = {"Copies", "Stores", "Disk", "File", "Crashes", "Hangs"}
 RIGHT = "hooklaw.packing.control:Right"
 
@@ -32,9 +32,10 @@ def kebab(name):
 
 
 WRONG = {
-    kebab(name): f"wrong_packers:{name}"
-    for name, found in vars(wrong_packers).items()
-    if inspect.isclass(found) and found.__module__ == "wrong_packers" and name not in NO_VICE
+    kebab(name): f"{module.__name__}:{name}"
+    for module in (wrong_tensors, wrong_packers)
+    for name, found in vars(module).items()
+    if inspect.isclass(found) and found.__module__ == module.__name__ and name not in NO_VICE
 }
 PAIRS = [(vice, one.rule.id) for one in law.properties().values() for vice in one.rule.mutants]
 
@@ -136,7 +137,7 @@ def test_program_runs_by_itself(tmp_path, environment):
 def test_broken_should_is_safe_except(verb, monkeypatch):
     """A packer that breaks only a SHOULD is safe except for it, and the exit code is 0."""
     monkeypatch.syspath_prepend(DATA)
-    done = verb("packer", "wrong_packers:StridesLost", "-k", "packer.layout.strides", "-k", "packer.identity.value")
+    done = verb("packer", "wrong_tensors:StridesLost", "-k", "packer.layout.strides", "-k", "packer.identity.value")
 
     assert done.returncode == 0
     assert ": safe except for packer.layout.strides\n" in done.stdout
@@ -174,8 +175,8 @@ def test_what_a_packer_leaves_behind_concerns_no_other_property(verb, monkeypatc
 
 def test_tolerance_is_kept_to():
     """A lossy packer is held to the tolerance that it declares, and indices are held to more."""
-    assert judge("wrong_packers:IntegersMadeFloats", "packer.identity.value").outcome is Outcome.PASS
-    tried = judge("wrong_packers:ExceedsItsTolerance", "packer.identity.value")
+    assert judge("wrong_tensors:IntegersMadeFloats", "packer.identity.value").outcome is Outcome.PASS
+    tried = judge("wrong_tensors:ExceedsItsTolerance", "packer.identity.value")
 
     assert tried.outcome is Outcome.FAIL
     assert "close = partial(within, 1e-06)" in tried.program
@@ -183,7 +184,7 @@ def test_tolerance_is_kept_to():
 
 def test_smallest_case_is_shown():
     """Hypothesis shrinks the case before it is shown."""
-    tried = judge("wrong_packers:DtypeLost", "packer.identity.value")
+    tried = judge("wrong_tensors:DtypeLost", "packer.identity.value")
 
     assert "shape = [1]\n" in tried.program
     assert "seed = 0\n" in tried.program
@@ -199,7 +200,7 @@ def never(packer, device):
 def test_property_that_a_right_packer_breaks_is_our_fault():
     """What breaks with a right packer too is an error of the suite, not a verdict on the packer."""
     rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
-    tried = trial("wrong_packers:Copies").run(Property(rule, never, {}))
+    tried = trial("wrong_tensors:Copies").run(Property(rule, never, {}))
 
     assert tried.outcome is Outcome.ERROR
     assert tried.detail.endswith("so it says nothing here: it is no moon")
@@ -208,7 +209,7 @@ def test_property_that_a_right_packer_breaks_is_our_fault():
 def test_program_that_cannot_be_written_is_our_fault():
     """What breaks before a program runs is an error of the suite."""
     rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
-    tried = trial("wrong_packers:Copies").run(Property(rule, lambda packer, unknown: None, {}))
+    tried = trial("wrong_tensors:Copies").run(Property(rule, lambda packer, unknown: None, {}))
 
     assert tried.outcome is Outcome.ERROR
     assert "the suite itself raised KeyError" in tried.detail
@@ -262,7 +263,7 @@ def test_bad_input(verb, tmp_path, arguments, said):
 )
 def test_bad_declaration(declared, said):
     """A declaration that says nothing is refused."""
-    packer = type("Declares", (wrong_packers.Copies,), declared)
+    packer = type("Declares", (wrong_tensors.Copies,), declared)
 
     with pytest.raises(PackerError, match=said):
         subject(packer, "", "cpu", "mine:Declares")
@@ -322,7 +323,8 @@ def test_markdown_and_list(verb):
 
 
 FIXTURE = """
-from wrong_packers import Copies, StridesLost, DeleteOnUnpack
+from wrong_packers import DeleteOnUnpack
+from wrong_tensors import Copies, StridesLost
 
 def test_right(check_packer):
     rows = check_packer("hooklaw.packing.control:Right", only=["identity.scalar"])
@@ -353,7 +355,7 @@ def test_fixture(tmp_path, environment):
     assert "FAILED test_mine.py::test_strict" in done.stdout
     assert "FAILED test_mine.py::test_wrong" in done.stdout
     assert "# packer is what the test handed to check_packer" in done.stdout
-    assert "from wrong_packers import StridesLost as packer" in done.stdout
+    assert "from wrong_tensors import StridesLost as packer" in done.stdout
 
 
 @pytest.mark.parametrize("parts", [{"property_id": "packer.identity.value"}, {"wrong": []}, {"level": Level.MUST}])
