@@ -1,8 +1,8 @@
 """Measure the fuzzer: `python tools/fuzz_figures.py [rate|schedules|mutants|torch-eager|reference] ...`, with torch.
 
-Times are of the processor, not of the clock, since machines are shared. A mutant counts as found where a program shows
-what neither the law nor torch's known departures explain. Every mutant, and every stretch of programs on torch, runs in
-a process of its own, since some programs end theirs.
+Times are of the processor, not of the clock, since machines are shared. A mutant counts as found where a program
+shows what `hooklaw fuzz` would call new: what neither the law nor the backend's findings file explains. Every mutant,
+and every stretch of programs on torch, runs in a process of its own, since some programs end theirs.
 """
 
 import gc
@@ -16,17 +16,22 @@ from random import Random
 from typing import Any
 
 from hooklaw import loading
+from hooklaw.fuzz import findings_file
 from hooklaw.fuzz.compare import SCHEDULES, follow
 from hooklaw.fuzz.draft import RandomSource
+from hooklaw.fuzz.findings_file import Known
 from hooklaw.fuzz.generate import from_seed, wide
 from hooklaw.fuzz.judge import Judge, alike, engine
 from hooklaw.fuzz.program import text
 from hooklaw.fuzz.replay import Event, Run
 from hooklaw.fuzz.shrink import shrink
 from hooklaw.model.schedule import chosen_by
+from hooklaw.spec import load_rules
 
 LIMIT = 5.0
 """Seconds of processor time a mutant may live."""
+DEATHS = 20
+"""How many programs of one hunt may end their process."""
 MUTANTS = {"torch-eager": "backend", "reference": "of_reference"}
 Pipe = Any
 
@@ -67,19 +72,31 @@ def schedules(out: Pipe, programs: int = 100_000) -> None:
     out.send((differing, alarms, given_up))
 
 
-def hunted(out: Pipe, spec: str) -> None:
-    """Send after how many programs and seconds a mutant is found, and the shrunk program."""
+def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
+    """Send after how many programs and seconds a mutant is found, and the shrunk program; begin with program `at`."""
     judge = Judge(loading.load(spec))
-    began, number = time.process_time(), 0
-    while time.process_time() - began < LIMIT:
-        program = from_seed(3, number)
-        number += 1
+    listed = _listed(judge.backend)
+    flags = {entry.flag for entry in listed}
+    gc.freeze()  # as the verb's own processes do
+    began = time.process_time() - spent.value
+    while spent.value < LIMIT:
+        program = from_seed(3, at.value)
+        at.value += 1
         difference = judge(program)
-        if difference is not None and not difference.flags:
-            out.send((number, time.process_time() - began))
-            small = shrink(program, alike(judge, difference.flags), trials=300)
-            out.send((len(small), text(small)))
+        spent.value = time.process_time() - began
+        if difference is None or (difference.flags and difference.flags <= flags):
+            continue
+        small = shrink(program, alike(judge, difference.flags), trials=300)
+        if difference.flags or not any(entry.fits("differs", small) for entry in listed):
+            out.send((at.value, spent.value, len(small), text(small)))
             return
+        began = time.process_time() - spent.value
+
+
+def _listed(backend: Any) -> list[Known]:
+    """Return what is known of a backend, as `hooklaw fuzz` reads it."""
+    path = getattr(backend, "findings", None)
+    return findings_file.read(path, load_rules()) if path else []
 
 
 def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> list[Any]:
@@ -99,17 +116,32 @@ def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> li
     if process.is_alive():
         process.kill()
         sent.append("hung")
+    elif process.exitcode == 1:
+        raise RuntimeError("a process failed: what it said stands above")
     elif process.exitcode:
         sent.append(f"died ({process.exitcode})")
     return sent
 
 
-def mutants(of: str) -> Iterator[tuple[str, list[Any]]]:
+def found(spec: str) -> tuple[int, float, int, str] | None:
+    """Return after how many programs and seconds a mutant is found, with the size and text of the shrunk program.
+
+    A program that ends its process shows nothing, since torch itself is known to die; the next goes on behind it.
+    """
+    at, spent = multiprocessing.RawValue("q", 0), multiprocessing.RawValue("d", 0.0)
+    for _ in range(DEATHS):
+        sent = apart(hunted, spec, at, spent, limit=60.0)
+        if not sent or isinstance(sent[0], tuple):
+            return sent[0] if sent else None
+    return None
+
+
+def mutants(of: str) -> Iterator[tuple[str, tuple[int, float, int, str] | None]]:
     """Yield each mutant of a backend with what became of it."""
     from hooklaw_backends import mutants as made  # noqa: PLC0415 - torch is needed for these alone
 
     for name in made.mutants(of):
-        yield name, apart(hunted, f"hooklaw_backends.mutants:{MUTANTS[of]}:{name}")
+        yield name, found(f"hooklaw_backends.mutants:{MUTANTS[of]}:{name}")
 
 
 def _say(line: str) -> None:
@@ -118,20 +150,17 @@ def _say(line: str) -> None:
 
 
 def _show_mutants(of: str) -> None:
-    found, sizes, missed = [], [], []
-    for nr, (name, sent) in enumerate(mutants(of), start=1):
+    all_found, missed = [], []
+    for nr, (name, one) in enumerate(mutants(of), start=1):
         sys.stderr.write(f"\r{nr} {name:60}")
-        if sent and isinstance(sent[0], tuple):
-            found.append(sent[0])
-            sizes += [one[0] for one in sent[1:] if isinstance(one, tuple)]
-        elif sent:
-            found.append((0, 0.0))
+        if one:
+            all_found.append(one)
         else:
             missed.append(name)
-    many = len(found) + len(missed)
-    _say(f"mutants of {of}: {len(found)} of {many} found within {LIMIT:g} s, {100 * len(found) / many:.1f} %")
-    programs, seconds = statistics.median(one[0] for one in found), max(one[1] for one in found)
-    _say(f"  after a median of {programs:g} programs; the slowest took {seconds:.1f} s")
+    many = len(all_found) + len(missed)
+    _say(f"mutants of {of}: {len(all_found)} of {many} found within {LIMIT:g} s, {100 * len(all_found) / many:.1f} %")
+    programs, seconds, sizes, _ = zip(*all_found, strict=True)
+    _say(f"  after a median of {statistics.median(programs):g} programs; the slowest took {max(seconds):.1f} s")
     _say(f"  shrunk to a median of {statistics.median(sizes):g} instructions, at most {max(sizes)}")
     _say(f"  not found: {', '.join(missed) or '-'}")
 

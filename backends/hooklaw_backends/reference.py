@@ -227,12 +227,12 @@ class Reference:
     def save(self, tensor: Tensor) -> bytes:
         if any(not getattr(hook, "unserializable", False) for hook in tensor.hooks.now()):
             warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
-        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad]
+        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.strides]
         return json.dumps(kept).encode()
 
     def load(self, data: bytes) -> Tensor:
-        nested, dtype, requires_grad = json.loads(data)
-        return self.tensor(nested, dtype=dtype, requires_grad=requires_grad)
+        nested, dtype, requires_grad, strides = json.loads(data)
+        return Tensor(ops.clone(self.tensor(nested, dtype=dtype), tuple(strides)).data, requires_grad=requires_grad)
 
     def unserializable_hook(self, hook: Hook) -> Hook:
         hook.__dict__["unserializable"] = True

@@ -133,6 +133,10 @@ class AlwaysCalledHookNeedsForward(ModuleHooks):
 
     began = False
 
+    def reset(self) -> None:
+        super().reset()
+        self.began = False
+
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         def noted(*args: Any, **kwargs: Any) -> Any:
             self.began = True

@@ -41,6 +41,7 @@ class Kind(NamedTuple):
 
 
 SHAPES = ((2,), (2, 2), (), (2, 1), (4,))
+EMPTY = (0,)
 FLOAT = "float64"
 
 
@@ -130,5 +131,5 @@ class Draft:
 
     def is_recording(self) -> bool:
         """Tell whether operations are recorded now."""
-        modes = [op for op in self.contexts.get(self.thread, ()) if op in ("no_grad", "enable_grad")]
+        modes = [op for op in self.contexts.get(self.thread, ()) if op in ("no_grad", "enable_grad", "inference_mode")]
         return not modes or modes[-1] == "enable_grad"

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from textwrap import indent
 from typing import Any, NamedTuple
 
+from hooklaw.fuzz.hooks import UNSERIALIZABLE
+from hooklaw.fuzz.known import action_of
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import WIDTH, Script, Step, broken, form
 
@@ -45,14 +47,17 @@ def put(script: Script, one: Instruction, place: Place, action: tuple[Any, ...],
 
 def _held(script: Script, one: Instruction) -> list[str]:
     """Return the tensors that a hook keeps alive, so that it is to be seen whether the program lets go of them."""
-    return [] if one.op in ("prehook", "posthook") else [name for name in one.used if script.known.forgotten(name)]
+    registers = action_of(one) == ("register",) and one.op not in ("prehook", "posthook")
+    holds = registers or one.op == "post_accumulate"
+    return [name for name in one.used if script.known.forgotten(name)] if holds else []
 
 
 @form
 def hook(script: Script, one: Instruction) -> Step:
     """Put a hook on a tensor."""
     tensor, before = _captured(script, one)
-    place = Place(one.made[0], f"{tensor}.register_hook({{}})", "grad", "grad", "grad", many=False)
+    hook = "torch.utils.hooks.unserializable_hook({})" if UNSERIALIZABLE in one.how else "{}"
+    place = Place(one.made[0], f"{tensor}.register_hook({hook})", "grad", "grad", "grad", many=False)
     return put(script, one, place._replace(optional=script.known.undefined(one.made[0])), one.how[0], before)
 
 
@@ -60,7 +65,7 @@ def _captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, s
     """Return a name for the tensor that a hook uses again, also after the program has let go of it."""
     name = one.used[0]
     again = one.how[0][0] == "register" or one.op == "post_accumulate"
-    if again and script.known.forgotten(name):
+    if again and script.known.forgotten(name) and not script.known.refused(one):
         return f"{one.made[0]}_tensor", ((f"{one.made[0]}_tensor", name),)
     return name, ()
 
@@ -230,6 +235,10 @@ def _backward(script: Script, place: Place, name: str) -> list[str]:
     return found
 
 
+def _drop(script: Script, _: Place, name: str) -> list[str]:
+    return _where_there(script, name, [f"{name}.grad = None"])
+
+
 def _context(_script: Script, place: Place) -> list[str]:
     return [
         "inner = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)",
@@ -252,10 +261,37 @@ def _keep(_script: Script, place: Place, name: str) -> list[str]:
     return [f"global {name}", f"if {value} is not None:", f"    {name} = {value}"]
 
 
-def _wrong(_script: Script, place: Place) -> list[str]:
-    wrong = "(1.0,)" if place.many else "1.0"
-    wrong = f"(1.0,) if isinstance({place.replaced}, tuple) else 1.0" if place.many is None else wrong
-    return [f"return {place.returned.format(wrong)}"]
+def _same(_script: Script, place: Place) -> list[str]:
+    same = place.replaced.removesuffix(".grad")  # of a post-accumulate hook the leaf
+    return [f"return {place.returned.format(same)}"]
+
+
+def _wrong(script: Script, place: Place, what: str = "type") -> list[str]:
+    value = place.replaced
+    single, each = _no_gradient(script, value, what), _no_gradient(script, "one", what)
+    several = {"count": f"(*{value}, None)", "bare": f"{value}[0] if {value} else 1.0"}.get(
+        what, f"tuple({each} for one in {value})"
+    )
+    if place.many is None:
+        return [f"if isinstance({value}, tuple):", f"    return {several}", f"return {single}"]
+    return [f"return {place.returned.format(several if place.many else single)}"]
+
+
+def _no_gradient(script: Script, value: str, what: str) -> str:
+    if what not in ("dtype", "shape"):
+        return "1.0"
+    script.define(OTHER_DTYPE if what == "dtype" else OTHER_SHAPE)
+    return f"other_{what}({value})"
+
+
+OTHER_SHAPE = """\
+def other_shape(grad):
+    return 1.0 if grad is None else torch.ones(() if grad.dim() else 1, dtype=grad.dtype)"""
+OTHER_DTYPE = """\
+def other_dtype(grad):
+    if grad is None:
+        return 1.0
+    return torch.ones(grad.shape, dtype=torch.float32 if grad.dtype == torch.float64 else torch.float64)"""
 
 
 ACTIONS: dict[str, Callable[..., list[str]]] = {
@@ -267,8 +303,10 @@ ACTIONS: dict[str, Callable[..., list[str]]] = {
     "peek": _peek,
     "reentrant": _reentrant,
     "backward": _backward,
+    "drop": _drop,
     "context": _context,
     "keep": _keep,
+    "same": _same,
     "wrong": _wrong,
 }
 """The lines of a hook that do something, by the first word of its action."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hooklaw.fuzz.passes import PINNED, forbidden
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import Script, Step, form
 
@@ -25,6 +26,7 @@ def _seed(script: Script, root: str, number: float | None) -> list[str]:
 def backward(script: Script, one: Instruction) -> Step:
     """Run backward, and look at all gradients."""
     root, *inputs = one.used
+    script.known.begins(one)
     script.known.keep_grads(inputs)  # as if each of them had been told to retain it
     limited = f"inputs=[{', '.join(inputs)}]" if inputs else ""
     return Step(f"{root}.backward({_arguments(script, root, limited, one.how)})", look=True)
@@ -34,6 +36,7 @@ def backward(script: Script, one: Instruction) -> Step:
 def grad(script: Script, one: Instruction) -> Step:
     """Make tensors of gradients."""
     root, *inputs = one.used
+    script.known.begins(one)
     arguments = _arguments(script, root, "allow_unused=True", one.how)
     code = f"torch.autograd.grad({root}, [{', '.join(inputs)}], {arguments})"
     names = ", ".join(one.made)
@@ -48,7 +51,10 @@ PACKERS: dict[str, tuple[str, str]] = {
     "itself": ("tensor", "packed"),
     "detach": ("tensor.detach()", "packed"),
     "clone": ("tensor.clone()", "packed"),
-    "boxed": ("tensor.tolist(), tensor.dtype", "torch.tensor(packed[0], dtype=packed[1])"),
+    "listed": ("listed(tensor)", "unlisted(packed)"),
+    "boxed": ("Box(tensor)", "packed.unpack()"),
+    "requiring": ("Box(tensor)", "packed.unpack(requires_grad=True)"),
+    "growing": ("tensor.clone()", "packed.mul_(2)"),
     "doubled": ("tensor.detach()", "packed * 2"),
     "pack-raises": ("", "packed"),
     "unpack-raises": ("tensor.detach()", ""),
@@ -56,23 +62,55 @@ PACKERS: dict[str, tuple[str, str]] = {
     "changes": ("tensor.mul_(2)", "packed"),
 }
 """Pairs of saved-tensor hooks: what they return, nothing where they raise."""
+LISTED = """\
+def listed(tensor):
+    packed = [tensor.tolist(), tensor.dtype]
+    packed.append(id(packed))
+    return packed
+
+
+def unlisted(packed):
+    if packed[2] != id(packed):
+        raise LookupError("this is another object than was packed")
+    return torch.tensor(packed[0], dtype=packed[1])"""
+BOX = """\
+class Box:
+    def __init__(self, tensor):
+        self.values, self.dtype, self.itself = tensor.tolist(), tensor.dtype, id(self)
+        boxes.append(weakref.ref(self))
+
+    def unpack(self, requires_grad=False):
+        if self.itself != id(self):
+            raise LookupError("this is another object than was packed")
+        requires_grad &= self.dtype.is_floating_point
+        return torch.tensor(self.values, dtype=self.dtype, requires_grad=requires_grad)"""
 
 
 def _pair(script: Script, name: str, kind: str) -> str:
     """Define a pair of hooks, and return their names."""
     packed, unpacked = PACKERS[kind]
+    if "listed" in packed:
+        script.define(LISTED)
+    if "Box" in packed:
+        script.boxed = True
+        script.need("weakref")
+        script.define("boxes = []")
+        script.define(BOX)
     ends = f"return {packed}" if packed else 'raise Exception("planned")'
     script.define(f'def {name}_pack(tensor):\n    saw("{name}.pack", tensor)\n    {ends}')
-    script.define(f"def {name}_unpack(packed):\n{_unpacking(name, unpacked)}")
+    script.define(f"def {name}_unpack(packed):\n{_unpacking(name, unpacked, kind)}")
     return f"{name}_pack, {name}_unpack"
 
 
-def _unpacking(name: str, unpacked: str) -> str:
+def _unpacking(name: str, unpacked: str, kind: str) -> str:
     if not unpacked:
         return '    raise Exception("planned")'
     if unpacked == "packed":
         return f'    saw("{name}.unpack", packed)\n    return packed'
-    return f'    tensor = {unpacked}\n    saw("{name}.unpack", tensor)\n    return tensor'
+    leaf = ""
+    if kind == "requiring":
+        leaf = f'    if tensor.requires_grad:\n        tensor.register_hook(lambda grad: saw("{name}.leaf", grad))\n'
+    return f'    tensor = {unpacked}\n    saw("{name}.unpack", tensor)\n{leaf}    return tensor'
 
 
 @form
@@ -97,13 +135,26 @@ def enable_grad(script: Script, one: Instruction) -> Step | None:
 @form
 def disable_saved_hooks(script: Script, one: Instruction) -> Step | None:
     """Forbid saved-tensor hooks."""
-    return script.enter(one, 'torch.autograd.graph.disable_saved_tensors_hooks("forbidden")')
+    return script.enter(one, f'torch.autograd.graph.disable_saved_tensors_hooks("{forbidden(one)}")')
 
 
 @form
 def save_on_cpu(script: Script, one: Instruction) -> Step | None:
     """Keep saved tensors on the CPU."""
-    return script.enter(one, "torch.autograd.graph.save_on_cpu()")
+    pinned = "pin_memory=True" if PINNED in one.how else ""
+    return script.enter(one, f"torch.autograd.graph.save_on_cpu({pinned})")
+
+
+@form
+def inference_mode(script: Script, one: Instruction) -> Step | None:
+    """Enter inference mode."""
+    return script.enter(one, "torch.inference_mode()")
+
+
+@form
+def mode(_: Script, __: Instruction) -> Step:
+    """Look whether operations are recorded."""
+    return Step('saw("mode", torch.is_grad_enabled())')
 
 
 @form

@@ -1,5 +1,6 @@
 """The code of instructions that make and change tensors."""
 
+from hooklaw.fuzz.modules import OUTER
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import FORMS, Script, Step, form
 from hooklaw.fuzz.values import filled
@@ -12,11 +13,15 @@ def save(tensor):
         torch.save(tensor, file)
     file.seek(0)
     loaded = torch.load(file)
-    saw("save", bool(caught), loaded, loaded.requires_grad)"""
+    saw("save", bool(caught), loaded, loaded.requires_grad)
+    return loaded"""
 INSPECT = """\
 def inspect(tensor):
     node = tensor.grad_fn
-    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        has_grad = tensor.grad is not None
+    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None, has_grad)
     if node is not None:
         node.metadata["looks"] = node.metadata.get("looks", 0) + 1
         saw("node", any(one is not None for one, _ in node.next_functions), node.metadata["looks"])"""
@@ -27,7 +32,7 @@ def leaf(_: Script, one: Instruction) -> Step:
     """Make a tensor of literal values."""
     shape, dtype, requires_grad = one.how
     grad = ", requires_grad=True" if requires_grad else ""
-    values = filled(one.made[0], tuple(shape))
+    values = filled(one.made[0], tuple(shape), dtype)
     return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=not requires_grad)
 
 
@@ -50,6 +55,7 @@ _WRITTEN: dict[str, str] = {
     "scale_": "{0}.mul_({how})",
     "mul_": "{0}.mul_({1})",
     "cos_": "{0}.cos_()",
+    "own": "{0}.detach().requires_grad_()",
 }
 
 
@@ -78,6 +84,12 @@ def zero(_: Script, one: Instruction) -> Step:
 
 
 @form
+def give(_: Script, one: Instruction) -> Step:
+    """Give a leaf a gradient."""
+    return Step(f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad", anywhere=True)
+
+
+@form
 def forget(script: Script, one: Instruction) -> Step:
     """Let go of a tensor, and see whether the graph keeps it."""
     name = one.used[0]
@@ -91,12 +103,27 @@ def save(script: Script, one: Instruction) -> Step:
     """Serialize a leaf."""
     script.need("io", "warnings")
     script.define(SAVE)
-    return Step(f"save({one.used[0]})")
+    return Step(f"save({one.used[0]})", "".join(one.made))
+
+
+@form
+def value(_: Script, one: Instruction) -> Step:
+    """Look at the values of a tensor."""
+    return Step(f'saw("{one.used[0]}.value", {one.used[0]})')
+
+
+@form
+def take(script: Script, one: Instruction) -> Step:
+    """Give an accumulated gradient a name."""
+    name = one.made[0]
+    then = ((f"{name} is None", name),) if script.known.events is None and script.known.used(name) else ()
+    return Step(f"{one.used[0]}.grad", name, then=then)
 
 
 @form
 def inspect(script: Script, one: Instruction) -> Step:
     """Look at a tensor and its Node."""
+    script.need("warnings")
     script.define(INSPECT)
     return Step(f"inspect({one.used[0]})")
 
@@ -109,6 +136,7 @@ FUNCTIONS: dict[str, tuple[str, str, str, str]] = {
         "grad",
         "(x,) = ctx.saved_tensors\nreturn grad * x * 2",
     ),
+    "attribute": ("x", "ctx.held = x\nreturn x * x", "grad", "return grad * ctx.held * 2"),
     "product": (
         "a, b",
         "ctx.save_for_backward(a, b)\nreturn a * b",
@@ -182,14 +210,15 @@ class {name}(torch.nn.Module):
 def module(script: Script, one: Instruction) -> Step:
     """Make a module."""
     kind = one.how[0]
-    parameters, forward = FORWARDS[kind]
+    parameters, forward = FORWARDS[kind] if kind != OUTER else ("x", f"return {one.used[1]}(x) * self.weight")
+    title = kind.capitalize() if kind != OUTER else f"Around{one.used[1].upper()}"
     if kind != "scaled" and any(other.op == "call" and other.how for other in script.known.program):
         parameters += ", **_"
-    script.define(MODULE.format(name=kind.capitalize(), parameters=parameters, forward=forward))
+    script.define(MODULE.format(name=title, parameters=parameters, forward=forward))
     name, parameter = one.made
     weight = f"{name}.weight"
     after = f"{parameter} = {weight}"
-    return Step(f"{kind.capitalize()}({one.used[0]}.detach())", name, after=after, anywhere=True)
+    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=True)
 
 
 @form

@@ -6,7 +6,7 @@ from typing import Any
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import Event, PlannedError, Run, kind_of
 
-PLAIN = frozenset({"forget", "inspect", "node"})
+PLAIN = frozenset({"boxes", "forget", "inspect", "node", "mode"})
 """Events that are words, numbers and bools."""
 
 
@@ -53,6 +53,10 @@ class _Witness:
             log((label, *values))
         elif label == "save":
             log((label, *map(seen, values)))
+        elif label.endswith((".value", ".leaf")):
+            log((label, seen(values[0])))
+        elif label.endswith(".layout"):
+            log((label, list(values[0])))
         elif label.endswith((".grad", ".saved", ".pack", ".backward")):
             self._of_a_name(label, values)
         elif label in self._gradients:

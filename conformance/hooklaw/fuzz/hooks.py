@@ -1,19 +1,24 @@
 """Instructions that register hooks of every kind, and what their hooks do."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hooklaw.backend import Capability
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
+from hooklaw.fuzz.values import evenly
 
 Action = tuple[Any, ...]
+UNSERIALIZABLE = "unserializable"
+"""Marks a hook so that serializing its tensor does not warn."""
 
 
 class Place(NamedTuple):
-    """A hook's name, and how to register one more where it is."""
+    """A hook's name, and how to register one more where it is, if it does that: it keeps the place alive."""
 
     name: str
-    register: Callable[[Callable[..., Any]], Any]
+    register: Callable[[Callable[..., Any]], Any] | None
 
 
 class Hooks:
@@ -21,14 +26,17 @@ class Hooks:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._must_be_here = Capability.CALLER_THREAD in run.backend.capabilities
 
     def put(self, name: str, action: Action, register: Callable[[Callable[..., Any]], Any]) -> Any:
         """Register a hook that acts, under its name."""
-        place = Place(name, register)
+        place = Place(name, register if action[0] == "register" else None)
 
         def hook(*arguments: Any, **named: Any) -> Any:
             seen = [self.run.seen(one) for one in _what_is_seen(arguments, named)]
             self.run.log((name, *seen, self.run.backend.is_grad_enabled()))
+            if self._must_be_here and threading.get_ident() != self.run.ident:
+                self.run.log((name, "in another thread"))
             return ACTIONS[action[0]](self.run, place, arguments, *action[1:])
 
         handle = self.run.handles[name] = register(hook)
@@ -62,8 +70,9 @@ def node_of(run: Run, name: str) -> Any:
 @operation
 def hook(run: Run, one: Instruction) -> None:
     """Put a hook on a tensor."""
-    tensor = run.tensors[one.used[0]]
-    put(run, one, lambda function: run.backend.register_hook(tensor, function))
+    tensor, backend = run.tensors[one.used[0]], run.backend
+    marked = backend.unserializable_hook if UNSERIALIZABLE in one.how else lambda function: function
+    put(run, one, lambda function: backend.register_hook(tensor, marked(function)))
 
 
 @operation
@@ -86,9 +95,12 @@ def post_accumulate(run: Run, one: Instruction) -> None:
     tensor = run.tensors[one.used[0]]
 
     def register(function: Callable[..., Any]) -> Any:
-        return run.backend.register_post_accumulate_grad_hook(
-            tensor, lambda leaf: function(run.backend.grad_of(leaf), leaf is tensor)
-        )
+        def hook(leaf: Any) -> Any:
+            grad = run.backend.grad_of(leaf)
+            result = function(grad, leaf is tensor)
+            return leaf if result is grad else result
+
+        return run.backend.register_post_accumulate_grad_hook(tensor, hook)
 
     put(run, one, register)
 
@@ -145,7 +157,7 @@ def _remove(run: Run, place: Place, _arguments: tuple[Any, ...], name: str = "")
 def _register(run: Run, place: Place, _arguments: tuple[Any, ...]) -> None:
     """Register one more hook where this one is, once."""
     name = f"{place.name}+"
-    if name not in run.handles:
+    if place.register and name not in run.handles:
         Hooks(run).put(name, ("nothing",), place.register)
 
 
@@ -174,6 +186,12 @@ def _backward(run: Run, place: Place, _arguments: tuple[Any, ...], name: str) ->
             run.backend.backward(run.backend.sum(tensor), retain_graph=True)
 
 
+def _drop(run: Run, _place: Place, _arguments: tuple[Any, ...], name: str) -> None:
+    """Set the gradient of a tensor to None."""
+    if name in run.tensors:
+        run.backend.set_grad(run.tensors[name], None)
+
+
 def _context(run: Run, place: Place, _arguments: tuple[Any, ...]) -> None:
     """Save something in a context entered by the hook."""
     backend = run.backend
@@ -196,9 +214,29 @@ def _keep(run: Run, _place: Place, arguments: tuple[Any, ...], name: str) -> Non
         run.shared.add(name)
 
 
-def _wrong(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:
-    """Return what is no gradient."""
-    return (1.0,) if isinstance(_replaced_by(arguments), tuple) else 1.0
+def _same(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:
+    """Return what was given, as it is; a post-accumulate hook its leaf."""
+    return _replaced_by(arguments)
+
+
+def _wrong(run: Run, _place: Place, arguments: tuple[Any, ...], what: str = "type") -> Any:
+    """Return what is no gradient: a number, a gradient of another dtype or shape; of a tuple one too many, or none."""
+    value = _replaced_by(arguments)
+    if isinstance(value, tuple):
+        many: tuple[Any, ...] = value
+        if what == "bare":
+            return many[0] if many else 1.0
+        return (*many, None) if what == "count" else tuple(_no_gradient(run, one, what) for one in many)
+    return _no_gradient(run, value, what)
+
+
+def _no_gradient(run: Run, grad: Any, what: str) -> Any:
+    if what not in ("dtype", "shape") or grad is None:
+        return 1.0
+    shape, dtype = run.backend.shape(grad), run.backend.dtype(grad)
+    if what == "shape":
+        return run.backend.tensor(evenly((), 1.0) if shape else [1.0], dtype=dtype)
+    return run.backend.tensor(evenly(shape, 1.0), dtype="float32" if dtype == "float64" else "float64")
 
 
 def _replaced_by(arguments: tuple[Any, ...]) -> Any:
@@ -214,8 +252,10 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "peek": _peek,
     "reentrant": _reentrant,
     "backward": _backward,
+    "drop": _drop,
     "context": _context,
     "keep": _keep,
+    "same": _same,
     "wrong": _wrong,
 }
 """What a hook may do, by the first word of its action."""

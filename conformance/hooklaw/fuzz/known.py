@@ -4,11 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.carried import Carried
+from hooklaw.fuzz.passes import BOXED, FAILING
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.values import VIEWS
 
-ENTERS = frozenset({"saved_hooks", "no_grad", "enable_grad", "disable_saved_hooks", "save_on_cpu"})
-SAFE = frozenset({"leaf", "no_grad", "enable_grad", "leave", "zero", "forget", "remove", "module", "global_hook"})
+ENTERS = frozenset(
+    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"},
+)
+SAFE = frozenset(
+    {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
+    | {"remove", "module", "global_hook"}
+)
 """Operations that never fail."""
 
 
@@ -33,6 +39,8 @@ class Known:
         self._sure: dict[str, bool] = {}
         self._grads: set[str] = set()
         self._open: dict[int, list[str]] = {}
+        self.created = False
+        self._done: list[Instruction] = []
         self._makers: dict[str, Instruction] = {}
 
     # names
@@ -86,7 +94,7 @@ class Known:
 
     def forgets(self) -> bool:
         """Tell whether the program looks at what a graph keeps alive."""
-        return any(one.op == "forget" for one in self.program)
+        return self._boxes() or any(one.op == "forget" for one in self.program)
 
     def undefined(self, hook: str) -> bool:
         """Tell whether a tensor's hook may be given None."""
@@ -104,6 +112,10 @@ class Known:
         """Tell whether this very instruction is known to fail."""
         return any(self._steps.get(number) is one for number in self._failed)
 
+    def refused(self, one: Instruction) -> bool:
+        """Tell whether an instruction failed where the program was run, or failed on the engine."""
+        return self.failed(one) if self.events is not None else one in self._carried.failed
+
     def _may_fail(self, one: Instruction) -> bool:
         if one.op in ENTERS:
             return any(other.op == "disable_saved_hooks" for other in self.program)
@@ -116,7 +128,8 @@ class Known:
         if thread:
             return False
         uncertain = self.events is None and any(one.op == "disable_saved_hooks" for one in self.program)
-        return not uncertain and not any(self.failed(one) for one in self.program if one.op == "leave")
+        leaving = (one for one in self.program if one.op == "leave")
+        return not uncertain and not any(self.failed(one) or FAILING in one.how for one in leaving)
 
     def open_elsewhere(self) -> list[int]:
         """Return the threads whose contexts are no blocks and are open."""
@@ -134,9 +147,31 @@ class Known:
 
     # tensors
 
-    def with_grad(self) -> list[str]:
-        """Return the tensors that may have a gradient to look at."""
-        return [name for name in self._sure if name in self._grads or self.unseen(name)]
+    def worth_a_look(self) -> list[str]:
+        """Return the tensors that a look shows something of."""
+        return [name for name in self._sure if self.has_grad(name) or self.taken(name)]
+
+    def has_grad(self, name: str) -> bool:
+        """Tell whether a tensor may have a gradient to look at."""
+        return name in self._grads or self.unseen(name)
+
+    def taken(self, name: str) -> bool:
+        """Tell whether a tensor is a gradient that a leaf has accumulated."""
+        maker = self._makers.get(name)
+        return maker is not None and maker.op == "take"
+
+    def laid_out(self, name: str) -> bool:
+        """Tell whether the layout of a tensor's gradient is shown."""
+        given = any(one.op == "give" and one.used[0] == name for one in self._done)
+        maker = self._makers.get(name)
+        return (given or (maker is not None and maker.op == "own")) and not self.created
+
+    def begins(self, one: Instruction) -> None:
+        """Note that a pass begins."""
+        self.created |= one.how[-1]
+
+    def _boxes(self) -> bool:
+        return any(one.op in ("saved_hooks", "saved_pair") and one.how[0] in BOXED for one in self.program)
 
     def keep_grads(self, names: Iterable[str]) -> None:
         """Note that these tensors may have a gradient from now on; of two gradients one may be the other."""
@@ -184,6 +219,7 @@ class Known:
 
     def after(self, number: int, one: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""
+        self._done.append(one)
         fails = self.fails(number, one)
         if one.op == "forget":
             self._sure.pop(one.used[0], None)
@@ -193,6 +229,8 @@ class Known:
             return
         if one.op in ENTERS:
             self._open.setdefault(one.thread, []).append(one.op)
+        if one.op == "give":
+            self.keep_grads(one.used[:1])
         if one.op == "retain_grad" or (one.op == "channels_last" and one.used[0] in self._grads):
             self.keep_grads((*one.used, *one.made))
         self._note_made(one, sure=sure and fails is False)
@@ -203,8 +241,8 @@ class Known:
                 continue
             self._sure[name] = sure and (one.op != "grad" or self.events is not None)
             self._makers[name] = one
-        if one.op == "module" or (one.op == "leaf" and one.how[2]):
-            self._grads.add(one.made[-1])
+        if one.op in ("module", "own", "save") or (one.op == "leaf" and one.how[2]):
+            self._grads.update(one.made[-1:])
         for kept in _kept(one):
             if self.events is None or any(event[0] == one.made[0] for event in self.events):
                 self._sure[kept] = False

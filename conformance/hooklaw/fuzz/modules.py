@@ -41,14 +41,24 @@ FORWARDS: dict[str, Callable[..., Any]] = {
     "raises": _raise,
 }
 """What modules compute."""
+OUTER = "outer"
+"""The kind of module that calls another."""
+
+
+def _around(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(module: Any, x: Any, **_: Any) -> Any:
+        return inner(x) * module.weight
+
+    return forward
 
 
 @operation
 def module(run: Run, one: Instruction) -> None:
-    """Make a module; its parameter is a copy of a leaf, and is a tensor of the program too."""
+    """Make a module; its parameter, a copy of a leaf, is a tensor of the program too. An outer one calls another."""
     name, parameter = one.made
     weight = run.backend.detach(run.tensors[one.used[0]])
-    made = run.modules[name] = run.backend.module({"weight": weight}, FORWARDS[one.how[0]])
+    forward = _around(run.modules[one.used[1]]) if one.how[0] == OUTER else FORWARDS[one.how[0]]
+    made = run.modules[name] = run.backend.module({"weight": weight}, forward)
     run.tensors[parameter] = made.weight
     run.parameters.add(parameter)
 

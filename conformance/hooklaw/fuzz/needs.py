@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hooklaw.backend import Capability
+from hooklaw.fuzz.hooks import UNSERIALIZABLE
 from hooklaw.fuzz.program import Instruction
 
 ALWAYS = frozenset({Capability.FLOAT64, Capability.RETAINS_GRAD, Capability.GRAD_MODE, Capability.SEED_GRADIENT})
@@ -20,6 +21,10 @@ OF: dict[str, tuple[Capability, ...]] = {
     "mul_": (Capability.IN_PLACE,),
     "cos_": (Capability.IN_PLACE,),
     "custom": (Capability.CUSTOM_FUNCTION,),
+    "own": (Capability.VIEWS, Capability.STRIDES),
+    "save": (Capability.SERIALIZATION,),
+    "forget": (Capability.WEAK_REFERENCES,),
+    "inspect": (Capability.NODES, Capability.NODE_METADATA),
     "hook": (Capability.TENSOR_HOOKS,),
     "prehook": (Capability.NODES, Capability.NODE_HOOKS),
     "posthook": (Capability.NODES, Capability.NODE_HOOKS),
@@ -30,6 +35,7 @@ OF: dict[str, tuple[Capability, ...]] = {
     "saved_hooks": (Capability.SAVED_TENSOR_HOOKS,),
     "disable_saved_hooks": (Capability.DISABLE_SAVED_TENSOR_HOOKS,),
     "save_on_cpu": (Capability.SAVE_ON_CPU,),
+    "inference_mode": (Capability.INFERENCE_MODE,),
     "saved_pair": (Capability.NODES, Capability.SAVED_TENSOR_REGISTER),
     "read_saved": (Capability.NODES, Capability.SAVED_TENSOR_ACCESS),
     "module": (Capability.MODULES,),
@@ -58,6 +64,10 @@ def _of(one: Instruction) -> Iterator[Capability]:
         yield Capability.THREADS
     if one.op in ("module_hook", "global_hook") and one.how[0] in MODULE_HOOKS:
         yield MODULE_HOOKS[one.how[0]]
+    if UNSERIALIZABLE in one.how:
+        yield Capability.SERIALIZATION
+    if one.op == "leaf" and one.how[1].startswith("int"):
+        yield Capability.INTEGER
     if one.op == "backward" and len(one.used) > 1:
         yield Capability.BACKWARD_INPUTS
     if one.op in ("backward", "grad"):

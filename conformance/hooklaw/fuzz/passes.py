@@ -1,5 +1,6 @@
 """Instructions that run backward, and that enter and leave contexts."""
 
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -7,24 +8,27 @@ from typing import Any
 from hooklaw.fuzz.hooks import node_of
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
-from hooklaw.fuzz.values import filled
+from hooklaw.fuzz.values import evenly
+
+BOXED = frozenset({"boxed", "requiring"})
+"""Pairs that pack into a box."""
+FAILING, PINNED = "failing", "pinned"
+"""How a context is left by an exception, and where save_on_cpu keeps tensors."""
 
 
 def _seed(run: Run, root: Any, number: float | None) -> Any:
     """Return a gradient for the root: the same number everywhere, or none at all."""
     if number is None:
         return None
-    ones = filled("", run.backend.shape(root))
-    return run.backend.tensor(_all(ones, number), dtype=run.backend.dtype(root))
-
-
-def _all(values: Any, number: float) -> Any:
-    return [_all(one, number) for one in values] if isinstance(values, list) else number
+    dtype = run.backend.dtype(root)
+    number = int(number) if dtype.startswith("int") else number
+    return run.backend.tensor(evenly(run.backend.shape(root), number), dtype=dtype)
 
 
 @contextmanager
-def _passing(run: Run) -> Generator[None]:
+def _passing(run: Run, *, creates: bool) -> Generator[None]:
     run.passes += 1
+    run.created |= creates
     try:
         yield
     finally:
@@ -37,24 +41,30 @@ def backward(run: Run, one: Instruction) -> None:
     root, *inputs = [run.tensors[name] for name in one.used]
     if inputs and run.changed:
         raise UnknownNameError(one.used[1])  # which of an in-place operation's Nodes are executed is not said
-    number, retain, create = one.how
+    number, _, create = one.how
     limited = {"inputs": inputs} if inputs else {}
     try:
         seed = _seed(run, root, number)
-        with _passing(run):
-            run.backend.backward(root, seed, retain_graph=retain, create_graph=create, **limited)
+        with _passing(run, creates=create):
+            run.backend.backward(root, seed, **_of_graphs(one), **limited)
     finally:
         run.look()
+
+
+def _of_graphs(one: Instruction) -> dict[str, bool]:
+    """Return what a pass is told of graphs; where the program says nothing of retaining, nothing."""
+    _, retain, create = one.how
+    return {"create_graph": create} if retain is None else {"create_graph": create, "retain_graph": retain}
 
 
 @operation
 def grad(run: Run, one: Instruction) -> None:
     """Make tensors of the gradients with respect to the named inputs."""
     root, *inputs = [run.tensors[name] for name in one.used]
-    number, retain, create = one.how
+    number, _, create = one.how
     seed = _seed(run, root, number)
-    with _passing(run):
-        grads = run.backend.grad(root, inputs, seed, retain_graph=retain, create_graph=create, allow_unused=True)
+    with _passing(run, creates=create):
+        grads = run.backend.grad(root, inputs, seed, **_of_graphs(one), allow_unused=True)
     run.log((*one.made, *(run.seen(value) for value in grads)))
     run.shared.update(one.made)
     run.tensors.update({name: value for name, value in zip(one.made, grads, strict=True) if value is not None})
@@ -66,11 +76,18 @@ def _pair(run: Run, name: str, kind: str) -> tuple[Callable[..., Any], Callable[
 
     def pack(tensor: Any) -> Any:
         run.log((f"{name}.pack", run.seen(tensor), *run.standing(tensor), run.backend.is_grad_enabled()))
-        return packer(run.backend, tensor)
+        packed = packer(run.backend, tensor)
+        if isinstance(packed, Box):
+            run.boxes.append(weakref.ref(packed))
+        return packed
 
-    def unpack(packed: Any) -> Any:
+    def unpack(packed: Any, *more: Any) -> Any:
+        if more:
+            run.log((f"{name}.unpack", "is given more than what was packed"))
         tensor = unpacker(run.backend, packed)
         run.log((f"{name}.unpack", run.seen(tensor), run.backend.is_grad_enabled()))
+        if kind == "requiring" and run.backend.requires_grad(tensor):
+            run.backend.register_hook(tensor, lambda grad: run.log((f"{name}.leaf", run.seen(grad))))
         return tensor
 
     return pack, unpack
@@ -84,15 +101,45 @@ def _itself(_backend: Any, value: Any) -> Any:
     return value
 
 
-def _boxed(backend: Any, tensor: Any) -> Any:
-    return [backend.tolist(tensor), backend.dtype(tensor)]
+def _listed(backend: Any, tensor: Any) -> list[Any]:
+    packed = [backend.tolist(tensor), backend.dtype(tensor)]
+    packed.append(id(packed))
+    return packed
+
+
+def _unlisted(backend: Any, packed: Any) -> Any:
+    values, dtype, itself = packed
+    _must_be_it(itself, packed)
+    return backend.tensor(values, dtype=dtype)
+
+
+def _must_be_it(itself: int, packed: Any) -> None:
+    if itself != id(packed):
+        raise LookupError("this is another object than was packed")
+
+
+class Box:
+    """What a tensor may be packed into: its values, in a box that knows which one it is, and that may be watched."""
+
+    def __init__(self, backend: Any, tensor: Any) -> None:
+        self._backend, self._values, self._dtype = backend, backend.tolist(tensor), backend.dtype(tensor)
+        self._itself = id(self)
+
+    def unpack(self, *, requires_grad: bool = False) -> Any:
+        """Return a tensor of the values, a leaf that requires grad if it can; LookupError where the box is a copy."""
+        _must_be_it(self._itself, self)
+        requires_grad &= self._dtype.startswith("float")
+        return self._backend.tensor(self._values, dtype=self._dtype, requires_grad=requires_grad)
 
 
 PACKERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "itself": (_itself, _itself),
     "detach": (lambda backend, tensor: backend.detach(tensor), _itself),
     "clone": (lambda backend, tensor: backend.clone(tensor), _itself),
-    "boxed": (_boxed, lambda backend, packed: backend.tensor(packed[0], dtype=packed[1])),
+    "listed": (_listed, _unlisted),
+    "boxed": (Box, lambda _, packed: packed.unpack()),
+    "requiring": (Box, lambda _, packed: packed.unpack(requires_grad=True)),
+    "growing": (lambda backend, tensor: backend.clone(tensor), lambda backend, packed: backend.mul_(packed, 2)),
     "doubled": (lambda backend, tensor: backend.detach(tensor), lambda _, packed: packed * 2),
     "pack-raises": (_raise, _itself),
     "unpack-raises": (lambda backend, tensor: backend.detach(tensor), _raise),
@@ -126,24 +173,45 @@ def enable_grad(run: Run, _: Instruction) -> None:
 
 
 @operation
-def disable_saved_hooks(run: Run, _: Instruction) -> None:
-    """Forbid saved-tensor hooks."""
-    _enter(run, run.backend.disable_saved_tensors_hooks("forbidden"))
+def inference_mode(run: Run, one: Instruction) -> None:
+    """Enter inference mode."""
+    _enter(run, run.backend.inference_mode())
+    run.inferring.setdefault(one.thread, len(run.stacks[one.thread]))
 
 
 @operation
-def save_on_cpu(run: Run, _: Instruction) -> None:
-    """Keep saved tensors on the CPU."""
-    _enter(run, run.backend.save_on_cpu())
+def mode(run: Run, _: Instruction) -> None:
+    """Note whether operations are recorded."""
+    run.log(("mode", run.backend.is_grad_enabled()))
+
+
+@operation
+def disable_saved_hooks(run: Run, one: Instruction) -> None:
+    """Forbid saved-tensor hooks, in words that tell who did."""
+    _enter(run, run.backend.disable_saved_tensors_hooks(forbidden(one)))
+
+
+def forbidden(one: Instruction) -> str:
+    """Return the message with which an instruction forbids saved-tensor hooks."""
+    return f"forbidden by {one.made[0] if one.made else 'nobody'}"
+
+
+@operation
+def save_on_cpu(run: Run, one: Instruction) -> None:
+    """Keep saved tensors on the CPU, in pinned memory if the program says so."""
+    _enter(run, run.backend.save_on_cpu(pin_memory=PINNED in one.how))
 
 
 @operation
 def leave(run: Run, one: Instruction) -> None:
-    """Leave the innermost context of this thread."""
+    """Leave the innermost context of this thread, as an exception does if the program says so."""
     stack = run.stacks.get(run.thread)
     if not stack:
         raise UnknownNameError(one.op)
-    stack.pop().__exit__(None, None, None)
+    if run.inferring.get(run.thread) == len(stack):
+        del run.inferring[run.thread]
+    error = PlannedError() if FAILING in one.how else None
+    stack.pop().__exit__(error and type(error), error, None)
 
 
 @operation

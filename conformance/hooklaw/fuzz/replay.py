@@ -1,11 +1,16 @@
 """Replay: run a program on a backend, and note everything that a user could see."""
 
+import re
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hooklaw.fuzz.program import Instruction, Program
+
+if TYPE_CHECKING:
+    import weakref
 
 Event = tuple[Any, ...]
 """A word or a name first, then what was seen: values as nested lists, None where there is no tensor."""
@@ -38,6 +43,14 @@ class Names(dict[str, Any]):
         raise UnknownNameError(name)
 
 
+IN_INFERENCE = {"leave", "mode"}
+"""What is carried out in inference mode: of the tensors that it makes nothing is said here."""
+FREES = {"backward", "grad", "forget"}
+"""After which it is noted how much of what was packed is there yet, unless gradients may have graphs that keep it."""
+INTERNAL = "INTERNAL ASSERT"
+"""Stands in PyTorch's errors that no user can have brought about."""
+FORBIDDEN = re.compile("forbidden by \\w+")
+"""The message with which a program forbids saved-tensor hooks; whoever is refused must be told it."""
 Operation = Callable[["Run", Instruction], None]
 OPERATIONS: dict[str, Operation] = {}
 """How each instruction is carried out; the modules `values`, `hooks` and `passes` fill it."""
@@ -62,8 +75,16 @@ class Run:
         """Tensors that modules returned, which may be views of what they were given."""
         self.shared: set[str] = set()
         """Gradients, views of them, and views of what did not require grad: others may have the same numbers."""
+        self.taken: set[str] = set()
+        """Gradients that leaves have accumulated, under names of their own."""
+        self.owned: set[str] = set()
+        """Leaves that have, or whose gradients have, the layout of another tensor."""
+        self.boxes: list[weakref.ref[Any]] = []
+        """What was packed in a box."""
         self.passes = 0
         """How many backward passes are running, one inside another."""
+        self.created = False
+        """Whether a pass was to make gradients that are differentiable."""
         self.changed = False
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
@@ -77,7 +98,11 @@ class Run:
         self.savers: set[str] = set()
         """Tensors whose Nodes have saved their inputs or themselves, until something is changed in place."""
         self.stacks: dict[int, list[AbstractContextManager[Any]]] = {}
+        self.inferring: dict[int, int] = {}
+        """Of threads in inference mode: how many contexts were open when they entered it."""
         self.thread = 0
+        self.ident = 0
+        """Of the operating system's thread in which the instruction runs."""
         self._pools: dict[int, ThreadPoolExecutor] = {}
 
     def all(self, program: Sequence[Instruction]) -> None:
@@ -98,17 +123,23 @@ class Run:
             pool.submit(self._do, number, one).result()
 
     def _do(self, number: int, one: Instruction) -> None:
-        self.thread = one.thread
+        self.thread, self.ident = one.thread, threading.get_ident()
         try:
-            OPERATIONS[one.op](self, one)
+            operation = _not_now if one.thread in self.inferring and one.op not in IN_INFERENCE else OPERATIONS[one.op]
+            operation(self, one)
         except UnknownNameError:
             self.skipped.add(number)
+            return
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is what is to be compared
             self.log(("error", number, one.op, kind_of(error)))
+        if self.boxes and one.op in FREES and not self.created:
+            self.log(("boxes", sum(box() is not None for box in self.boxes)))
 
     def look(self) -> None:
         """Note every gradient that has been accumulated or retained."""
         for name, tensor in self.tensors.items():
+            if name in self.taken:
+                self.log((f"{name}.value", self.seen(tensor)))
             try:
                 grad = self.grad_of(tensor)
             except Exception as error:  # noqa: BLE001 - as in `_do`
@@ -116,6 +147,17 @@ class Run:
             else:
                 if grad is not None:
                     self.log((f"{name}.grad", self.seen(grad)))
+                    self._look_at_layout(name, grad)
+
+    def _look_at_layout(self, name: str, grad: Any) -> None:
+        """Note how a gradient is laid out where that may be unusual."""
+        if name in self.owned and not self.created:
+            self.log((f"{name}.layout", self.strides(grad)))
+
+    def strides(self, tensor: Any) -> list[int]:
+        """Return the strides that say anything."""
+        sizes = zip(self.backend.shape(tensor), self.backend.stride(tensor), strict=True)
+        return [stride for size, stride in sizes if size > 1]
 
     def grad_of(self, tensor: Any) -> Any:
         """Return the gradient of a tensor that may have one."""
@@ -142,16 +184,18 @@ class Run:
         How gradients are laid out, and views once something was changed in place, is an implementation's affair.
         """
         backend = self.backend
-        where = backend.data_ptr(tensor)
+        where = self.where(tensor)
         itself = next((name for name, one in self.tensors.items() if one is tensor), None)
-        beside = next((name for name, one in self.tensors.items() if backend.data_ptr(one) == where), None)
+        beside = next((name for name, one in self.tensors.items() if self.where(one) == where), None)
         return itself, beside, backend.requires_grad(tensor), backend.is_leaf(tensor), self._layout(tensor, beside)
 
-    def _layout(self, tensor: Any, beside: str | None) -> tuple[int, ...] | None:
-        if self.changed or self.passes or beside in self.shared:
-            return None
-        sizes = zip(self.backend.shape(tensor), self.backend.stride(tensor), strict=True)
-        return tuple(stride for size, stride in sizes if size > 1)
+    def where(self, tensor: Any) -> tuple[bool, int]:
+        """Return where the numbers of a tensor are; one that has none shares nothing with others."""
+        empty = 0 in self.backend.shape(tensor)
+        return empty, id(tensor) if empty else self.backend.data_ptr(tensor)
+
+    def _layout(self, tensor: Any, beside: str | None) -> list[int] | None:
+        return None if self.changed or self.passes or beside in self.shared else self.strides(tensor)
 
     def close(self) -> None:
         """Leave what was entered, in the thread that entered it, and remove what would outlive the program."""
@@ -166,12 +210,25 @@ class Run:
             pool.shutdown()
 
 
+def _not_now(_: Run, one: Instruction) -> None:
+    raise UnknownNameError(one.op)
+
+
 def _leave(context: AbstractContextManager[Any]) -> None:
     context.__exit__(None, None, None)
 
 
 def kind_of(error: BaseException) -> str:
-    """Return what is compared of an error: the program's own, a TypeError, or else any refusal."""
+    """Return what is compared of an error: the program's own, a TypeError, or else any refusal.
+
+    Of a refusal it is told who forbade it, and whether the backend says of itself that it is broken.
+    """
+    text = str(error)
+    told = FORBIDDEN.search(text)
+    if told:
+        return f"refused: {told[0]}"
+    if INTERNAL in text:
+        return "internal"
     if isinstance(error, PlannedError):
         return "planned"
     if isinstance(error, TypeError):

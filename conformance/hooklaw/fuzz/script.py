@@ -5,7 +5,9 @@ from textwrap import indent
 from typing import NamedTuple
 
 from hooklaw.fuzz.known import Known
+from hooklaw.fuzz.passes import FAILING
 from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay import FREES
 
 WIDTH = 120
 SAW = """\
@@ -62,6 +64,8 @@ class Script:
         self.everywhere: list[str] = []
         """Statements that remove hooks from all modules."""
         self.lines: list[str] = []
+        self.boxed = False
+        """Whether anything may have been packed in a box."""
         self._depth = 0
         self._threads: list[int] = []
         self._imports: set[str] = set()
@@ -123,6 +127,8 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
+        if self.boxed and one.op in FREES and not self.known.created:
+            self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:
         for line in filter(None, lines):
@@ -141,13 +147,22 @@ class Script:
 
     def look(self) -> None:
         """Show every gradient that may have been accumulated or retained."""
-        for name in self.known.with_grad():
+        for name in self.known.worth_a_look():
             guard = self.known.guard(self.known.doubtful([name]))
-            lines = [f'saw("{name}.grad", {self.grad_of(name)})']
-            if self.known.unseen(name):
-                shown = f'    saw("error", "{name}", "grad", error)'
-                lines = ["try:", *_deeper(lines), "except Exception as error:", shown]
-            self._all([f"if {guard}:", *_deeper(lines)] if guard else lines)
+            self._all(self._look_at(name, guard))
+
+    def _look_at(self, name: str, guard: str) -> list[str]:
+        known = self.known
+        lines = [f'saw("{name}.value", {name})'] if known.taken(name) else []
+        lines += [f'saw("{name}.grad", {self.grad_of(name)})'] if known.has_grad(name) else []
+        if known.laid_out(name):
+            sizes = f"zip({name}.grad.shape, {name}.grad.stride())"
+            shown = f'    saw("{name}.layout", [stride for size, stride in {sizes} if size > 1])'
+            lines += [f"if {name}.grad is not None:", shown]
+        if known.unseen(name):
+            shown = f'    saw("error", "{name}", "grad", error)'
+            lines = ["try:", *_deeper(lines), "except Exception as error:", shown]
+        return [f"if {guard}:", *_deeper(lines)] if guard else lines
 
     def grad_of(self, name: str) -> str:
         """Return the code for the gradient of a tensor, which asks first whether it is a leaf where that may matter."""
@@ -175,7 +190,8 @@ class Script:
     def leave(self, one: Instruction) -> Step | None:
         """Close the innermost context of the thread."""
         if not self.known.blocks(one.thread):
-            return Step(f"{self.stack(one.thread)}.pop_innermost()")
+            error = 'Exception("planned")' if FAILING in one.how else ""
+            return Step(f"{self.stack(one.thread)}.pop_innermost({error})")
         if self.known.innermost(one.thread):
             self._close_block()
         return None
@@ -227,9 +243,9 @@ class Contexts(list):
         context.__enter__()
         self.append(context)
 
-    def pop_innermost(self):
+    def pop_innermost(self, error=None):
         if self:
-            self.pop().__exit__(None, None, None)
+            self.pop().__exit__(error and type(error), error, None)
 
     def close(self):
         while self:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.generate import STEPS
 from hooklaw.fuzz.program import Instruction, text
+from hooklaw.fuzz.themes import STEPS
 
 KINDS: dict[str, Callable[[Draft], None]] = {step.__name__.strip("_"): step for step in STEPS}
 """What the generator can add to a program, by name."""

@@ -12,15 +12,22 @@ from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
 NUMBERS = (0.5, -1.0, 1.5, 2.0, -0.5, 1.0, -1.5)
 """Values of leaves: sums and products of a few are exact."""
 
+
+def evenly(shape: tuple[int, ...], number: float) -> Any:
+    """Return nested lists of this shape with one number everywhere."""
+    return [evenly(shape[1:], number) for _ in range(shape[0])] if shape else number
+
+
 SAVERS = {"mul", "sin", "cos", "exp"}
 """Operations that save tensors."""
 VIEWS = {"view", "transpose", "expand"}
 
 
-def filled(name: str, shape: tuple[int, ...]) -> Any:
+def filled(name: str, shape: tuple[int, ...], dtype: str = "float64") -> Any:
     """Return the values of a leaf, which depend on its name alone."""
     start = sum(map(ord, name))
     values: list[Any] = [NUMBERS[(start + 3 * place) % len(NUMBERS)] for place in range(prod(shape))]
+    values = [int(2 * one) for one in values] if dtype.startswith("int") else values
     for size in reversed(shape[1:]):
         values = [values[at : at + size] for at in range(0, len(values), size)]
     return values if shape else values[0]
@@ -31,13 +38,13 @@ def leaf(run: Run, one: Instruction) -> None:
     """Make a leaf: shape, dtype, whether it requires grad."""
     shape, dtype, requires_grad = one.how
     name = one.made[0]
-    run.tensors[name] = run.backend.tensor(filled(name, shape), dtype=dtype, requires_grad=requires_grad)
+    run.tensors[name] = run.backend.tensor(filled(name, shape, dtype), dtype=dtype, requires_grad=requires_grad)
 
 
 def _unary(compute: Callable[..., Any]) -> Callable[[Run, Instruction], None]:
     def run_it(run: Run, one: Instruction) -> None:
         tensors = [run.tensors[name] for name in one.used]
-        run.tensors[one.made[0]] = compute(run.backend, *tensors, *one.how)
+        run.tensors[one.made[0]] = run.backend.call(lambda *given: compute(run.backend, *given, *one.how), *tensors)
         if one.op in VIEWS:
             _note_views(run, one)
         if one.op in SAVERS and all(map(run.backend.requires_grad, tensors)):
@@ -93,9 +100,9 @@ def _changed(run: Run, name: str) -> Any:
     tensor = run.tensors[name]
     if name in run.views | run.handed and not run.backend.is_grad_enabled():
         raise UnknownNameError(name)
-    where = run.backend.data_ptr(tensor)
+    where = run.where(tensor)
     for other in (run.handed - {name} | run.shared) & {*run.tensors}:
-        if run.backend.data_ptr(run.tensors[other]) == where:
+        if run.where(run.tensors[other]) == where:
             raise UnknownNameError(name)
     run.savers.clear()
     run.changed = True
@@ -112,7 +119,7 @@ def scale_(run: Run, one: Instruction) -> None:
 def mul_(run: Run, one: Instruction) -> None:
     """Multiply by a tensor in place, unless by itself: what is saved of it then is an implementation's affair."""
     tensor, factor = _changed(run, one.used[0]), run.tensors[one.used[1]]
-    if run.backend.data_ptr(tensor) == run.backend.data_ptr(factor):
+    if run.where(tensor) == run.where(factor):
         raise UnknownNameError(one.used[1])
     run.backend.mul_(tensor, factor)
 
@@ -130,6 +137,18 @@ def zero(run: Run, one: Instruction) -> None:
 
 
 @operation
+def give(run: Run, one: Instruction) -> None:
+    """Give a leaf a gradient, a copy of another tensor that is laid out as that is."""
+    leaf, other = (run.tensors[name] for name in one.used)
+    backend = run.backend
+    alike = backend.shape(leaf) == backend.shape(other) and backend.dtype(leaf) == backend.dtype(other)
+    if not alike or not backend.is_leaf(leaf):
+        raise UnknownNameError(one.used[1])
+    run.owned.add(one.used[0])
+    backend.set_grad(leaf, backend.clone(backend.detach(other)))
+
+
+@operation
 def forget(run: Run, one: Instruction) -> None:
     """Let go of a tensor, and note whether the graph keeps it; one that is a view, or beside a module, may be kept."""
     name = one.used[0]
@@ -142,7 +161,7 @@ def forget(run: Run, one: Instruction) -> None:
 
 @operation
 def save(run: Run, one: Instruction) -> None:
-    """Serialize a leaf, and note whether that warns and what is read back."""
+    """Serialize a leaf, note whether that warns and what is read back, and go on with that."""
     tensor = run.tensors[one.used[0]]
     if not run.backend.is_leaf(tensor) or one.used[0] in run.parameters:
         raise UnknownNameError(one.used[0])
@@ -151,6 +170,36 @@ def save(run: Run, one: Instruction) -> None:
         data = run.backend.save(tensor)
     loaded = run.backend.load(data)
     run.log(("save", bool(caught), run.seen(loaded), run.backend.requires_grad(loaded)))
+    run.tensors.update(dict.fromkeys(one.made, loaded))
+
+
+@operation
+def value(run: Run, one: Instruction) -> None:
+    """Note the values of a tensor."""
+    name = one.used[0]
+    if name in run.shared and name not in run.taken:
+        raise UnknownNameError(name)
+    run.log((f"{name}.value", run.seen(run.tensors[name])))
+
+
+@operation
+def own(run: Run, one: Instruction) -> None:
+    """Make a leaf of a tensor's numbers, laid out as they are."""
+    run.owned.add(one.made[0])
+    run.shared.add(one.made[0])
+    run.tensors[one.made[0]] = run.backend.requires_grad_(run.backend.detach(run.tensors[one.used[0]]))
+
+
+@operation
+def take(run: Run, one: Instruction) -> None:
+    """Make a tensor of the gradient that a leaf has accumulated, which the next backward may change in place."""
+    tensor = run.tensors[one.used[0]]
+    grad = run.backend.grad_of(tensor) if run.backend.is_leaf(tensor) else None
+    if grad is None:
+        raise UnknownNameError(one.used[0])
+    run.tensors[one.made[0]] = grad
+    run.shared.add(one.made[0])
+    run.taken.add(one.made[0])
 
 
 @operation
@@ -158,8 +207,11 @@ def inspect(run: Run, one: Instruction) -> None:
     """Note what a tensor and its Node say of themselves, and count the looks in the Node's metadata."""
     tensor, backend = run.tensors[one.used[0]], run.backend
     node = backend.grad_fn(tensor)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of who looks for the gradient of a tensor that has none
+        has_grad = backend.grad_of(tensor) is not None
     said = (backend.requires_grad(tensor), backend.is_leaf(tensor), backend.retains_grad(tensor), node is None)
-    run.log(("inspect", *said))
+    run.log(("inspect", *said, has_grad))
     if node is not None:
         metadata = backend.node_metadata(node)
         metadata["looks"] = metadata.get("looks", 0) + 1
@@ -215,9 +267,15 @@ def _raise(*_: Any) -> Any:
     raise PlannedError
 
 
+def _held(ctx: Any, x: Any) -> Any:
+    ctx.held = x
+    return x * x
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "double": (lambda _, x: x * 2, lambda _, grad: grad * 2),
     "square": (_square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2),
+    "attribute": (_held, lambda ctx, grad: grad * ctx.held * 2),
     "product": (_product, _product_backward),
     "output": (_tripled, _tripled_backward),
     "pair": (lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3),

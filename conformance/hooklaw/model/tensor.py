@@ -90,7 +90,7 @@ class Tensor:
             mixed_up = on("retained-gradients-are-mixed-up")
             moved = before.node.retained.pop(made_by.nr if mixed_up else before.nr, None)
             if moved is None:
-                raise RuntimeError("a retained gradient was to move along, and is not where it should be")
+                raise RuntimeError("INTERNAL ASSERT: a retained gradient is not where it should be")
             made_by.node.retained[made_by.nr] = moved
 
     def changes(self) -> int:
