@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from hooklaw.fuzz.emit import Script
 from hooklaw.fuzz.known import ENTERS, Known
+from hooklaw.fuzz.passes import FAILING
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.script import broken
 
 STOPS = frozenset(
     {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
+    | {"own", "give", "take", "value", "mode", "inference_mode"}
 )
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""
 SETS_UP = frozenset({"leaf", "module"})
@@ -56,7 +58,7 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
     called = False
     for number, one in enumerate(program[:limit]):
         late = called and one.op in ("module_hook", "global_hook")
-        closes = one.op == "leave" and opened
+        closes = one.op == "leave" and opened and FAILING not in one.how
         if number in failed or one.thread or late or (one.op in STOPS and not closes):
             return number, opened[0] if opened else None
         called = called or one.op == "call"

@@ -1,0 +1,134 @@
+"""What a program can show: each vice of the engine is seen in a few instructions, which show nothing without it."""
+
+import pytest
+
+from hooklaw import loading
+from hooklaw.fuzz.judge import Judge, engine
+from hooklaw.fuzz.program import Instruction as Do
+from hooklaw.fuzz.program import text
+from hooklaw.fuzz.replay import PlannedError, kind_of, replay
+
+pytest.importorskip("torch")  # the mutants of the engine are made together with those of torch
+
+X = Do("leaf", ("x1",), (), ((2,), "float64", True))
+SQUARE = Do("mul", ("v1",), ("x1", "x1"))
+BACKWARD = Do("backward", (), ("v1",), (1.0, True, False))
+LAID_OUT = (
+    Do("leaf", ("x2",), (), ((1, 2, 2, 2), "float64", True)),
+    Do("channels_last", ("v2",), ("x2",)),
+    Do("own", ("x1",), ("v2",)),
+)
+OUTER = (
+    Do("module", ("m1", "p1"), ("x1",), ("unweighted",)),
+    Do("module", ("m2", "p2"), ("x1", "m1"), ("outer",)),
+    Do("global_hook", ("h1",), (), ("forward", ("nothing",), ())),
+    Do("call", ("v2",), ("m2", "x1")),
+)
+NOT_TO_THE_END = (
+    Do("saved_hooks", ("c1",), (), ("detach",)),
+    Do("leave", (), (), ("failing",)),
+    SQUARE,
+    BACKWARD,
+)
+
+
+def hook(op: str, *how) -> Do:
+    """Put a hook on the product."""
+    return Do(op, ("h1",), ("v1",), how)
+
+
+SEEN = {
+    "gradient-replaced-when-accumulated": (X, SQUARE, BACKWARD, Do("take", ("g1",), ("x1",)), BACKWARD),
+    "gradient-always-contiguous": (*LAID_OUT, SQUARE, BACKWARD),
+    "gradient-laid-out-anew": (
+        *LAID_OUT,
+        Do("give", (), ("x2", "v2")),
+        Do("backward", (), ("x2",), (1.0, None, False)),
+    ),
+    "hooks-outlive-an-exception": (X, *NOT_TO_THE_END),
+    "disabling-message-replaced": (Do("disable_saved_hooks", ("c1",)), Do("saved_hooks", ("c2",), (), ("detach",))),
+    "unserializable-mark-ignored": (
+        X,
+        Do("hook", ("h1",), ("x1",), (("nothing",), "unserializable")),
+        Do("save", ("x2",), ("x1",)),
+    ),
+    "hooks-serialized": (
+        X,
+        Do("hook", ("h1",), ("x1",), (("nothing",),)),
+        Do("save", ("x2",), ("x1",)),
+        Do("backward", (), ("x2",), (1.0, None, False)),
+    ),
+    "backward-runs-in-one-worker-thread": (X, SQUARE, hook("hook", ("nothing",)), BACKWARD),
+    "packed-objects-kept-after-release": (
+        X,
+        Do("saved_hooks", ("c1",), (), ("boxed",)),
+        SQUARE,
+        BACKWARD._replace(how=(1.0, None, False)),
+    ),
+    "unpack-receives-a-copy": (X, Do("saved_hooks", ("c1",), (), ("listed",)), SQUARE, BACKWARD),
+    "unpack-in-place-detected": (X, Do("saved_hooks", ("c1",), (), ("growing",)), SQUARE, BACKWARD),
+    "node-hook-bare-tensor-accepted": (X, SQUARE, hook("prehook", ("wrong", "bare")), BACKWARD),
+    "hook-result-cast": (X, SQUARE, hook("hook", ("wrong", "dtype")), BACKWARD),
+    "hook-result-broadcast": (X, SQUARE, hook("hook", ("wrong", "shape")), BACKWARD),
+    "node-hook-return-count-unchecked": (X, SQUARE, hook("prehook", ("wrong", "count")), BACKWARD),
+    "gradient-restored-after-post-accumulate": (
+        X,
+        SQUARE,
+        Do("post_accumulate", ("h1",), ("x1",), (("drop", "x1"),)),
+        BACKWARD,
+    ),
+    "integers-not-packed": (
+        X,
+        Do("leaf", ("x2",), (), ((2,), "int64", False)),
+        Do("saved_hooks", ("c1",), (), ("detach",)),
+        Do("mul", ("v1",), ("x1", "x2")),
+    ),
+    "global-module-hooks-on-the-outermost-module": (X, *OUTER),
+    "multi-grad-mode-unchecked": (X, SQUARE, Do("multi_grad", ("h1",), ("v1",), (("nothing",), "some"))),
+    "inference-mode-reaches-other-threads": (Do("inference_mode"), Do("mode", thread=1)),
+    "late-remove-raises": (
+        X,
+        Do("clone", ("v1",), ("x1",)),
+        hook("hook", ("nothing",)),
+        Do("forget", (), ("v1",)),
+        Do("remove", (), ("h1",)),
+    ),
+    "ctx-attributes-packed": (
+        X,
+        Do("saved_hooks", ("c1",), (), ("detach",)),
+        Do("custom", ("v1",), ("x1",), ("attribute",)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_vice_is_seen(name):
+    """The engine with the vice shows something else than the engine without it."""
+    program = SEEN[name]
+    mutant = Judge(loading.load(f"hooklaw_backends.mutants:of_reference:{name}"))
+
+    assert mutant(program) is not None, text(program)
+    assert Judge(engine(()))(program) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (PlannedError(), "planned"),
+        (TypeError("no"), "TypeError"),
+        (ValueError("no"), "refused"),
+        (RuntimeError("it is forbidden by c3, you know"), "refused: forbidden by c3"),
+        (RuntimeError("out != nullptr INTERNAL ASSERT FAILED at a place"), "internal"),
+        (KeyError("x"), "KeyError"),
+    ],
+)
+def test_errors_are_told_apart(error, kind):
+    """Of an error that is compared which tells whose fault it is."""
+    assert kind_of(error) == kind
+
+
+def test_nothing_runs_in_inference_mode():
+    """Nothing is said of tensors made in inference mode, so there nothing is carried out but a look at the mode."""
+    shown = replay((Do("inference_mode"), X, Do("mode"), Do("leave"), X, SQUARE, Do("mode")), engine(()))
+
+    assert shown == [("mode", False), ("mode", True)]
