@@ -13,6 +13,7 @@ from hooklaw.fuzz.compare import same
 from hooklaw.fuzz.contain import LIMIT, Child, Held, watch
 from hooklaw.fuzz.emitted import events_of
 from hooklaw.fuzz.generate import from_seed
+from hooklaw.fuzz.known import ENTERS
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import Program, text
 from hooklaw.fuzz.replay import OPERATIONS, replay
@@ -28,11 +29,18 @@ ACTIONS = {
     "scale": (2,),
     "remove": ("h4",),
     "peek": ("x1",),
+    "drop": ("x1",),
     "backward": ("x1",),
     "keep": ("k9",),
 }
 OPERATION = {
     "save": Do("save", (), ("x1",)),
+    "save and go on": Do("save", ("x9",), ("x1",)),
+    "value": Do("value", (), ("v2",)),
+    "own": Do("own", ("x9",), ("v2",)),
+    "give": Do("give", (), ("x1", "v2")),
+    "take": Do("take", ("g9",), ("x1",)),
+    "mode": Do("mode"),
     "inspect": Do("inspect", (), ("v2",)),
     "forget": Do("forget", (), ("v2",)),
     "zero": Do("zero", (), ("x1",)),
@@ -195,18 +203,19 @@ def test_each_module_hook_shows_the_same(torch_eager, kind, options, action):
 
 
 @pytest.mark.parametrize("thread", [0, 1])
-@pytest.mark.parametrize("op", ["no_grad", "enable_grad", "disable_saved_hooks", "save_on_cpu", "saved_hooks"])
+@pytest.mark.parametrize("op", sorted(ENTERS))
 def test_each_context_shows_the_same(torch_eager, op, thread):
     """Contexts show the same in blocks, in other threads, one in another, empty, and left open."""
     context = Do(op, ("c3",) if op == "saved_hooks" else (), (), ("detach",) if op == "saved_hooks" else (), thread)
-    other = Do("disable_saved_hooks", thread=thread)
-    leave = Do("leave", thread=thread)
+    other = Do("disable_saved_hooks", ("c4",), thread=thread)
+    leave, fail = Do("leave", thread=thread), Do("leave", (), (), ("failing",), thread)
     multiply = Do("mul", ("v2",), ("x1", "x1"), (), thread)
 
     agrees((X, context, multiply, leave, leave, BACKWARD), torch_eager)
     agrees((X, other, context, multiply, leave, BACKWARD), torch_eager)
     agrees((X, context, other, multiply, BACKWARD), torch_eager)
     agrees((X, context, leave, multiply, context), torch_eager)
+    agrees((X, context, fail, multiply, BACKWARD), torch_eager)
 
 
 def test_the_less_usual_operations(torch_eager):
@@ -217,7 +226,36 @@ def test_the_less_usual_operations(torch_eager):
 
     agrees((wide, last, Do("mul", ("v3",), ("v2", "v2")), BACKWARD), torch_eager)
     agrees((column, Do("expand", ("v2",), ("x1",), (2, 2)), BACKWARD), torch_eager)
+    agrees((wide, last, Do("own", ("x3",), ("v2",)), BACKWARD._replace(used=("x3",))), torch_eager)
+    integers = Do("leaf", ("x3",), (), ((2, 2), "int64", False))
+    agrees((X, integers, Do("mul", ("v2",), ("x1", "x3")), BACKWARD), torch_eager)
     agrees((column, Do("mul", ("v2",), ("x1", "x1"), (), 2), BACKWARD._replace(thread=1)), torch_eager)
+
+
+def test_a_gradient_that_was_taken(torch_eager):
+    """It is shown at each look from then on, and changes in place."""
+    multiply = Do("mul", ("v2",), ("x1", "x1"))
+    again = BACKWARD._replace(how=(1.0, True, False))
+
+    agrees((X, multiply, again, Do("take", ("g3",), ("x1",)), again, Do("value", (), ("g3",))), torch_eager)
+
+
+@pytest.mark.parametrize("what", ["type", "dtype", "shape", "count", "bare"])
+@pytest.mark.parametrize("way", ["hook", "prehook", "posthook"])
+def test_each_wrong_result_shows_the_same(torch_eager, way, what):
+    """Whatever is the matter with the result of a hook, the code says so too."""
+    hook = Do(way, ("h3",), ("v2",), (("wrong", what),))
+
+    agrees((X, Do("mul", ("v2",), ("x1", "x1")), hook, BACKWARD), torch_eager)
+
+
+def test_a_module_in_another(torch_eager):
+    """A module that calls another shows the same, and so do hooks on all modules."""
+    inner = Do("module", ("m2", "p2"), ("x1",), ("weighted",))
+    outer = Do("module", ("m3", "p3"), ("x1", "m2"), ("outer",))
+    hook = Do("global_hook", ("h4",), (), ("forward", ("scale", 2), ()))
+
+    agrees((X, inner, outer, hook, Do("call", ("v2",), ("m3", "x1")), BACKWARD), torch_eager)
 
 
 def test_everything_has_a_form():
