@@ -43,7 +43,7 @@ BROKEN_BACKENDS = {
     ),
     "maps an error that does not exist": (
         "class Broken(Toy): errors = {'bad-mood': ()}\nmade = Broken()",
-        "backend 'broken:made' declares the unknown error kind 'bad-mood': choose from graph-freed",
+        "backend 'broken:made' declares the unknown error kind 'bad-mood': choose from checkpoint-kind",
     ),
     "has no versions": ("class Broken(Toy): versions = None\nmade = Broken()", "its versions are no mapping"),
     "names a file that is not there": (

@@ -184,7 +184,7 @@ def test_missing_attribute(module, attribute):
     [
         ("capabilities", "{'telepathy'}", "declares the unknown capability 'telepathy': choose from accelerator, "),
         ("lacks", "{'telepathy': 'no'}", "declares the unknown capability 'telepathy'"),
-        ("errors", "{'bad-mood': ()}", "declares the unknown error kind 'bad-mood': choose from graph-freed, "),
+        ("errors", "{'bad-mood': ()}", "declares the unknown error kind 'bad-mood': choose from checkpoint-kind, "),
         ("capabilities", "None", "its capabilities are no set"),
         ("capabilities", "'tensor-hooks'", "its capabilities are no set"),
         ("versions", "None", "its versions are no mapping"),

@@ -115,13 +115,24 @@ def test_plays_the_law(hooklaw_command, tmp_path):
 
 
 def test_declares_the_core():
-    """What it lacks is hardware, layouts of numbers and replicas: nothing of hooks."""
+    """What it lacks is hardware, layouts of numbers, and what is built upon an engine: nothing of an engine's hooks."""
     assert set(Capability) - R.capabilities == {
         Capability.ACCELERATOR,
+        Capability.ALLOW_MUTATION,
+        Capability.ANOMALY,
         Capability.BFLOAT16,
+        Capability.CHECKPOINT,
         Capability.COMPLEX,
         Capability.DATA_PARALLEL,
+        Capability.FUNCTION_MARKS,
+        Capability.FUNCTION_OPTIONS,
+        Capability.INFERENCE_TENSORS,
         Capability.LAZY_BITS,
+        Capability.LEGACY_MODULE_BACKWARD_HOOKS,
+        Capability.MATERIALIZE_GRADS,
+        Capability.OPTIMIZERS,
+        Capability.REGISTRATION_HOOKS,
+        Capability.STATE_DICT,
     }
 
 
@@ -222,7 +233,7 @@ def test_graph_is_freed_without_the_collector():
         (lambda x: R.mul_(R.view(x, 6), 2), "leaf"),
         (lambda x: R.view(R.transpose(x, 0, 1), 6), "no view"),
         (lambda x: R.expand(x, 3, 3), "cannot be repeated"),
-        (lambda x: R.backward(R.sum(R.custom_function(lambda _, x: x * 2, lambda *_: (None, None))(x))), "2 gradients"),
+        (lambda x: R.backward(R.sum(R.custom_function(lambda _, x: x * 2, lambda _, g: (g, g))(x))), "2 gradients"),
     ],
 )
 def test_refuses(act, says):

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -173,6 +174,30 @@ def test_what_a_packer_leaves_behind_concerns_no_other_property(verb, monkeypatc
     assert outcomes == {"packer.context.innermost": "pass", "packer.context.results": "pass"}
 
 
+def test_wrong_gradient_is_told_before_an_error():
+    """Where a packer gives back another graph's tensors, the wrong gradient is what is said, not what raised later."""
+    tried = judge("wrong_packers:NumbersBeginAgainWithEachEntry", "packer.context.entered-again")
+
+    assert tried.detail.startswith("the gradient of the first graph is [5.")
+
+
+def test_reading_outside_backward_is_a_property_of_its_own():
+    """A packer that gives back nothing outside backward breaks what is about that, and no other property."""
+
+    class OnlyInBackward(wrong_tensors.Copies):
+        def unpack(self, packed):
+            if torch._C._current_graph_task_id() == -1:
+                raise RuntimeError("there is no backward")
+            return packed
+
+    one = Trial(subject(OnlyInBackward, "", "cpu", "mine:it"), 5, OnlyInBackward)
+    outcomes = [
+        one.run(law.properties()[f"packer.{each}"]).outcome for each in ("in-place.unpacked", "lifetime.read-again")
+    ]
+
+    assert outcomes == [Outcome.PASS, Outcome.FAIL]
+
+
 def test_tolerance_is_kept_to():
     """A lossy packer is held to the tolerance that it declares, and indices are held to more."""
     assert judge("wrong_tensors:IntegersMadeFloats", "packer.identity.value").outcome is Outcome.PASS
@@ -234,6 +259,38 @@ def test_no_packer(spec, device, said):
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_packer_that_cannot_be_made_here(monkeypatch):
+    """A packer that raises for want of a device is told so, and is not asked for arguments that it takes none of."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    made_for_a_gpu = {"__init__": lambda self: torch.accelerator.no_such_thing}
+
+    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, there is none here; name a function"):
+        subject(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
+
+
+FOREIGN = """
+from hooklaw.packing.control import Right
+
+class Foreign(Right):
+    __module__ = "hypothesis.packers"
+
+def made():
+    return Foreign()
+"""
+
+
+def test_versions_of_what_is_judged(hooklaw, tmp_path):
+    """The version of the package that a packer comes from is recorded, also where one's own function makes it."""
+    (tmp_path / "mine.py").write_text(FOREIGN)
+    done = hooklaw("packer", "mine:made", "-k", "scalar", "--device", "cpu", "--results", "r.jsonl", path=[tmp_path])
+    (run,) = records.read(tmp_path / "r.jsonl")
+
+    assert run.header.versions["hypothesis"] == metadata.version("hypothesis")
+    assert next(iter(run.header.versions)) == "torch"
+    assert f", hypothesis {metadata.version('hypothesis')}): safe\n" in done.stdout
+    assert trial(RIGHT)._subject.versions == {}
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,19 @@ LACKS = {
     Capability.BACKWARD_CREATE_GRAPH: "only paddle.grad takes create_graph, backward does not",
     Capability.BACKWARD_INPUTS: "backward takes no inputs, it always goes to every leaf",
     Capability.INFERENCE_MODE: "there is no inference mode, only no_grad",
+    Capability.INFERENCE_TENSORS: "there is no inference mode, only no_grad",
+    Capability.NEEDS_INPUT_GRAD: "the context of a PyLayer does not tell",
+    Capability.MATERIALIZE_GRADS: "paddle.grad returns None for an unused input, and nothing else",
+    Capability.GRADIENT_EDGES: "gradients are taken at tensors alone",
+    Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
+    Capability.CHECKPOINT: "recompute is a part of paddle.distributed.fleet, which this backend does not set up",
+    Capability.REGISTRATION_HOOKS: "no hook runs when something is registered",
+    Capability.STATE_DICT: "state_dict takes hooks of one kind, after it, and loading takes none",
+    Capability.OPTIMIZERS: "an optimizer takes no hooks",
+    Capability.FUNCTION_MARKS: "the context of a PyLayer has marks of its own, and none for changed inputs",
+    Capability.FUNCTION_OPTIONS: "a PyLayer has no such options",
+    Capability.INCREMENT_VERSION: "a change cannot be made known",
+    Capability.ANOMALY: "paddle looks for numbers that are none by a flag of the process, not in a context",
     Capability.LAZY_BITS: "conj() computes at once, and there is no negated view",
     Capability.BFLOAT16: "on the CPU there is no kernel that adds two bfloat16 tensors",
     Capability.SAVED_TENSOR_ACCESS: "a node does not show what it saved",
@@ -37,6 +50,7 @@ LACKS = {
     Capability.SERIALIZATION: "a hook cannot be marked as one that is not to be serialized",
     Capability.MODULE_BACKWARD_HOOKS: "a Layer takes forward hooks only",
     Capability.MODULE_BACKWARD_PRE_HOOKS: "a Layer takes forward hooks only",
+    Capability.LEGACY_MODULE_BACKWARD_HOOKS: "a Layer takes forward hooks only",
     Capability.GLOBAL_MODULE_HOOKS: "a hook belongs to one Layer",
     Capability.MULTI_GRAD: "a hook belongs to one tensor",
     Capability.DATA_PARALLEL: "paddle.DataParallel runs one process a device, not one replica a thread",
@@ -78,6 +92,10 @@ class Paddle:
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.GRAPH_FREED: (SystemError,),  # its type for what it calls fatal; the text names retain_graph
         ErrorKind.UNPACK_RETURN_TYPE: (ValueError,),
+        ErrorKind.ROOT_GRADIENT: (AssertionError,),
+        ErrorKind.UNUSED_INPUT: (ValueError,),
+        ErrorKind.LEAF_IN_PLACE: (ValueError,),
+        ErrorKind.FUNCTION_RETURN_COUNT: (ValueError,),
     }
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
     notes: Mapping[str, str] = {
@@ -118,6 +136,9 @@ class Paddle:
 
     def requires_grad(self, tensor: Any) -> bool:
         return not tensor.stop_gradient
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        tensor.stop_gradient = not requires_grad
 
     def set_grad(self, tensor: Any, value: Any) -> None:
         tensor.grad = value
@@ -188,3 +209,6 @@ class Paddle:
         for name, value in parameters.items():
             made.add_parameter(name, paddle.nn.Parameter(value))
         return made
+
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        return module.forward(*inputs)

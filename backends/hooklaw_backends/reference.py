@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hooklaw
@@ -23,8 +24,19 @@ FOR_TORCH = Path(__file__).with_name("expectations") / "reference-torch.toml"
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
     Capability.DATA_PARALLEL: "there are no replicas of modules",
+    Capability.LEGACY_MODULE_BACKWARD_HOOKS: "modules have the full hooks only that took the place of the older kind",
     Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
     Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
+    Capability.INFERENCE_TENSORS: "inference_mode is no_grad: tensors made in it are ordinary ones",
+    Capability.MATERIALIZE_GRADS: "grad returns None for an unused input, and nothing else",
+    Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
+    Capability.CHECKPOINT: "nothing is recomputed",
+    Capability.REGISTRATION_HOOKS: "a module has parameters, and no registry of them",
+    Capability.STATE_DICT: "a module has parameters, and no registry of them",
+    Capability.OPTIMIZERS: "there are gradients, and nothing that makes a step with them",
+    Capability.FUNCTION_MARKS: "a custom Function marks none of its inputs and outputs",
+    Capability.FUNCTION_OPTIONS: "a custom Function has no options",
+    Capability.ANOMALY: "nothing looks for gradients that are no numbers",
     Capability.LAZY_BITS: "every operation computes at once, no conjugation or negation is left pending",
 }
 
@@ -46,6 +58,7 @@ class Reference:
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.GRAPH_FREED: (errors.GraphFreedError,),
         ErrorKind.NO_GRADIENT: (errors.NoGradientError,),
+        ErrorKind.LEAF_IN_PLACE: (errors.LeafInPlaceError,),
         ErrorKind.NOT_A_LEAF: (errors.NotALeafError,),
         ErrorKind.HOOK_RETURN_TYPE: (errors.HookTypeError,),
         ErrorKind.HOOK_RETURN_SHAPE: (errors.HookShapeError,),
@@ -103,6 +116,14 @@ class Reference:
     def device(self, tensor: Tensor) -> str:  # noqa: ARG002 - there is one
         return "cpu"
 
+    def set_requires_grad(self, tensor: Tensor, *, requires_grad: bool) -> None:
+        if not (requires_grad or tensor.is_leaf):
+            raise RuntimeError("a tensor that is no leaf requires grad, whatever it is told")
+        if requires_grad:
+            tensor.requires_grad_()
+        else:
+            vars(tensor)["_is_leaf_with_grad"] = False
+
     def set_grad(self, tensor: Tensor, value: Tensor | None) -> None:
         tensor.grad = value
 
@@ -126,6 +147,10 @@ class Reference:
 
     def cos_(self, tensor: Tensor) -> Tensor:
         return views.in_place(tensor, ops.cos)
+
+    def increment_version(self, tensors: Any) -> None:
+        for one in _tuple(tensors):
+            one.data.storage.version += 1
 
     def view(self, tensor: Tensor, *shape: int) -> Tensor:
         return views.view(tensor, shape)
@@ -156,15 +181,15 @@ class Reference:
     def grad(
         self,
         outputs: Any,
-        inputs: Sequence[Tensor],
+        inputs: Sequence[Any],
         grad_outputs: Any = None,
         *,
-        allow_unused: bool = False,
+        allow_unused: bool | None = None,
         **how: Any,
     ) -> tuple[Any, ...]:
         roots = _tuple(outputs)
         seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)
-        grads = engine.grad(roots, seeds, inputs, _how(**how))
+        grads = engine.grad(roots, seeds, [_at(one) for one in inputs], _how(**how))
         if not allow_unused and None in grads:
             raise RuntimeError("an input was not used in the graph: pass allow_unused=True to get None for it")
         return grads
@@ -183,6 +208,8 @@ class Reference:
     retains_grad = staticmethod(attrgetter("retains_grad"))
     register_post_accumulate_grad_hook = staticmethod(Tensor.register_post_accumulate_grad_hook)
     register_multi_grad_hook = staticmethod(multi_grad.register_multi_grad_hook)
+
+    get_gradient_edge = staticmethod(Tensor.needed_edge)
 
     def accumulate_grad(self, leaf: Tensor) -> Node:
         if leaf.base is not None and flags.on(UNRECORDED):
@@ -240,6 +267,10 @@ class Reference:
 
     # modules
     module = Module
+
+    def forward(self, module: Module, *inputs: Any) -> Any:
+        return module.forward(module, *inputs)
+
     register_forward_pre_hook = staticmethod(partial(register, "forward_pre"))
     register_forward_hook = staticmethod(partial(register, "forward"))
     register_full_backward_pre_hook = staticmethod(partial(register, "backward_pre"))
@@ -252,6 +283,11 @@ class Reference:
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:
     return engine.How(create_graph if retain_graph is None else retain_graph, create_graph)
+
+
+def _at(place: Any) -> Any:
+    """Return a tensor as it is, and a gradient edge as what can be asked for it."""
+    return place if isinstance(place, Tensor) else SimpleNamespace(needed_edge=lambda: place)
 
 
 def _itself(tensor: Tensor) -> Tensor:

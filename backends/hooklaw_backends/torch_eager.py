@@ -12,10 +12,13 @@ from hooklaw.errors import NotRunError
 
 try:
     import torch
+    from torch.autograd.function import once_differentiable
+    from torch.utils.checkpoint import checkpoint
 except ImportError as missing:
     raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
 
 from hooklaw_backends import _data_parallel
+from hooklaw_backends._torch_state import State
 
 graph = torch.autograd.graph
 modules = torch.nn.modules.module
@@ -43,7 +46,7 @@ def _check_device(device: str) -> None:
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
 
 
-class TorchEager:
+class TorchEager(State):
     """The verbs as PyTorch itself has them."""
 
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
@@ -52,6 +55,9 @@ class TorchEager:
         ErrorKind.HOOK_RETURN_TYPE: (TypeError,),
         ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
         ErrorKind.MULTI_GRAD_MODE: (ValueError,),
+        ErrorKind.UNUSED_CONFLICT: (ValueError,),
+        ErrorKind.LOAD_HOOK_RETURN: (AssertionError,),
+        ErrorKind.OUTSIDE_MUTATION: (AssertionError,),
     }
 
     def __init__(self, device: str = "cpu", name: str = "") -> None:
@@ -128,6 +134,12 @@ class TorchEager:
     def cos_(self, tensor: Any) -> Any:
         return tensor.cos_()
 
+    def increment_version(self, tensors: Any) -> None:
+        graph.increment_version(tensors)
+
+    def detect_anomaly(self) -> AbstractContextManager[Any]:
+        return torch.autograd.set_detect_anomaly(True)  # what warns is detect_anomaly itself
+
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
         return tensor.split(size)
 
@@ -142,6 +154,9 @@ class TorchEager:
 
     def requires_grad_(self, tensor: Any) -> Any:
         return tensor.requires_grad_()
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        tensor.requires_grad = requires_grad
 
     def stride(self, tensor: Any) -> tuple[int, ...]:
         return tensor.stride()
@@ -165,8 +180,10 @@ class TorchEager:
     def is_neg(self, tensor: Any) -> bool:
         return tensor.is_neg()
 
-    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
-        members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        if options.pop("once_differentiable", False):
+            backward = once_differentiable(backward)
+        members = {"forward": staticmethod(forward), "backward": staticmethod(backward), **options}
         return type("Custom", (torch.autograd.Function,), members).apply
 
     # running
@@ -207,6 +224,9 @@ class TorchEager:
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: Any = "all") -> Any:
         return graph.register_multi_grad_hook(tensors, hook, mode=mode)
 
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        return graph.get_gradient_edge(tensor)
+
     def grad_fn(self, tensor: Any) -> Any:
         return tensor.grad_fn
 
@@ -234,6 +254,12 @@ class TorchEager:
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
         return graph.disable_saved_tensors_hooks(message)
+
+    def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
+        return graph.allow_mutation_on_saved_tensors()
+
+    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
+        return checkpoint(fn, *tensors, **how)
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
         return graph.save_on_cpu(pin_memory=pin_memory)
@@ -273,6 +299,9 @@ class TorchEager:
             made.register_parameter(name, torch.nn.Parameter(value))
         return made
 
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        return module.forward(*inputs)
+
     def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
         return module.register_forward_pre_hook(hook, **options)
 
@@ -285,20 +314,26 @@ class TorchEager:
     def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
         return module.register_full_backward_hook(hook, **options)
 
+    def register_backward_hook(self, module: Any, hook: Hook) -> Any:
+        return module.register_backward_hook(hook)
+
+    def register_module_backward_hook(self, hook: Hook) -> Any:
+        return self.everywhere(modules.register_module_backward_hook(hook))
+
     def register_module_forward_pre_hook(self, hook: Hook) -> Any:
-        return self._everywhere(modules.register_module_forward_pre_hook(hook))
+        return self.everywhere(modules.register_module_forward_pre_hook(hook))
 
     def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
-        return self._everywhere(modules.register_module_forward_hook(hook, **options))
+        return self.everywhere(modules.register_module_forward_hook(hook, **options))
 
     def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
-        return self._everywhere(modules.register_module_full_backward_pre_hook(hook))
+        return self.everywhere(modules.register_module_full_backward_pre_hook(hook))
 
     def register_module_full_backward_hook(self, hook: Hook) -> Any:
-        return self._everywhere(modules.register_module_full_backward_hook(hook))
+        return self.everywhere(modules.register_module_full_backward_hook(hook))
 
-    def _everywhere(self, handle: Any) -> Any:
-        """Note what holds for all modules, so that `reset` can take it back."""
+    def everywhere(self, handle: Any) -> Any:
+        """Note what holds for all modules or optimizers, so that `reset` can take it back."""
         self._global_hooks.append(handle)
         return handle
 

@@ -1,4 +1,4 @@
-"""The Backend protocol: the verbs in which every rule speaks, what a backend may lack, and its kinds of error.
+"""The Backend protocol: the verbs in which every rule speaks, and what an adapter must declare of them.
 
 Verbs bear PyTorch's own names. A tensor is the framework's own object; rules use ``+``, ``-`` and ``*`` on it, with
 tensors and with Python numbers, and everything else through a verb. An adapter is any object with the attributes of
@@ -10,191 +10,14 @@ from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
+from hooklaw.capabilities import CORE_VERBS, Capability, ErrorKind
 from hooklaw.errors import BackendContractError
 
+__all__ = ["CORE_VERBS", "Backend", "Capability", "ErrorKind", "check_contract", "type_of_hook"]
+
 type_of_hook = Callable[..., Any]
-
-CORE_VERBS = (
-    "tensor", "is_tensor", "tolist", "shape", "dtype", "device", "requires_grad", "is_leaf", "grad_of", "set_grad",
-    "detach", "clone", "sum", "exp", "call", "backward",
-)  # fmt: skip
-
-
-class Capability(StrEnum):
-    """What a backend may declare; a rule names those it needs. The text says what the backend promises."""
-
-    verbs: tuple[str, ...]
-    promise: str
-
-    def __new__(cls, name: str, promise: str, *verbs: str) -> Self:
-        """Attach the promise and the verbs to the name."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.promise = promise
-        member.verbs = verbs
-        return member
-
-    TENSOR_HOOKS = "tensor-hooks", "hooks can be put on a tensor's gradient", "register_hook"
-    RETAIN_GRAD = "retain-grad", "a non-leaf tensor can be told to keep its gradient", "retain_grad"
-    RETAINS_GRAD = "retains-grad", "a tensor tells whether it keeps its gradient", "retains_grad"
-    POST_ACCUMULATE = (
-        "post-accumulate-hooks",
-        "hooks can run after a leaf's gradient was accumulated",
-        "register_post_accumulate_grad_hook",
-    )
-    NODES = (
-        "nodes",
-        "the graph's nodes can be reached",
-        "grad_fn",
-        "accumulate_grad",
-        "node_name",
-        "node_next",
-    )
-    NODE_HOOKS = "node-hooks", "hooks can be put on a node", "node_register_hook", "node_register_prehook"
-    NODE_METADATA = "node-metadata", "a node carries a mapping for user data", "node_metadata"
-    AUTOGRAD_GRAD = "autograd-grad", "gradients can be had as values, leaving .grad alone", "grad"
-    SEED_GRADIENT = "seed-gradient", "backward takes the gradient of its root"
-    BACKWARD_INPUTS = "backward-inputs", "backward can be limited to some inputs"
-    RETAIN_GRAPH = "retain-graph", "a graph can be kept for another backward"
-    CREATE_GRAPH = "create-graph", "a gradient can itself be differentiated"
-    BACKWARD_CREATE_GRAPH = "backward-create-graph", "the gradients that backward accumulates can be differentiated too"
-    GRAD_MODE = (
-        "grad-mode",
-        "recording can be switched and asked for",
-        "is_grad_enabled",
-        "no_grad",
-        "enable_grad",
-    )
-    INFERENCE_MODE = "inference-mode", "there is an inference mode", "inference_mode"
-    SIN_COS = "sin-cos", "sine and cosine are differentiable", "sin", "cos"
-    IN_PLACE = "in-place", "tensors can be changed in place", "mul_", "cos_"
-    VERSION_COUNTER = "version-counter", "a saved tensor that was changed in place is detected"
-    MULTI_OUTPUT = "multi-output", "one node can have several outputs", "split"
-    VIEWS = (
-        "views",
-        "tensors can be views of others",
-        "view",
-        "transpose",
-        "expand",
-        "requires_grad_",
-    )
-    STRIDES = "strides", "the strides of a tensor can be read", "stride"
-    STORAGE = "storage", "the address of a tensor's data can be read", "data_ptr"
-    CHANNELS_LAST = "channels-last", "tensors can be laid out channels-last", "channels_last"
-    LAZY_BITS = (
-        "lazy-bits",
-        "conjugation and negation can be lazy views",
-        "conj",
-        "neg_view",
-        "is_conj",
-        "is_neg",
-    )
-    COMPLEX = "dtype-complex", "complex64 and complex128 tensors have gradients"
-    BFLOAT16 = "dtype-bfloat16", "bfloat16 tensors have gradients"
-    INTEGER = "dtype-integer", "integer and bool tensors can be saved for backward"
-    FLOAT64 = "dtype-float64", "float64 tensors have gradients"
-    CUSTOM_FUNCTION = "custom-function", "a user's forward and backward can be one node", "custom_function"
-    SAVED_TENSOR_HOOKS = (
-        "saved-tensor-hooks",
-        "a context packs and unpacks the tensors saved inside it",
-        "saved_tensors_hooks",
-    )
-    SAVED_TENSOR_ACCESS = "saved-tensor-access", "a node's saved tensors can be read", "saved_tensors"
-    SAVED_TENSOR_REGISTER = (
-        "saved-tensor-register-hooks",
-        "one saved tensor can be given its own pair of hooks",
-        "raw_saved_tensors",
-        "saved_tensor_register_hooks",
-    )
-    DISABLE_SAVED_TENSOR_HOOKS = (
-        "disable-saved-tensor-hooks",
-        "saved-tensor hooks can be forbidden in a context",
-        "disable_saved_tensors_hooks",
-    )
-    SAVE_ON_CPU = "save-on-cpu", "a context keeps saved tensors on the CPU", "save_on_cpu"
-    ACCELERATOR = "accelerator", "tensors live on a device other than the host's CPU", "memory_allocated"
-    SERIALIZATION = "serialization", "a tensor can be saved and loaded", "save", "load", "unserializable_hook"
-    WEAK_REFERENCES = "weak-references", "tensors and handles are freed when the last reference goes"
-    THREADS = "threads", "several threads can each build a graph and run backward"
-    HOST = "host", "tensors live in the memory of the host's CPU"
-    CALLER_THREAD = "caller-thread", "backward on this device runs in the thread that called it"
-    MODULES = (
-        "modules",
-        "modules take keyword arguments, and forward hooks",
-        "module",
-        "register_forward_pre_hook",
-        "register_forward_hook",
-    )
-    MODULE_BACKWARD_HOOKS = (
-        "module-backward-hooks",
-        "modules take backward hooks",
-        "register_full_backward_hook",
-    )
-    MODULE_BACKWARD_PRE_HOOKS = (
-        "module-backward-pre-hooks",
-        "modules take hooks that run before their backward",
-        "register_full_backward_pre_hook",
-    )
-    MODULE_HOOK_OPTIONS = (
-        "module-hook-options",
-        "hooks of a module take prepend, and those around forward with_kwargs and always_call",
-    )
-    GLOBAL_MODULE_HOOKS = (
-        "global-module-hooks",
-        "hooks can be put on all modules at once",
-        "register_module_forward_pre_hook",
-        "register_module_forward_hook",
-        "register_module_full_backward_pre_hook",
-        "register_module_full_backward_hook",
-    )
-    MULTI_GRAD = (
-        "multi-grad-hooks",
-        "one hook can wait for the gradients of several tensors, or for the first of them",
-        "register_multi_grad_hook",
-    )
-    DATA_PARALLEL = (
-        "data-parallel",
-        "a module can be run in one replica a device",
-        "data_parallel",
-        "replica_count",
-    )
-
-
-class ErrorKind(StrEnum):
-    """The errors that rules speak of; a backend maps each to its own exception types."""
-
-    GRAPH_FREED = "graph-freed"
-    """backward, or a read of a saved tensor, after the graph's saved tensors were freed"""
-    NO_GRADIENT = "no-gradient"
-    """a hook or retain_grad on a tensor that does not require grad"""
-    NOT_A_LEAF = "not-a-leaf"
-    """a post-accumulate hook on a non-leaf"""
-    HOOK_RETURN_TYPE = "hook-return-type"
-    """a hook returned something that is no tensor"""
-    HOOK_RETURN_SHAPE = "hook-return-shape"
-    """a hook returned a gradient of another shape"""
-    HOOK_RETURN_DTYPE = "hook-return-dtype"
-    """a hook returned a gradient of another dtype"""
-    HOOK_RETURN_COUNT = "hook-return-count"
-    """a Node hook returned too many or too few gradients"""
-    UNPACK_RETURN_TYPE = "unpack-return-type"
-    """an unpack hook returned something that is no tensor"""
-    PACK_IN_PLACE = "pack-in-place"
-    """a pack hook changed its input in place"""
-    SAVED_TENSOR_MODIFIED = "saved-tensor-modified"
-    """a tensor saved for backward was changed in place afterwards"""
-    SAVED_HOOKS_DISABLED = "saved-hooks-disabled"
-    """saved-tensor hooks were used where they are forbidden"""
-    SAVED_HOOKS_ALREADY_SET = "saved-hooks-already-set"
-    """a saved tensor was given a second pair of hooks"""
-    MODULE_HOOK_RETURN = "module-hook-return"
-    """a hook of a module returned something that it may not"""
-    MODULE_IN_PLACE = "module-in-place"
-    """an input or output of a module that has backward hooks was changed in place"""
-    MULTI_GRAD_MODE = "multi-grad-mode"
-    """a multi-grad hook was asked for in a mode that does not exist"""
 
 
 class Backend(Protocol):
@@ -303,9 +126,13 @@ class Backend(Protocol):
         *,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        allow_unused: bool = False,
+        allow_unused: bool | None = None,
+        materialize_grads: bool = False,
     ) -> tuple[Any, ...]:
-        """Return the gradients of the outputs with respect to the inputs."""
+        """Return the gradients of the outputs with respect to the inputs, which may be gradient edges if there are any.
+
+        Where the capability is not declared, ``materialize_grads`` is never given.
+        """
         ...
 
     # hooks on tensors and nodes
@@ -353,6 +180,10 @@ class Backend(Protocol):
         """Put ``hook(grad_inputs, grad_outputs)`` after the Node's execution; returns a handle."""
         ...
 
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        """Return where the tensor's gradient is computed: an input for `grad`."""
+        ...
+
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: type_of_hook, *, mode: str = "all") -> Any:
         """Put ``hook(grads)`` on all of the tensors, or in mode ``any`` ``hook(grad)`` on the first one of them."""
         ...
@@ -391,6 +222,14 @@ class Backend(Protocol):
         """Replace by the cosine in place."""
         ...
 
+    def increment_version(self, tensors: Any) -> None:
+        """Count a change of a tensor, or of several, that was made without being recorded."""
+        ...
+
+    def detect_anomaly(self) -> AbstractContextManager[Any]:
+        """Let backward fail inside where a gradient is no number."""
+        ...
+
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
         """Split along the first dimension: one node, several outputs."""
         ...
@@ -409,6 +248,10 @@ class Backend(Protocol):
 
     def requires_grad_(self, tensor: Any) -> Any:
         """Make a tensor without history, such as a view of one, a leaf that requires grad; returns it."""
+        ...
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        """Set ``.requires_grad`` of a tensor."""
         ...
 
     def stride(self, tensor: Any) -> tuple[int, ...]:
@@ -439,10 +282,15 @@ class Backend(Protocol):
         """Tell whether the negation is pending."""
         ...
 
-    def custom_function(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    def custom_function(
+        self, forward: Callable[..., Any], backward: Callable[..., Any], **options: bool
+    ) -> Callable[..., Any]:
         """Make one Node of ``forward(ctx, *tensors)`` and ``backward(ctx, *grad_outputs)``.
 
-        ctx has ``save_for_backward(*tensors)``, the property ``saved_tensors``, and takes attributes.
+        ctx has ``save_for_backward(*tensors)``, the property ``saved_tensors``, and takes attributes; where these
+        capabilities are declared it has ``needs_input_grad``, a tuple of bools, and ``mark_dirty(*tensors)`` and
+        ``mark_non_differentiable(*tensors)``, and the options are ``once_differentiable``,
+        ``clear_saved_tensors_on_access`` and ``boxed_grads_call``.
         """
         ...
 
@@ -453,6 +301,14 @@ class Backend(Protocol):
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
         """Forbid saved-tensor hooks inside, with this message."""
+        ...
+
+    def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
+        """Let saved tensors be changed in place inside."""
+        ...
+
+    def checkpoint(self, fn: Callable[..., Any], *tensors: Any, **how: Any) -> Any:
+        """Run a region that backward recomputes; PyTorch's ``use_reentrant`` and ``early_stop`` may be given."""
         ...
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
@@ -492,6 +348,10 @@ class Backend(Protocol):
         """Make a module whose call runs ``forward(module, *inputs, **kwargs)``; parameters are its attributes."""
         ...
 
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        """Run a module's forward itself, which is no call of the module."""
+        ...
+
     def register_forward_pre_hook(
         self, module: Any, hook: type_of_hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> Any:
@@ -518,6 +378,14 @@ class Backend(Protocol):
         """Put ``hook(module, grad_input, grad_output)`` on the module's backward; returns a handle."""
         ...
 
+    def register_backward_hook(self, module: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(module, grad_input, grad_output)`` on the last Node of a module's forward; returns a handle."""
+        ...
+
+    def register_module_backward_hook(self, hook: type_of_hook) -> Any:
+        """Put a hook of that older kind on every module; returns a handle."""
+        ...
+
     def register_module_forward_pre_hook(self, hook: type_of_hook) -> Any:
         """Put ``hook(module, args)`` before the forward of every module; returns a handle."""
         ...
@@ -534,6 +402,79 @@ class Backend(Protocol):
 
     def register_module_full_backward_hook(self, hook: type_of_hook) -> Any:
         """Put ``hook(module, grad_input, grad_output)`` on the backward of every module; returns a handle."""
+        ...
+
+    # the state of modules and optimizers
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        """Register a module inside another one, as its attribute."""
+        ...
+
+    def register_buffer(self, module: Any, name: str, tensor: Any) -> None:
+        """Register a buffer of a module, as its attribute."""
+        ...
+
+    def register_module_parameter_registration_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, name, parameter)`` on every registration of one; returns a handle."""
+        ...
+
+    def register_module_buffer_registration_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, name, buffer)`` on every registration of one; returns a handle."""
+        ...
+
+    def register_module_module_registration_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, name, child)`` on every registration of one; returns a handle."""
+        ...
+
+    def state_dict(self, owner: Any) -> dict[str, Any]:
+        """Return the state of a module or an optimizer."""
+        ...
+
+    def load_state_dict(self, owner: Any, state: Mapping[str, Any]) -> None:
+        """Load the state of a module, strictly, or of an optimizer."""
+        ...
+
+    def register_state_dict_pre_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook before the state is saved; an optimizer's takes ``prepend``. Returns a handle, as all of these."""
+        ...
+
+    def register_state_dict_post_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook after the state was saved."""
+        ...
+
+    def register_load_state_dict_pre_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook before a state is loaded."""
+        ...
+
+    def register_load_state_dict_post_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook after a state was loaded."""
+        ...
+
+    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
+        """Make an optimizer of plain gradient descent."""
+        ...
+
+    def step(self, optimizer: Any) -> None:
+        """Change the parameters by their gradients."""
+        ...
+
+    def zero_grad(self, optimizer: Any, **options: bool) -> None:
+        """Reset the gradients; ``set_to_none`` may be given."""
+        ...
+
+    def register_step_pre_hook(self, optimizer: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(optimizer, args, kwargs)`` before each step; returns a handle."""
+        ...
+
+    def register_step_post_hook(self, optimizer: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(optimizer, args, kwargs)`` after each step; returns a handle."""
+        ...
+
+    def register_optimizer_step_pre_hook(self, hook: type_of_hook) -> Any:
+        """Put such a hook before the steps of all optimizers; returns a handle."""
+        ...
+
+    def register_optimizer_step_post_hook(self, hook: type_of_hook) -> Any:
+        """Put such a hook after the steps of all optimizers; returns a handle."""
         ...
 
     def data_parallel(self, module: Any) -> Callable[..., Any]:

@@ -112,6 +112,32 @@ class ClearedByTheNextForward(Stores):
         return super().__enter__()
 
 
+class NumbersBeginAgainWithEachEntry(Stores):
+    """Takes entering the context for the beginning of a new step, and numbers what it packs from 1 again."""
+
+    def __enter__(self):
+        self.number = 0
+        return super().__enter__()
+
+
+class RefusesAfterADroppedGraph(Stores):
+    """Takes it that a backward asked for all there is, and refuses to pack where something is left."""
+
+    def __init__(self):
+        super().__init__()
+        self.unpacking = False
+
+    def pack(self, tensor):
+        if self.unpacking and self.store:
+            raise RuntimeError("the last backward left something behind")
+        self.unpacking = False
+        return super().pack(tensor)
+
+    def unpack(self, packed):
+        self.unpacking = True
+        return self.store.pop(packed)
+
+
 class ClearedByTheNextBackward(Stores):
     """Forgets all it has when something is packed after something was unpacked."""
 

@@ -1,9 +1,9 @@
-"""Mutants in which recording goes on where it was switched off."""
+"""Mutants in which recording goes on where it was switched off, or where too much is switched off with it."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant
 
 
 class RecordedUnderNoGrad(Mutant):
@@ -11,3 +11,33 @@ class RecordedUnderNoGrad(Mutant):
 
     def no_grad(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+
+class RecordedInInferenceMode(Mutant):
+    """inference_mode switches nothing off."""
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+class NothingRequiresGradUnderNoGrad(Mutant):
+    """A leaf that is made under no_grad does not require grad."""
+
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
+        return super().tensor(data, requires_grad=requires_grad and self.is_grad_enabled(), dtype=dtype)
+
+
+class HooksRefusedUnderNoGrad(Mutant):
+    """A hook cannot be registered under no_grad."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.is_grad_enabled():
+            raise RuntimeError("hooks are for what is recorded")
+        return super().register_hook(tensor, hook)
+
+
+class HooksSkippedUnderNoGrad(Mutant):
+    """A hook that was registered under no_grad never runs."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return super().register_hook(tensor, hook) if self.is_grad_enabled() else Handle()

@@ -254,18 +254,18 @@ class BareContext:
 class CustomFunctionsBypassSavedTensorHooks(Mutant):
     """What a custom Function saves is not packed."""
 
-    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def plain_forward(ctx: Any, *tensors: Any) -> Any:
             ctx.plain = BareContext()
             return forward(ctx.plain, *tensors)
 
-        return super().custom_function(plain_forward, lambda ctx, *grads: backward(ctx.plain, *grads))
+        return super().custom_function(plain_forward, lambda ctx, *grads: backward(ctx.plain, *grads), **options)
 
 
 class CtxAttributesPacked(Mutant):
     """Tensors that a custom Function puts on its ctx are packed like those it saves."""
 
-    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def saving(ctx: Any, *tensors: Any) -> Any:
             output = forward(ctx, *tensors)
             found = [value for value in vars(ctx).values() if self.is_tensor(value)]
@@ -273,13 +273,13 @@ class CtxAttributesPacked(Mutant):
                 ctx.save_for_backward(*(ctx.to_save or ()), *found)
             return output
 
-        return super().custom_function(saving, backward)
+        return super().custom_function(saving, backward, **options)
 
 
 class IntermediatesOfCustomFunctionsNotPacked(Mutant):
     """Of what a custom Function saves only its inputs are packed."""
 
-    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def bare(ctx: Any, *tensors: Any) -> Any:
             ctx.bare = BareContext()
             output = forward(ctx.bare, *tensors)
@@ -291,16 +291,16 @@ class IntermediatesOfCustomFunctionsNotPacked(Mutant):
             _ = ctx.saved_tensors
             return backward(ctx.bare, *grads)
 
-        return super().custom_function(bare, reading)
+        return super().custom_function(bare, reading, **options)
 
 
 class UnpackedBeforeTheNodeRuns(Mutant):
     """A custom Function's saved tensors are unpacked before its backward starts."""
 
-    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def early(ctx: Any, *grads: Any) -> Any:
             bare = BareContext()
             bare.save_for_backward(*ctx.saved_tensors)
             return backward(bare, *grads)
 
-        return super().custom_function(forward, early)
+        return super().custom_function(forward, early, **options)

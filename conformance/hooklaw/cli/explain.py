@@ -1,4 +1,7 @@
-"""Print one rule: the law, its sources, what it needs, and what really happens on a backend."""
+"""Print one rule: the law, its sources, what it needs, and what really happens on a backend.
+
+Of a property of packers (its id begins with "packer.") the law and the program are printed; `hooklaw packer` judges.
+"""
 
 import argparse
 import inspect
@@ -12,6 +15,7 @@ import msgspec
 from hooklaw import loading
 from hooklaw.errors import HooklawError
 from hooklaw.outcome import Exit, describe, worst
+from hooklaw.packing.shown import PREFIX, shown
 from hooklaw.records import Result, Run
 from hooklaw.session import Session, Wanted, judge, scratch
 from hooklaw.spec import Registered, Rule, find_rule
@@ -20,13 +24,15 @@ from hooklaw.trace import Event, show
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("rule", metavar="RULE", help="a rule's id")
+    parser.add_argument("rule", metavar="RULE", help="the id of a rule, or of a property of packers")
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the law, run it, print what was seen; the exit code is that of a run of this one rule."""
+    if args.rule.startswith(PREFIX):
+        return _property(args)
     found = find_rule(args.rule)
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
@@ -35,6 +41,19 @@ def main(args: argparse.Namespace) -> int:
     runs = [one.run for one in sessions if one.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
     return worst(one.exit for one in sessions).code
+
+
+def _property(args: argparse.Namespace) -> int:
+    if args.backend:
+        raise HooklawError(f"{args.rule} is a property of packers: leave --backend out, `hooklaw packer -k` judges it")
+    rule, program = shown(args.rule)
+    if args.format == "json":
+        text = json.dumps({**msgspec.to_builtins(rule), "program": program}, indent=1)
+    else:
+        lines = [*_law(rule, "nothing in particular"), *textwrap.indent(program, " " * 4).splitlines()]
+        text = "\n".join(lines)
+    sys.stdout.write(text + "\n")
+    return Exit.OK.code
 
 
 def _try(spec: str, found: Registered) -> Session:
@@ -55,18 +74,18 @@ def _json(rule: Rule, runs: list[Run]) -> str:
 
 
 def _text(found: Registered, runs: list[Run]) -> str:
-    return "\n".join([*_law(found), *(line for run in runs for line in _happened(found.rule, run))]) + "\n"
+    law = [*_law(found.rule, "nothing beyond the core verbs"), *_program(found)]
+    return "\n".join([*law, *(line for run in runs for line in _happened(found.rule, run))]) + "\n"
 
 
-def _law(found: Registered) -> list[str]:
-    rule = found.rule
+def _law(rule: Rule, no_needs: str) -> list[str]:
     lines = [f"{rule.id}  ({rule.level}, {rule.basis}, chapter {rule.chapter})", ""]
     lines += textwrap.wrap(rule.statement, 100, initial_indent="  ", subsequent_indent="  ")
     lines += ["", "  stated in"]
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
-    lines += ["  needs", "    " + (", ".join(rule.needs) or "nothing beyond the core verbs")]
+    lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
-    return [*lines, "  as a program", *_program(found)]
+    return [*lines, "  as a program"]
 
 
 def _program(found: Registered) -> list[str]:

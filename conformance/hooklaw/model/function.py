@@ -27,10 +27,16 @@ class CustomNode(Node):
         """Read what was saved."""
         return tuple(one and one.unpack(self) for one in self.saved)
 
+    @property
+    def needs_input_grad(self) -> tuple[bool, ...]:
+        """Tell which inputs need a gradient."""
+        return tuple(edge is not None for edge in self.next_edges)
+
     def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all
         """Call the user's backward, with zeros for gradients that are not there."""
         results = self.derivative(self, *with_zeros(self, grads))
         results = results if isinstance(results, tuple) else (results,)
+        results = results[: len(self.next_edges)] if not any(results[len(self.next_edges) :]) else results
         if len(results) != len(self.next_edges):
             raise RuntimeError(f"backward returned {len(results)} gradients for {len(self.next_edges)} inputs")
         return results

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple, Self
 
 import msgspec
 
-from hooklaw import expectations, records
+from hooklaw import expectations, machine, records
 from hooklaw.errors import HooklawError, PackerError, UnknownRuleError
 from hooklaw.isolation import last_words
 from hooklaw.outcome import Expectation, Outcome
@@ -95,7 +95,9 @@ def laws() -> list[Rule]:
 def _findings(run: Run, device: str) -> Findings:
     header = run.header
     declared = "".join(f", {name} {value}" for name, value in header.notes.items())
-    head = f"{header.backend.removeprefix('packer:')} on {device} (torch {header.versions['torch']}{declared})"
+    of_the_machine = machine.versions()
+    packages = ", ".join(f"{name} {value}" for name, value in header.versions.items() if name not in of_the_machine)
+    head = f"{header.backend.removeprefix('packer:')} on {device} ({packages}{declared})"
     rows: list[Row] = []
     for rule in header.rules:
         if result := run.results.get(rule.id):

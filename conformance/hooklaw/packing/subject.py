@@ -8,7 +8,8 @@ What an author may declare, as attributes of the packer or of what it returns:
 import functools
 import importlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from importlib import metadata
 from typing import Any, NamedTuple
 
 from hooklaw.errors import PackerError
@@ -25,6 +26,8 @@ class Subject(NamedTuple):
     medium: str
     capabilities: dict[str, str]
     """What a property may need, and an empty text where it is there, else the reason why not."""
+    versions: dict[str, str]
+    """Of the packages that it comes from, apart from torch."""
 
 
 def resolve(spec: str) -> Callable[..., Any]:
@@ -62,7 +65,8 @@ def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
         raise PackerError(f"packer {spec!r}: its tolerance is {tolerance!r}: declare a number from 0 to below 1")
     if not isinstance(medium, str):
         raise PackerError(f"packer {spec!r}: its medium is {medium!r}: declare a text such as 'cpu' or 'disk:FOLDER'")
-    return Subject(make, lines, device, float(tolerance), medium, _capabilities(device, medium, float(tolerance)))
+    capabilities = _capabilities(device, medium, float(tolerance))
+    return Subject(make, lines, device, float(tolerance), medium, capabilities, _versions(make, made))
 
 
 def _made(make: Any, spec: str) -> Any:
@@ -72,12 +76,19 @@ def _made(make: Any, spec: str) -> Any:
         made = make()
     except (Exception, SystemExit) as error:
         raise PackerError(
-            f"packer {spec!r} raised when called without arguments, {_said(error)}: "
-            "name a function or functools.partial of your own that needs none"
+            f"packer {spec!r} raised when called without arguments, {_said(error)}: {_mended(error)}"
         ) from error
     if not isinstance(made, AbstractContextManager):
         raise PackerError(f"packer {spec!r} returned {type(made).__name__}, which is no context manager")
     return made
+
+
+def _mended(error: BaseException) -> str:
+    import torch  # noqa: PLC0415 - the name is checked without it
+
+    if isinstance(error, TypeError) or torch.cuda.is_available():
+        return "name a function or functools.partial of your own that needs none"
+    return "if it needs a GPU, there is none here; name a function of your own that makes it without"
 
 
 DECLARED = {("torch.autograd.graph", "save_on_cpu"): {"medium": "cpu"}}
@@ -85,13 +96,27 @@ DECLARED = {("torch.autograd.graph", "save_on_cpu"): {"medium": "cpu"}}
 
 
 def _declared(name: str, make: Any, made: Any, default: Any) -> Any:
-    inner = getattr(make, "func", make)
+    inner = _inner(make)
     for owner in (made, make, inner):
         found = getattr(owner, name, None)
         if found is not None:
             return found
     key = getattr(inner, "__module__", ""), getattr(inner, "__qualname__", "")
     return DECLARED.get(key, {}).get(name, default)
+
+
+def _inner(make: Any) -> Any:
+    return getattr(make, "func", make)
+
+
+def _versions(make: Any, made: Any) -> dict[str, str]:
+    """Return the versions of the packages where the packer, and what it returns, are defined."""
+    modules = (str(getattr(owner, "__module__", "")) for owner in (_inner(make), type(made)))
+    found: dict[str, str] = {}
+    for package in dict.fromkeys(module.partition(".")[0] for module in modules):
+        with suppress(metadata.PackageNotFoundError, ValueError):  # a module of one's own has no version
+            found[package] = metadata.version(package)
+    return {name: version for name, version in found.items() if name not in ("torch", "hooklaw")}
 
 
 def _capabilities(device: str, medium: str, tolerance: float) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """One property tried on one packer: programs are written, run, and the smallest that breaks is kept."""
 
-import gc
 import linecache
 import time
 import traceback
@@ -9,7 +8,7 @@ import warnings
 from typing import Any
 
 import msgspec
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 
@@ -91,6 +90,11 @@ class Trial:
             return Tried(prop.rule.id, Outcome.ERROR, said, control[1], text)
         return Tried(prop.rule.id, Outcome.FAIL, detail, where, text)
 
+    def simplest(self, prop: Property) -> str:
+        """Return the property's program for its simplest case, and do not run it."""
+        case = find(st.fixed_dictionaries(dict(prop.draws)), lambda _: True, settings=BASE)
+        return self._text(prop, case, self._subject.lines)
+
     def _text(self, prop: Property, case: dict[str, str], lines: str) -> str:
         one = self._subject
         close = f"partial(within, {one.tolerance!r})" if one.tolerance else "identical"
@@ -144,5 +148,4 @@ def _where(error: BaseException) -> str:
     if not frames:
         return ""
     shown = frames[0] if isinstance(error, AssertionError) else frames[-1]
-    gc.collect()
     return f"line {shown.lineno}: {shown.line}"

@@ -57,7 +57,7 @@ def hello(found: Subject) -> Hello:
     return Hello(
         [one.rule for one in law.properties().values()],
         ["cuda"] if torch.cuda.is_available() else [],
-        {"torch": str(torch.__version__)},
+        {"torch": str(torch.__version__), **found.versions},
         {name: value for name, value in declared.items() if value},
     )
 

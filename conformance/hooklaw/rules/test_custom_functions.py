@@ -1,8 +1,14 @@
-"""What the backward of a custom Function is given."""
+"""Custom Functions: what their backward is given and may return, and what hooks make of it."""
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, docstring, rule
+from typing import Any
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
 from hooklaw.trace import Trace
+
+FUNCTION = docstring("torch.autograd.Function")
+SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
+EXTENDING = notes("extending", "how-to-use")
 
 
 @rule(
@@ -29,3 +35,180 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("backward", [[1.0, 1.0], 0.0]))
+
+
+def cube(backend: Backend) -> Any:
+    """Make a custom Function of x to x * x * x, which saves its input."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * x * 3
+
+    return backend.custom_function(forward, backward)
+
+
+@rule(
+    "custom-function.save-for-backward",
+    level=Level.MUST,
+    sources=[FUNCTION, SAVE],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["saved-tensors-of-a-function-turned-round"],
+)
+def test_saves(backend: Backend, trace: Trace) -> None:
+    """The tensors that forward saves are what backward reads, in the same order."""
+
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        trace.log("saved", [x, y])
+        return grad * y, grad * x
+
+    function = backend.custom_function(forward, backward)
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
+
+    trace.expect(("saved", [[1.0, 2.0], [3.0, 4.0]]))
+    trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "custom-function.saved-after-free",
+    level=Level.MUST,
+    sources=[SAVE, docstring("torch.Tensor.backward")],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["graph-never-freed", "freed-graph-gives-zeros"],
+)
+def test_freed(backend: Backend, trace: Trace) -> None:
+    """What a custom Function saved is freed by backward: another one is an error unless the graph was retained."""
+    function = cube(backend)
+    loss = backend.call(lambda x: backend.sum(function(x)), backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.backward(loss)
+
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(loss)
+
+
+@rule(
+    "custom-function.return-count",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["wrong-number-of-gradients-accepted"],
+)
+def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
+    """A backward that returns fewer gradients than forward had inputs is an error."""
+    function = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, grad: grad)
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    loss = backend.call(lambda x, y: backend.sum(function(x, y)), x, y)
+
+    with trace.raises(ErrorKind.FUNCTION_RETURN_COUNT):
+        backend.backward(loss)
+
+
+@rule(
+    "custom-function.trailing-none",
+    level=Level.MAY,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["trailing-nones-refused"],
+)
+def test_trailing_none(backend: Backend, trace: Trace) -> None:
+    """A backward may return more than there were inputs, if None is all that is too many."""
+    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: (grad * 2, None, None))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.needs-input-grad",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
+    mutants=["every-input-of-a-function-needs-a-gradient"],
+)
+def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
+    """The context tells backward for each input whether it needs a gradient."""
+
+    def backward(ctx, grad):
+        trace.log("needed", ctx.needs_input_grad)
+        return grad, None, None
+
+    function = backend.custom_function(lambda _ctx, x, y, _number: x + y, backward)
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
+    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y, 5)), x, y))
+
+    trace.expect(("needed", [True, False, False]))
+
+
+@rule(
+    "custom-function.hooks",
+    level=Level.MUST,
+    sources=[notes("autograd", "backward-hooks-execution"), docstring("torch.autograd.graph.Node.register_prehook")],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
+    mutants=["hooks-pass-over-custom-functions"],
+)
+def test_tensor_hook(backend: Backend, trace: Trace) -> None:
+    """A hook on an output of a custom Function runs, and what it returns is what backward is given."""
+
+    def forward(x):
+        y = function(x)
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 5))
+        return backend.sum(y * 7)
+
+    function = cube(backend)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("hook", [7.0, 7.0]))
+    trace.expect_value("x.grad", [105.0, 420.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.hooks.node",
+    level=Level.MUST,
+    sources=[notes("autograd", "backward-hooks-execution"), docstring("torch.autograd.graph.Node.register_prehook")],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["hooks-pass-over-custom-functions"],
+)
+def test_node_hooks(backend: Backend, trace: Trace) -> None:
+    """The grad_fn of an output of a custom Function is a Node, whose hooks run around the user's backward."""
+
+    def forward(x):
+        y = function(x)
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, lambda grads: (trace.log("before", grads), (grads[0] * 5,))[1])
+        backend.node_register_hook(node, lambda results, _: (trace.log("after", results), (results[0] * 2,))[1])
+        return backend.sum(y * 7)
+
+    function = cube(backend)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("before", [[7.0, 7.0]]), ("after", [[105.0, 420.0]]))
+    trace.expect_value("x.grad", [210.0, 840.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.nested-structures",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["tensors-in-lists-are-inputs"],
+)
+def test_tensor_in_a_list(backend: Backend, trace: Trace) -> None:
+    """An input is a tensor that is an argument itself: one inside a list leads no gradient through the Function."""
+    function = backend.custom_function(lambda _ctx, tensors: tensors[0] * 2, lambda _ctx, grad: grad)
+
+    result = backend.call(lambda x: function([x]), backend.tensor([1.0, 2.0], requires_grad=True))
+
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))

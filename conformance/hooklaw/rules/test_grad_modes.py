@@ -1,14 +1,19 @@
 """What is computed while recording is off."""
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, docstring, rule
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
 from hooklaw.trace import Trace
+
+NO_GRAD = docstring("torch.no_grad")
+INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
+MODES = notes("autograd", "grad-modes")
+INFERENCE_SECTION = notes("autograd", "inference-mode")
 
 
 @rule(
     "mode.no-grad.result",
     level=Level.MUST,
-    sources=[docstring("torch.no_grad")],
+    sources=[NO_GRAD],
     needs=[Capability.GRAD_MODE],
     mutants=["recorded-under-no-grad"],
 )
@@ -27,7 +32,7 @@ def test_result(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.result.view",
     level=Level.MUST,
-    sources=[docstring("torch.no_grad")],
+    sources=[NO_GRAD],
     needs=[Capability.GRAD_MODE, Capability.VIEWS],
     mutants=["recorded-under-no-grad", "views-under-no-grad-require-grad"],
 )
@@ -42,3 +47,117 @@ def test_view(backend: Backend, trace: Trace) -> None:
     views = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
 
     trace.expect_value("require grad", [False, False], [backend.requires_grad(one) for one in views])
+
+
+@rule(
+    "mode.no-grad.requires-grad-false",
+    level=Level.MUST,
+    sources=[NO_GRAD, MODES],
+    needs=[Capability.GRAD_MODE],
+    mutants=["recorded-under-no-grad", "nothing-requires-grad-under-no-grad"],
+)
+def test_flags_stay(backend: Backend, trace: Trace) -> None:
+    """A leaf that requires grad does so under no_grad too, and a tensor made there may be one; no result does."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.no_grad():
+        made = backend.tensor([1.0, 2.0], requires_grad=True)
+        result = backend.call(lambda x: x * 2, x)
+        inside = [backend.requires_grad(one) for one in (x, made, result)]
+
+    trace.expect_value("x, a new leaf and a result, inside", [True, True, False], inside)
+    after = [backend.requires_grad(one) for one in (x, made, result)]
+    trace.expect_value("x, the leaf and the result, afterwards", [True, True, False], after)
+
+
+@rule(
+    "mode.no-grad.no-hooks",
+    level=Level.MUST,
+    sources=[MODES],
+    needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
+    mutants=["recorded-under-no-grad"],
+)
+def test_no_hooks(backend: Backend, trace: Trace) -> None:
+    """What is computed under no_grad leads no gradient to the hooks of its inputs, and takes no hook itself."""
+
+    def forward(x):
+        with backend.no_grad():
+            unrecorded = x * 2
+        return unrecorded, backend.sum(x * 3 + unrecorded)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("x"))
+    unrecorded, loss = backend.call(forward, x)
+    with trace.raises(ErrorKind.NO_GRADIENT):
+        backend.register_hook(unrecorded, trace.saw("unrecorded"))
+    backend.backward(loss)
+
+    trace.expect(("x", [3.0, 3.0]))
+
+
+@rule(
+    "mode.no-grad.register-ok",
+    level=Level.MUST,
+    sources=[MODES],
+    needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
+    mutants=["hooks-refused-under-no-grad", "hooks-skipped-under-no-grad"],
+)
+def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
+    """A graph that was recorded before is walked under no_grad as elsewhere, with hooks registered there."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    with backend.no_grad():
+        backend.register_hook(x, trace.saw("x"))
+        backend.backward(loss)
+
+    trace.expect(("x", [2.0, 2.0]))
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "mode.inference.hook-register",
+    level=Level.MUST,
+    sources=[INFERENCE, INFERENCE_SECTION],
+    needs=[Capability.INFERENCE_MODE, Capability.TENSOR_HOOKS],
+    mutants=["recorded-in-inference-mode"],
+)
+def test_inference(backend: Backend, trace: Trace) -> None:
+    """What is computed in inference mode requires no grad, and takes no hook."""
+    with backend.inference_mode():
+        result = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+    with trace.raises(ErrorKind.NO_GRADIENT):
+        backend.register_hook(result, trace.saw("hook"))
+
+
+@rule(
+    "mode.inference.saved-outside",
+    level=Level.MUST,
+    sources=[INFERENCE, INFERENCE_SECTION],
+    needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
+    mutants=["inference-mode-is-no-grad"],
+)
+def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
+    """A tensor that was made in inference mode cannot be saved for a backward later."""
+    with backend.inference_mode():
+        made = backend.tensor([1.0, 2.0])
+
+    with trace.raises(ErrorKind.INFERENCE_TENSOR):
+        backend.call(lambda x: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
+
+
+@rule(
+    "mode.inference.functional-ok",
+    level=Level.MAY,
+    sources=[INFERENCE_SECTION],
+    needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
+)
+def test_inference_tensor_not_saved(backend: Backend, trace: Trace) -> None:
+    """A tensor that was made in inference mode may take part in an operation that need not save it."""
+    with backend.inference_mode():
+        made = backend.tensor([1.0, 2.0])
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum((x + made) * 2), x))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))

@@ -207,3 +207,36 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
         del y
 
         trace.expect("forward done", "released")
+
+
+@rule(
+    "custom-function.saved-cleared-on-completion",
+    level=Level.MUST,
+    sources=[notes("extending", "how-to-use")],
+    needs=[
+        Capability.CUSTOM_FUNCTION,
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.TENSOR_HOOKS,
+        Capability.WEAK_REFERENCES,
+    ],
+    mutants=["saved-tensors-released-at-the-end-of-the-pass", "packed-objects-outlive-the-graph"],
+)
+def test_custom_function(backend: Backend, trace: Trace) -> None:
+    """What a custom Function saved is released when its backward is over, before anything upstream is executed."""
+
+    def square(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("upstream"))
+        with backend.saved_tensors_hooks(lambda t: Packed(trace, t), lambda packed: packed.tensor):
+            return backend.sum(function(y))
+
+    function = backend.custom_function(square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2)
+    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    with without_collector():
+        backend.backward(loss)
+
+    trace.expect("released", "upstream")

@@ -103,7 +103,7 @@ def no_cycle(packer, device, x):
             y = x.exp()
         output = weakref.ref(y)
         del y
-        assert output() is None, "the output is alive, held by its own graph: pack returned what refers to its input"
+        assert output() is None, "the output outlives its last reference: what pack returned, or the packer, keeps it"
     finally:
         gc.enable()
 
@@ -124,6 +124,18 @@ def dropped(packer, device):
     del loss
     left = held(device) - before
     assert left < 2**19, f"{left} bytes are still held for a graph that is gone"
+
+
+@law("packer.lifetime.after-dropped", sources=[HOOKS], wrong=["refuses-after-a-dropped-graph"], draws=LEAVES)
+def after_dropped(packer, device, tolerance, x):
+    """A graph that is dropped without backward does not hinder the steps that follow it in the same context."""
+    with packer():
+        loss = (x * x).sum()
+        del loss
+        for step in ("first", "second"):
+            x.grad = None
+            (x * x).sum().backward()
+            agree(f"the gradient of the {step} step after it", 2 * x.detach(), x.grad, tolerance)
 
 
 @law(

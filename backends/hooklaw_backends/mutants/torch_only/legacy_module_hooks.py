@@ -1,0 +1,40 @@
+"""Mutants whose modules have backward hooks of the older kind, and something wrong with them."""
+
+from typing import Any
+
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.torch_eager import modules
+
+
+class BothKindsOfModuleBackwardHooksAccepted(Mutant):
+    """A module, and all modules together, take backward hooks of both kinds."""
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        module._is_full_backward_hook = None  # noqa: SLF001 - what torch asks
+        return super().register_full_backward_hook(module, hook, **options)
+
+    def register_backward_hook(self, module: Any, hook: Hook) -> Any:
+        module._is_full_backward_hook = None  # noqa: SLF001 - what torch asks
+        return super().register_backward_hook(module, hook)
+
+    def register_module_backward_hook(self, hook: Hook) -> Any:
+        before = modules.__dict__["_global_is_full_backward_hook"]
+        modules.__dict__["_global_is_full_backward_hook"] = None
+        try:
+            return super().register_module_backward_hook(hook)
+        finally:
+            modules.__dict__["_global_is_full_backward_hook"] = before
+
+
+class LegacyModuleHookNeverRuns(Mutant):
+    """A backward hook of the older kind is taken, and never called."""
+
+    def register_backward_hook(self, module: Any, hook: Hook) -> Any:  # noqa: ARG002 - it is not called
+        return Handle()
+
+
+class LegacyModuleHookIsAFullOne(Mutant):
+    """A backward hook of the older kind is given the gradients of the module's inputs."""
+
+    def register_backward_hook(self, module: Any, hook: Hook) -> Any:
+        return self.register_full_backward_hook(module, hook)

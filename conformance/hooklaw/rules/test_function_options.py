@@ -1,0 +1,145 @@
+"""What a custom Function may say of its tensors, and which options it has."""
+
+from typing import Any
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Level, docstring, notes, rule
+from hooklaw.trace import Trace
+
+CONTEXT = "torch.autograd.function.FunctionCtx"
+EXTENDING = notes("extending", "how-to-use")
+MARKS = [Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS]
+OPTIONS = [Capability.CUSTOM_FUNCTION, Capability.FUNCTION_OPTIONS]
+
+
+def leaf(backend: Backend) -> Any:
+    """Make an input."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "custom-function.mark-dirty",
+    level=Level.MUST,
+    sources=[docstring(f"{CONTEXT}.mark_dirty")],
+    needs=[*MARKS, Capability.IN_PLACE, Capability.VERSION_COUNTER],
+    mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
+)
+def test_dirty(backend: Backend, trace: Trace) -> None:
+    """An input that forward changed in place and marked is returned as itself, with the Function for its history."""
+
+    def forward(ctx, x):
+        backend.mul_(x, 3)
+        ctx.mark_dirty(x)
+        return x
+
+    def run(x):
+        y = x * 1
+        return function(y) is y, backend.sum(y * 2)
+
+    function = backend.custom_function(forward, lambda _ctx, grad: grad * 3)
+    x = leaf(backend)
+    same, loss = backend.call(run, x)
+    backend.backward(loss)
+
+    trace.expect_value("is the input", expected=True, observed=same)
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.mark-non-differentiable",
+    level=Level.MUST,
+    sources=[docstring(f"{CONTEXT}.mark_non_differentiable")],
+    needs=MARKS,
+    mutants=["non-differentiable-mark-ignored", "mark-of-the-other-kind"],
+)
+def test_not_differentiable(backend: Backend, trace: Trace) -> None:
+    """An output that was marked so requires no grad, and backward is given zeros for it."""
+
+    def forward(ctx, x):
+        marked = x * 5
+        ctx.mark_non_differentiable(marked)
+        return x * 2, marked
+
+    def backward(_ctx, first, marked):
+        trace.log("gradients", [first, marked])
+        return first * 2
+
+    function = backend.custom_function(forward, backward)
+    first, marked = backend.call(function, leaf(backend))
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(marked))
+    backend.backward(backend.sum(first))
+
+    trace.expect(("gradients", [[1.0, 1.0], [0.0, 0.0]]))
+
+
+def cube(backend: Backend, **options: bool) -> Any:
+    """Make x * x * x with these options, which reads its saved tensor twice."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0] * ctx.saved_tensors[0] * 3
+
+    return backend.custom_function(forward, backward, **options)
+
+
+@rule(
+    "custom-function.once-differentiable",
+    level=Level.MUST,
+    sources=[docstring(f"{CONTEXT}.save_for_backward")],
+    needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["function-options-ignored"],
+)
+def test_once(backend: Backend, trace: Trace) -> None:
+    """A backward that is to be differentiated once gives no gradient of its gradients: to ask for one is an error."""
+    function = cube(backend, once_differentiable=True)
+    x = leaf(backend)
+    (grad,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
+
+    trace.expect_value("gradient", [3.0, 12.0], grad)
+    with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
+        backend.grad(backend.sum(grad), [x])
+
+
+@rule(
+    "custom-function.clear-on-access",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=OPTIONS,
+    mutants=["function-options-ignored"],
+)
+def test_cleared(backend: Backend, trace: Trace) -> None:
+    """Where saved tensors are cleared on access the second reading of them is an error."""
+    function = cube(backend, clear_saved_tensors_on_access=True)
+
+    with trace.raises(ErrorKind.SAVED_TENSORS_CLEARED):
+        backend.backward(backend.call(lambda x: backend.sum(function(x)), leaf(backend)))
+
+
+@rule(
+    "custom-function.boxed-grads",
+    level=Level.MAY,
+    sources=[EXTENDING],
+    needs=OPTIONS,
+    mutants=["function-options-ignored"],
+)
+def test_boxed(backend: Backend, trace: Trace) -> None:
+    """Where gradients are boxed backward may be given one list of them."""
+
+    def backward(_ctx, grads):
+        trace.log("given", isinstance(grads, list))
+        return grads[0] * 2, grads[1] * 3
+
+    function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), backward, boxed_grads_call=True)
+    x, y = leaf(backend), leaf(backend)
+
+    def run(x, y):
+        first, second = function(x, y)
+        return backend.sum(first + second)
+
+    backend.backward(backend.call(run, x, y))
+
+    trace.expect(("given", True))
+    trace.expect_value("gradients", [[2.0, 2.0], [3.0, 3.0]], [backend.grad_of(x), backend.grad_of(y)])

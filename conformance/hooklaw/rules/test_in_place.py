@@ -1,0 +1,154 @@
+"""Changes in place without any hook: which are refused, which are noticed, and which are right."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+OPERATIONS = notes("autograd", "in-place-operations-with-autograd")
+CHECKS = notes("autograd", "in-place-correctness-checks")
+INCREMENT = docstring("torch.autograd.graph.increment_version")
+
+
+@rule(
+    "inplace.leaf-error",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a leaf that requires grad is refused by in-place operations")],
+    needs=[Capability.IN_PLACE, Capability.GRAD_MODE],
+    mutants=["leaf-changed-in-place"],
+)
+def test_leaf(backend: Backend, trace: Trace) -> None:
+    """To change a leaf that requires grad in place is an error, unless recording is off."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    with trace.raises(ErrorKind.LEAF_IN_PLACE):
+        backend.call(lambda x: backend.mul_(x, 2), x)
+    with backend.no_grad():
+        backend.mul_(x, 3)
+
+    trace.expect_value("x", [3.0, 6.0], x)
+    trace.expect_value("x is a leaf", expected=True, observed=backend.is_leaf(x))
+
+
+@rule(
+    "inplace.version-counter",
+    level=Level.MUST,
+    sources=[CHECKS],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
+    mutants=["version-not-checked", "change-to-the-same-values-goes-uncounted"],
+)
+def test_every_change_counts(backend: Backend, trace: Trace) -> None:
+    """It is the changes in place of a saved tensor that count, not its values: one that keeps them is an error too."""
+
+    def forward(x):
+        y = x * 2
+        return y, backend.sum(y * y)
+
+    y, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.mul_(y, 1)
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(loss)
+
+
+@rule(
+    "inplace.version-counter.out-of-place",
+    level=Level.MUST,
+    sources=[CHECKS],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
+    mutants=["every-operation-counts-as-a-change"],
+)
+def test_other_operations_do_not_count(backend: Backend, trace: Trace) -> None:
+    """An operation that returns another tensor is no change of its inputs, nor is a change before they were saved."""
+
+    def forward(x):
+        y = x * 2
+        backend.mul_(y, 3)
+        loss = backend.sum(y * y)
+        return loss, y * 5
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss, _ = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [72.0, 144.0], backend.grad_of(x))
+
+
+@rule(
+    "inplace.unsaved-ok",
+    level=Level.MUST,
+    sources=[CHECKS],
+    needs=[Capability.IN_PLACE],
+    mutants=["every-change-in-place-refused"],
+)
+def test_unsaved(backend: Backend, trace: Trace) -> None:
+    """A tensor that nobody has saved may be changed in place, and the gradients are those of the changed one."""
+
+    def forward(x):
+        y = x + 1
+        backend.mul_(y, 5)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+
+
+@rule(
+    "inplace.storage-shared-error",
+    level=Level.MAY,
+    sources=[OPERATIONS],
+    needs=[Capability.IN_PLACE, Capability.VIEWS],
+)
+def test_with_a_view(backend: Backend, trace: Trace) -> None:
+    """A tensor may be changed in place though there is a view of it, which has the new values and their gradient."""
+
+    def forward(x):
+        y = x * 2
+        view = backend.view(y, 2)
+        backend.mul_(y, 5)
+        return view, backend.sum(view)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    view, loss = backend.call(forward, x)
+    backend.backward(loss)
+
+    trace.expect_value("view", [10.0, 20.0], view)
+    trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "version.increment",
+    level=Level.MUST,
+    sources=[INCREMENT],
+    needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
+    mutants=["version-never-incremented"],
+)
+def test_increment(backend: Backend, trace: Trace) -> None:
+    """A change that was made known counts as one in place: of a tensor, of several, and however often it is told."""
+    for several in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
+        for _ in range(2):
+            backend.increment_version([x, y] if several else x)
+
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(loss)
+
+
+@rule(
+    "version.increment.inference",
+    level=Level.MUST,
+    sources=[INCREMENT],
+    needs=[Capability.INCREMENT_VERSION, Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
+    mutants=["increment-of-inference-tensors-refused"],
+)
+def test_increment_of_an_inference_tensor(backend: Backend, trace: Trace) -> None:
+    """A tensor that was made in inference mode has no count of changes, and to make one known does nothing."""
+    with backend.inference_mode():
+        made = backend.tensor([1.0, 2.0])
+
+    backend.increment_version(made)
+
+    trace.expect_value("values", [1.0, 2.0], made)

@@ -1,0 +1,236 @@
+"""Where the backward hooks of a module are: at views of its inputs and outputs, if these can have any."""
+
+from collections import namedtuple
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_full_backward_hook")
+NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
+Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - types of its fields are beside the point
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the input of a module."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "module.full-backward.views",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.STORAGE],
+    mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
+)
+def test_views(backend: Backend, trace: Trace) -> None:
+    """Forward is given views of the inputs of a module that has such a hook, and the caller a view of its output."""
+    inside: list[Any] = []
+
+    def forward(_module, given):
+        inside[:] = [given, given * 2]
+        return inside[1]
+
+    x, module = leaf(backend), backend.module({}, forward)
+    backend.register_full_backward_hook(module, lambda *_: None)
+    output = backend.call(module, x)
+
+    for label, before, after in (("input", x, inside[0]), ("output", inside[1], output)):
+        trace.expect_value(f"{label} is the same tensor", expected=False, observed=before is after)
+        same = backend.data_ptr(before) == backend.data_ptr(after)
+        trace.expect_value(f"{label} has the same data", expected=True, observed=same)
+    trace.expect_value("input is a leaf inside", expected=False, observed=backend.is_leaf(inside[0]))
+
+
+@rule(
+    "module.full-backward.inplace-relu",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.IN_PLACE],
+    mutants=["changes-in-place-around-modules-accepted"],
+)
+def test_works_in_place(backend: Backend, trace: Trace) -> None:
+    """A module that computes in place on its input, as activations may, cannot have such a hook: its call fails."""
+    x, module = leaf(backend), backend.module({}, lambda _module, x: backend.mul_(x, 2))
+
+    backend.backward(backend.call(lambda x: backend.sum(module(x * 3)), x))
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+    backend.register_full_backward_hook(module, lambda *_: None)
+    with trace.raises(ErrorKind.MODULE_IN_PLACE):
+        backend.call(lambda x: backend.sum(module(x * 3)), x)
+
+
+@rule(
+    "module.full-backward.output-dict",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a warning at the call says that the output must be a tensor or a tuple of tensors")],
+    needs=NEEDS,
+    mutants=["module-backward-hooks-called-for-nothing", "warnings-of-a-call-are-lost"],
+)
+def test_output_in_a_container(backend: Backend, trace: Trace) -> None:
+    """Where the output is neither a tensor nor a tuple the hook does not run, and a warning at the call says so."""
+    module = backend.module({}, lambda _module, x, container: container(x * 2))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+
+    for container in (lambda y: [y], lambda y: {"y": y}):
+        with catch_warnings(record=True, action="always") as caught:
+            output = backend.call(lambda x, container=container: module(x, container), leaf(backend))
+        backend.backward(backend.sum(output["y"] if isinstance(output, dict) else output[0]))
+        trace.expect_value("warned", expected=True, observed=bool(caught))
+
+    trace.expect()
+
+
+@rule(
+    "module.full-backward.namedtuple-output",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a tuple of a type of its own is returned as one")],
+    needs=NEEDS,
+    mutants=["namedtuple-becomes-a-tuple"],
+)
+def test_named_tuple(backend: Backend, trace: Trace) -> None:
+    """An output that is a named tuple may keep its type, and the hook run as for any tuple."""
+    module = backend.module({}, lambda _module, x: Pair(x * 2, x * 3))
+    backend.register_full_backward_hook(module, lambda _module, _input, grads: trace.log("hook", grads))
+
+    output = backend.call(module, leaf(backend))
+    backend.backward(backend.sum(output[0] + output[1]))
+
+    trace.expect_value("type of the output", "Pair", type(output).__name__)
+    trace.expect(("hook", [[1.0, 1.0], [1.0, 1.0]]))
+
+
+@rule(
+    "module.full-backward.unused-output",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NEEDS,
+)
+def test_unused_output(backend: Backend, trace: Trace) -> None:
+    """The gradient of an output that nothing uses may be None."""
+    module = backend.module({}, lambda _module, x: (x * 2, x * 3))
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    backend.backward(backend.call(lambda x: backend.sum(module(x)[0]), leaf(backend)))
+
+    trace.expect(("hook", [[[2.0, 2.0]], [[1.0, 1.0], None]]))
+
+
+@rule(
+    "module.full-backward.kwargs-only",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-hooks-silent-without-input-gradients"],
+)
+def test_keywords_alone(backend: Backend, trace: Trace) -> None:
+    """A module that is given keyword arguments alone may be one without inputs, whatever those require."""
+    module = doubling(backend)
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.call(lambda x: backend.sum(module(x=x)), leaf(backend)))
+
+    trace.expect(("hook", [[], [[1.0, 1.0]]]))
+
+
+@rule(
+    "module.full-backward.no-tensor-input",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["module-hooks-silent-without-input-gradients"],
+)
+def test_no_inputs(backend: Backend, trace: Trace) -> None:
+    """A module that takes no input may have its hook run for the gradients of the outputs."""
+    module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module: module.weight * 2)
+    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.call(lambda: backend.sum(module())))
+
+    trace.expect(("hook", [[], [[1.0, 1.0]]]))
+    trace.expect_value("weight.grad", [2.0, 2.0], backend.grad_of(module.weight))
+
+
+@rule(
+    "module.full-backward.none-for-nograd-tensor",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NEEDS,
+)
+def test_constant_among_the_inputs(backend: Backend, trace: Trace) -> None:
+    """The gradient of an input that is a tensor and does not require grad may be zeros, where another input does."""
+    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", grad_input))
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend), backend.tensor([5.0, 6.0]))))
+
+    trace.expect(("inputs", [[2.0, 2.0], [0.0, 0.0]]))
+
+
+@rule(
+    "module.full-backward.weight-only-grad",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    mutants=["module-backward-hooks-called-for-nothing", "full-backward-hook-at-the-outputs"],
+)
+def test_weight_alone(backend: Backend, trace: Trace) -> None:
+    """Where the gradient of a weight alone is asked for and not that of the input, the hook may not run."""
+    module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+
+    (grad,) = backend.grad(backend.sum(backend.call(module, leaf(backend))), [module.weight])
+
+    trace.expect()
+    trace.expect_value("gradient of the weight", [1.0, 2.0], grad)
+
+
+@rule(
+    "module.full-backward.removed-after-forward",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=NEEDS,
+    mutants=["backward-hooks-of-a-module-looked-up-late"],
+)
+def test_removed_late(backend: Backend, trace: Trace) -> None:
+    """A hook that is removed after the call of the module may run in the backward of that call."""
+    module = doubling(backend)
+    handle = backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+    output = backend.call(module, leaf(backend))
+    handle.remove()
+
+    backend.backward(backend.sum(output))
+
+    trace.expect("hook")
+
+
+@rule(
+    "module.full-backward.double-backward",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a gradient that comes to a module's input on another way than its output calls no hook")],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["module-backward-hooks-called-for-nothing"],
+)
+def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
+    """Where a gradient is differentiated again, what reaches the module's input by that alone may call no hook."""
+    x, module = leaf(backend), backend.module({}, lambda _module, x: x * x)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("hook", grad_input))
+
+    (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x], create_graph=True)
+    trace.expect(("hook", [[2.0, 4.0]]))
+    backend.backward(backend.sum(grad))
+
+    trace.expect()
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))

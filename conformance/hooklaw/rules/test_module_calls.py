@@ -1,0 +1,98 @@
+"""A call of a module and its forward: what a hook misses, what comes too late, and what a copy takes along."""
+
+from copy import deepcopy
+from typing import Any
+
+from hooklaw.backend import Backend, Capability
+from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
+from hooklaw.trace import Trace
+
+HOOK = docstring("torch.nn.Module.register_forward_hook")
+MODULES = notes("modules", "module-hooks")
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+@rule(
+    "module.forward-pre.direct-forward",
+    level=Level.MUST,
+    sources=[MODULES],
+    needs=[Capability.MODULES, Capability.MODULE_FORWARD],
+    mutants=["forward-runs-the-module-hooks"],
+)
+def test_forward_itself(backend: Backend, trace: Trace) -> None:
+    """Hooks belong to a call of the module: none runs where its forward is called directly."""
+    module = doubling(backend)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"))
+    backend.register_forward_hook(module, lambda *_: trace.log("hook"))
+
+    output = backend.call(lambda x: backend.forward(module, x), backend.tensor([1.0, 2.0]))
+
+    trace.expect()
+    trace.expect_value("output", [2.0, 4.0], output)
+
+
+@rule(
+    "module.forward.inplace-input-no-effect",
+    level=Level.MAY,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.IN_PLACE],
+    mutants=["forward-hook-before-forward"],
+)
+def test_input_changed_too_late(backend: Backend, trace: Trace) -> None:
+    """A forward hook may change an input in place, which has no effect on an output that was computed before."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, lambda _module, args, _output: (backend.mul_(args[0], 10), None)[1])
+    x = backend.tensor([1.0, 2.0])
+
+    output = backend.call(module, x)
+
+    trace.expect_value("output", [2.0, 4.0], output)
+    trace.expect_value("input", [10.0, 20.0], x)
+
+
+@rule(
+    "module.forward.register-during",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a hook that is registered by one of its kind is not among those that are being run")],
+    needs=[Capability.MODULES],
+    mutants=["hook-registered-meanwhile-runs-at-once"],
+)
+def test_registered_meanwhile(backend: Backend, trace: Trace) -> None:
+    """A forward hook that another forward hook registers may run from the next call on."""
+
+    def registers(*_: object) -> None:
+        trace.log("first")
+        if trace.count("first") == 1:
+            backend.register_forward_hook(module, lambda *_: trace.log("second"))
+
+    module = doubling(backend)
+    backend.register_forward_hook(module, registers)
+
+    backend.call(module, backend.tensor([1.0]))
+    trace.expect("first")
+    backend.call(module, backend.tensor([1.0]))
+    trace.expect("first", "second")
+
+
+@rule(
+    "module.forward.deepcopy",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("copy.deepcopy of a module copies the hooks, which are given the copy")],
+    needs=[Capability.MODULES],
+    mutants=["module-hooks-only-on-the-original"],
+)
+def test_copied(backend: Backend, trace: Trace) -> None:
+    """A deep copy of a module may have the hooks of the original, called with the copy."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, lambda given, *_: trace.log("is the copy", given is copy))
+
+    copy = deepcopy(module)
+    copy(backend.tensor([1.0, 2.0]))
+
+    trace.expect(("is the copy", True))

@@ -1,0 +1,88 @@
+"""A context in which saved tensors may be changed in place, since they are copied when that happens."""
+
+from hooklaw.backend import Backend, Capability, ErrorKind
+from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.trace import Trace
+
+MUTATION = docstring("torch.autograd.graph.allow_mutation_on_saved_tensors")
+NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
+
+
+@rule(
+    "allow-mutation.works",
+    level=Level.MUST,
+    sources=[MUTATION],
+    needs=NEEDS,
+    mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
+)
+def test_works(backend: Backend, trace: Trace) -> None:
+    """Inside the context a saved tensor may be changed in place, and backward computes with the value it had."""
+
+    def forward(x):
+        y = x * 1
+        loss = backend.sum(y * y)
+        backend.mul_(y, 10)
+        return loss
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.allow_mutation_on_saved_tensors():
+        backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
+
+
+@rule(
+    "allow-mutation.backward-inside",
+    level=Level.MUST,
+    sources=[MUTATION],
+    needs=[Capability.ALLOW_MUTATION],
+    mutants=["mutation-context-open-until-backward", "mutation-of-saved-tensors-not-allowed"],
+)
+def test_backward_outside(backend: Backend, trace: Trace) -> None:
+    """Forward and backward belong into the same context: a backward after it is an error."""
+    with backend.allow_mutation_on_saved_tensors():
+        loss = backend.call(lambda x: backend.sum(x * x), backend.tensor([1.0, 2.0], requires_grad=True))
+
+    with trace.raises(ErrorKind.OUTSIDE_MUTATION):
+        backend.backward(loss)
+
+
+@rule(
+    "allow-mutation.not-nested",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("an error says that these contexts cannot be nested")],
+    needs=[Capability.ALLOW_MUTATION],
+    mutants=["mutation-of-saved-tensors-not-allowed"],
+)
+def test_nested(backend: Backend, trace: Trace) -> None:
+    """To enter the context inside itself may be an error."""
+    with (
+        backend.allow_mutation_on_saved_tensors(),
+        trace.raises(ErrorKind.NESTED_MUTATION),
+        backend.allow_mutation_on_saved_tensors(),
+    ):
+        pass
+
+
+@rule(
+    "allow-mutation.outer-only",
+    level=Level.MUST,
+    sources=[MUTATION],
+    needs=[*NEEDS, Capability.VERSION_COUNTER],
+    mutants=["version-not-checked", "mutation-allowed-for-good"],
+)
+def test_outside(backend: Backend, trace: Trace) -> None:
+    """The context allows nothing beyond its end: there a saved tensor that was changed in place is an error again."""
+
+    def forward(x):
+        y = x * 1
+        return y, backend.sum(y * y)
+
+    with backend.allow_mutation_on_saved_tensors():
+        pass
+    y, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.mul_(y, 10)
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(loss)
