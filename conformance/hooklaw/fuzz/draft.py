@@ -64,6 +64,8 @@ class Draft:
     """Tensors whose numbers were changed through another view: a hook on one ends the process of torch 2.13."""
     threads: int = 1
     thread: int = 0
+    edges: dict[str, str] = field(default_factory=dict[str, str])
+    """Gradient edges, by the tensors that they were taken of."""
     names: int = 0
 
     def below(self, bound: int) -> int:

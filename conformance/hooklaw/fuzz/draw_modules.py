@@ -39,7 +39,7 @@ def call(draft: Draft) -> None:
     inputs = [draft.alike(kind) or parameter for _ in range(INPUTS[function])]
     made = tuple(draft.name("v") for _ in range(2 if function == "two" else 1))
     how = (2.0,) if function == "scaled" and draft.below(2) else ()
-    draft.add("call", made, (name, *inputs), how)
+    draft.add("call" if how or draft.below(12) else "forward", made, (name, *inputs), how)
     draft.tensors.update(dict.fromkeys(made, draft.computed(kind, *inputs, parameter)))
 
 
@@ -50,10 +50,11 @@ def module_hook(draft: Draft) -> None:
         everywhere = draft.below(5) == 0
         name = draft.name("h")
         words = ("scale", "scale", "raise", "raise", "remove", "register", "peek", "reentrant", "backward", "same")
-        wrong = ("wrong", "bare") if kind == "full_backward_pre" and draft.below(2) else ("wrong",)
-        acts = action(draft, *words) if draft.below(7) else wrong
         options = _options(draft, kind, everywhere=everywhere)
         used = () if everywhere else (draft.one_of([*draft.modules]),)
+        bare = kind == "full_backward_pre" and used and draft.modules[used[0]] != "two"
+        wrong = ("wrong", "bare") if bare and draft.below(2) else ("wrong",)
+        acts = action(draft, *words) if draft.below(7) else wrong
         draft.add("global_hook" if everywhere else "module_hook", (name,), used, (kind, acts, options))
         draft.hooks.append(name)
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.passes import FAILING, PINNED
+from hooklaw.fuzz.passes import FAILING, PINNED, SINGLE
 
 
 def _how(draft: Draft) -> tuple[Any, ...]:
     create = draft.below(4) == 0
     retain = draft.one_of((None, True, True, True, True, True, True, False)) if not create or draft.below(3) else None
-    return (draft.one_of((1.0, 2.0)), retain, create)
+    return (draft.one_of((1.0, 2.0)) if draft.below(40) else SINGLE, retain, create)
 
 
 def _inputs(draft: Draft, root: str) -> tuple[str, ...]:
@@ -46,10 +46,19 @@ def grad(draft: Draft) -> None:
     if x and inputs:
         made = tuple(draft.name("g") for _ in inputs)
         how = _how(draft)
-        draft.add("grad", made, (x, *inputs), how)
+        asked = (draft.edges.get(name, name) if draft.below(3) else name for name in inputs)
+        draft.add("grad", made, (x, *asked), how)
         for one, name in zip(made, inputs, strict=True):
             kind = draft.tensors[name]
             draft.tensors[one] = draft.computed(kind, *inputs) if how[2] else kind._replace(leaf=False, grad=False)
+
+
+def edge(draft: Draft) -> None:
+    """Draw the gradient edge of a tensor."""
+    x = draft.hooked()
+    if x:
+        made = draft.edges[x] = draft.name("e")
+        draft.add("edge", (made,), (x,))
 
 
 def twice(draft: Draft) -> None:

@@ -2,6 +2,11 @@
 
 from hooklaw.fuzz.draft import EMPTY, FLOAT, SHAPES, Draft, Kind
 
+FUNCTIONS = (
+    *("double", "square", "attribute", "product", "output", "pair", "pair", "nothing", "raise"),
+    *("trailing", "surplus"),
+)
+
 
 def leaf(draft: Draft) -> None:
     """Draw a leaf."""
@@ -95,7 +100,7 @@ def custom(draft: Draft) -> None:
     if not x:
         return
     kind = draft.tensors[x]
-    function = draft.one_of(("double", "square", "attribute", "product", "output", "pair", "pair", "nothing", "raise"))
+    function = draft.one_of(FUNCTIONS)
     used = (x,)
     if function == "product":
         used = (x, draft.alike(kind) or x)
@@ -126,6 +131,23 @@ def own(draft: Draft) -> None:
         draft.add("own", (made,), (x,))
         kind = draft.tensors[x]
         draft.tensors[made] = Kind(kind.shape, kind.dtype, leaf=True)
+
+
+def flag(draft: Draft) -> None:
+    """Draw switching requires_grad of a leaf, seldom of another tensor."""
+    x = draft.tensor(lambda kind: kind.leaf or not kind.grad) if draft.below(6) else draft.tensor()
+    if x:
+        on = draft.below(2) == 0
+        draft.add("flag", (), (x,), (on,))
+        kind = draft.tensors[x]
+        draft.tensors[x] = kind._replace(grad=on, leaf=on) if kind.leaf or not kind.grad else kind
+
+
+def bump(draft: Draft) -> None:
+    """Draw the count of a change in place."""
+    x = draft.tensor()
+    if x:
+        draft.add("bump", (), (x,))
 
 
 def give(draft: Draft) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw.fuzz.passes import PINNED, forbidden
+from hooklaw.fuzz.passes import PINNED, SINGLE, forbidden
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import Script, Step, form
 
@@ -14,7 +14,9 @@ def _arguments(script: Script, root: str, inputs: str, how: tuple[Any, ...]) -> 
     return ", ".join([*_seed(script, root, number), *flags, *([inputs] if inputs else [])])
 
 
-def _seed(script: Script, root: str, number: float | None) -> list[str]:
+def _seed(script: Script, root: str, number: Any) -> list[str]:
+    if number == SINGLE:
+        return [f"torch.ones((), dtype={root}.dtype)"]
     if number is None or (number == 1.0 and script.known.shape(root) == ()):
         return []
     layout = ", memory_format=torch.contiguous_format" if script.known.strided() else ""

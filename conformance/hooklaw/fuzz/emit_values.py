@@ -84,6 +84,24 @@ def zero(_: Script, one: Instruction) -> Step:
 
 
 @form
+def flag(_: Script, one: Instruction) -> Step:
+    """Switch requires_grad."""
+    return Step(repr(one.how[0]), f"{one.used[0]}.requires_grad", anywhere=True)
+
+
+@form
+def bump(_: Script, one: Instruction) -> Step:
+    """Count a change."""
+    return Step(f"torch.autograd.graph.increment_version({one.used[0]})")
+
+
+@form
+def edge(_: Script, one: Instruction) -> Step:
+    """Take a gradient edge."""
+    return Step(f"torch.autograd.graph.get_gradient_edge({one.used[0]})", one.made[0])
+
+
+@form
 def give(_: Script, one: Instruction) -> Step:
     """Give a leaf a gradient."""
     return Step(f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad", anywhere=True)
@@ -149,6 +167,8 @@ FUNCTIONS: dict[str, tuple[str, str, str, str]] = {
         "grad",
         "(out,) = ctx.saved_tensors\nreturn grad * 3 + out - out",
     ),
+    "trailing": ("x", "return x * 2", "grad", "return grad * 2, None"),
+    "surplus": ("x", "return x * 2", "grad", "return grad * 2, grad"),
     "pair": ("x", "return x * 2, x * 3", "first, second", "return first * 2 + second * 3"),
     "nothing": ("x", "return x * 2", "grad", "return None"),
     "raise": ("x", "return x * 2", "grad", 'raise Exception("planned")'),
@@ -228,4 +248,11 @@ def call(script: Script, one: Instruction) -> Step:
     arguments = ", ".join([*one.used[1:], *named])
     made = script.known.made_by(one)
     others = ("*_",) if 0 < len(made) < len(one.made) else ()
-    return Step(f"{one.used[0]}({arguments})", ", ".join(made + others))
+    called = f"{one.used[0]}.forward" if one.op == "forward" else one.used[0]
+    return Step(f"{called}({arguments})", ", ".join(made + others))
+
+
+@form
+def forward(script: Script, one: Instruction) -> Step:
+    """Call the forward of a module."""
+    return call(script, one)

@@ -195,7 +195,7 @@ class Known:
 
     def made_by(self, one: Instruction) -> tuple[str, ...]:
         """Return the names that an instruction makes: of a call fewer where a hook replaced what it returns."""
-        if one.op != "call" or one in self._carried.failed:
+        if one.op not in ("call", "forward") or one in self._carried.failed:
             return one.made
         return tuple(name for name in one.made if name in self._carried.kinds)
 
@@ -229,7 +229,7 @@ class Known:
             return
         if one.op in ENTERS:
             self._open.setdefault(one.thread, []).append(one.op)
-        if one.op == "give":
+        if one.op in ("give", "flag"):
             self.keep_grads(one.used[:1])
         if one.op == "retain_grad" or (one.op == "channels_last" and one.used[0] in self._grads):
             self.keep_grads((*one.used, *one.made))

@@ -68,7 +68,17 @@ def call(run: Run, one: Instruction) -> None:
     """Call a module, with a keyword argument if the program says so."""
     module = run.modules[one.used[0]]
     named = {"factor": one.how[0]} if one.how else {}
-    results = module(*[run.tensors[name] for name in one.used[1:]], **named)
+    _note_results(run, one, module(*[run.tensors[name] for name in one.used[1:]], **named))
+
+
+@operation
+def forward(run: Run, one: Instruction) -> None:
+    """Call the forward of a module past its hooks."""
+    module, *inputs = one.used
+    _note_results(run, one, run.backend.forward(run.modules[module], *[run.tensors[name] for name in inputs]))
+
+
+def _note_results(run: Run, one: Instruction, results: Any) -> None:
     made = zip(one.made, results if isinstance(results, tuple) else (results,), strict=False)
     run.tensors.update((name, tensor) for name, tensor in made if run.backend.is_tensor(tensor))
     run.handed.update(one.made)

@@ -12,14 +12,18 @@ from hooklaw.fuzz.values import evenly
 
 BOXED = frozenset({"boxed", "requiring"})
 """Pairs that pack into a box."""
+SINGLE = "single"
+"""In the place of a number: one element, whatever the shape of the root."""
 FAILING, PINNED = "failing", "pinned"
 """How a context is left by an exception, and where save_on_cpu keeps tensors."""
 
 
-def _seed(run: Run, root: Any, number: float | None) -> Any:
-    """Return a gradient for the root: the same number everywhere, or none at all."""
+def _seed(run: Run, root: Any, number: Any) -> Any:
+    """Return a gradient for the root: the same number everywhere, or none at all, or one of the wrong shape."""
     if number is None:
         return None
+    if number == SINGLE:
+        return run.backend.tensor(1, dtype=run.backend.dtype(root))
     dtype = run.backend.dtype(root)
     number = int(number) if dtype.startswith("int") else number
     return run.backend.tensor(evenly(run.backend.shape(root), number), dtype=dtype)
@@ -60,7 +64,8 @@ def _of_graphs(one: Instruction) -> dict[str, bool]:
 @operation
 def grad(run: Run, one: Instruction) -> None:
     """Make tensors of the gradients with respect to the named inputs."""
-    root, *inputs = [run.tensors[name] for name in one.used]
+    root = run.tensors[one.used[0]]
+    inputs = [run.edges[name] if name in run.edges else run.tensors[name] for name in one.used[1:]]
     number, _, create = one.how
     seed = _seed(run, root, number)
     with _passing(run, creates=create):

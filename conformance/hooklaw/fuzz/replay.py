@@ -68,7 +68,7 @@ class Run:
     def __init__(self, backend: Any, log: Log) -> None:
         self.backend = backend
         self.log = log
-        self.tensors, self.handles, self.modules = Names(), Names(), Names()
+        self.tensors, self.handles, self.modules, self.edges = Names(), Names(), Names(), Names()
         self.views: set[str] = set()
         """Tensors that were made as views."""
         self.handed: set[str] = set()

@@ -21,9 +21,9 @@ def steps(words: str) -> list[Step]:
 
 STEPS = steps(
     "leaf*3 unary*16 binary*18 view*8 in_place*7 custom*7 "
-    "forget*2 look*3 save by_integers own give value*2 channels_last "
+    "forget*2 look*3 save by_integers own give flag bump value*2 channels_last "
     "hook*16 node_hook*10 post_accumulate*5 multi_grad*4 retain_grad*5 remove*4 "
-    "backward*10 grad*5 zero mode context*9 saved_pair*2 read_saved*2 "
+    "backward*10 grad*5 edge zero mode context*9 saved_pair*2 read_saved*2 "
     "module*5 call*6 module_hook*7"
 )
 """Every kind of instruction, as often as it is to be drawn."""
@@ -47,19 +47,20 @@ APART = theme("context*2 forbid mode binary unary hook custom module_hook backwa
 THEMES = (
     APART,
     Theme(STEPS, steps("unary"), steps("backward")),
-    theme("unary binary*2 custom hook node_hook retain_grad backward grad*2", "unary binary"),
+    theme("unary binary*2 custom hook node_hook retain_grad backward grad*2 edge bump", "unary binary"),
     theme("unary binary context*2 retain_grad twice hook node_hook", "binary context binary", "twice backward"),
     theme("unary*2 forget*3 hook*2 remove*2 look*2 retain_grad node_hook backward value"),
     theme("unary*2 forget*3 context*2 custom backward", "context unary"),
     theme("view*2 in_place*3 unary custom hook*2 retain_grad backward", "unary view", "backward*2"),
     theme("unrecorded view*3 unary look*2 hook in_place leave mode"),
+    theme("edge*2 grad*2 custom*2 view unary hook in_place", "unary custom edge", "grad"),
     theme("own*2 give*2 view channels_last binary backward*2 zero", "channels_last own"),
     theme("binary unary custom context*2 saved_pair read_saved*2 in_place backward grad"),
     theme("forbid*3 leave*3 context*2 unary binary backward", "unary forbid"),
     theme("module call module_hook*3 backward unary hook grad", "module module_hook call", "call backward"),
     theme("module call*2 module_hook*4 unrecorded", "module*2 module_hook*2 call", "call"),
     theme("multi_grad*2 hook binary custom view backward*2 grad", "unary multi_grad"),
-    theme("post_accumulate node_hook hook binary leaf remove backward*2 zero look value"),
+    theme("post_accumulate node_hook hook binary leaf remove backward*2 zero flag look value"),
     theme("leaf hook*2 save*3 remove backward value*2", "hook save"),
 )
 """What programs are about."""

@@ -137,6 +137,30 @@ def zero(run: Run, one: Instruction) -> None:
 
 
 @operation
+def flag(run: Run, one: Instruction) -> None:
+    """Switch requires_grad on or off; what has it by its history cannot be told so."""
+    tensor = run.tensors[one.used[0]]
+    if one.how[0] and not run.backend.is_leaf(tensor):
+        raise UnknownNameError(one.used[0])
+    run.backend.set_requires_grad(tensor, requires_grad=one.how[0])
+
+
+@operation
+def bump(run: Run, one: Instruction) -> None:
+    """Count a change in place that was not made, where there are no views that would follow it."""
+    if run.views | run.handed:
+        raise UnknownNameError(one.used[0])
+    run.savers.clear()
+    run.backend.increment_version(run.tensors[one.used[0]])
+
+
+@operation
+def edge(run: Run, one: Instruction) -> None:
+    """Take the gradient edge of a tensor, in whose place it can be asked for a gradient."""
+    run.edges[one.made[0]] = run.backend.get_gradient_edge(run.tensors[one.used[0]])
+
+
+@operation
 def give(run: Run, one: Instruction) -> None:
     """Give a leaf a gradient, a copy of another tensor that is laid out as that is."""
     leaf, other = (run.tensors[name] for name in one.used)
@@ -278,6 +302,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "attribute": (_held, lambda ctx, grad: grad * ctx.held * 2),
     "product": (_product, _product_backward),
     "output": (_tripled, _tripled_backward),
+    "trailing": (lambda _, x: x * 2, lambda _, grad: (grad * 2, None)),
+    "surplus": (lambda _, x: x * 2, lambda _, grad: (grad * 2, grad)),
     "pair": (lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3),
     "nothing": (lambda _, x: x * 2, lambda *_: None),
     "raise": (lambda _, x: x * 2, _raise),

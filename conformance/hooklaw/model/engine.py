@@ -184,6 +184,7 @@ def _retain(node: Node, grads: Gradients) -> None:
 
 def _accumulate(leaf: Tensor, new: Tensor | None) -> tuple[()]:
     """Add to the leaf's .grad, in place unless it is to be differentiable, then run the post-accumulate hooks."""
+    new = new if leaf.requires_grad else None
     if new is not None:
         _add(leaf, new)
     if new is not None or on("post-accumulate-without-gradient"):

@@ -125,6 +125,10 @@ TORCH: Mapping[str, Flag] = {
             issue="https://github.com/pytorch/pytorch/issues/131753",
         ),
         Flag(
+            "multi-grad-hooks-keep-their-nodes",
+            "a multi-grad hook in mode all keeps the graphs of all its tensors, and so a leaf that has one for ever",
+        ),
+        Flag(
             "multi-grad-hooks-miss-a-lone-root",
             "a multi-grad hook in mode all does not count a root that is the only one: it runs without it, or never",
             why="multi-grad.all.root",

@@ -81,6 +81,8 @@ def _node_of(tensor: Tensor) -> Callable[[], Node | None]:
         if on("multi-grad-hooks-take-no-constants"):
             raise RuntimeError("a multi-grad hook in mode 'all' was given a tensor that does not require grad")
         return lambda: None
+    if on("multi-grad-hooks-keep-their-nodes"):
+        return lambda: edge.node
     if not isinstance(edge.node, AccumulateGrad):
         return weakref.ref(edge.node)
     leaf = weakref.ref(edge.node.leaf)
