@@ -16,14 +16,14 @@ from hooklaw.cli import say
 from hooklaw.cli.run import seconds
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, lawful, running, wording
-from hooklaw.offload.plan import CLOCKS, LIMIT, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Wanted, quick
+from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Wanted, quick
 from hooklaw.offload.session import Session
 from hooklaw.outcome import Exit, Outcome
 from hooklaw.records import Run, make_room
 from hooklaw.session import scratch
 
 DEVICES = ("cpu", "cuda")
-MOST_ROUNDS = 1000
+MANY = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=batch, default=0, metavar="N", help="samples; the workload's own unless given")
     parser.add_argument("--clock", default="wall", choices=CLOCKS, help="cpu: processor time, for a busy machine")
     parser.add_argument("--quick", action="store_true", help="few strategies and few rounds: a first look")
-    parser.add_argument("--rounds", type=rounds, default=ROUNDS, metavar="N", help=f"default {ROUNDS}")
+    default = f"default {ROUNDS}, and up to {MOST_ROUNDS} where the ratio is unsure"
+    parser.add_argument("--rounds", type=rounds, metavar="N", help=f"of each cell; {default}")
     parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one cell")
     parser.add_argument(
         "--law",
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def rounds(text: str) -> int:
     """Read a number of rounds; argparse words the refusal from the function's name."""
     number = int(text)
-    if not 0 < number <= MOST_ROUNDS:
+    if not 0 < number <= MANY:
         raise ValueError
     return number
 
@@ -75,7 +76,7 @@ def batch(text: str) -> int:
 def percent(text: str) -> float:
     """Read a percentage of at least zero."""
     number = float(text.removesuffix("%"))
-    if not 0 <= number < MOST_ROUNDS:
+    if not 0 <= number < MANY:
         raise ValueError
     return number / 100
 
@@ -122,7 +123,8 @@ def _measure(args: argparse.Namespace, results: Path | None, progress: running.P
         precisions=tuple(args.precision) or ("fp32",),
         batch=args.batch,
         clock=args.clock,
-        rounds=args.rounds,
+        rounds=args.rounds or ROUNDS,
+        most=0 if args.rounds else MOST_ROUNDS,
         limit=args.limit,
         module=args.strategies,
     )

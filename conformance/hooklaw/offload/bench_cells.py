@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hooklaw.offload.hand import BrokenError
-from hooklaw.offload.plan import WARM_UPS, Order, Wanted, quick
+from hooklaw.offload.plan import Order, Wanted, quick
 from hooklaw.offload.session import Session
 
 NAME = "hooklaw-offload"
@@ -59,7 +59,7 @@ def test_cell(benchmark: Any, order: Order, request: pytest.FixtureRequest) -> N
             setup=cell.before,
             teardown=cell.after,
             rounds=session.wanted.rounds,
-            warmup_rounds=WARM_UPS,
+            warmup_rounds=session.warm_ups,
         )
         made = cell.close()
     except BrokenError as error:

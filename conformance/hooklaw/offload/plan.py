@@ -18,8 +18,7 @@ PRECISIONS = ("fp32", "tf32", "amp")
 CLOCKS = ("wall", "cpu")
 """The processor's time is the same however busy the machine is, and sees no waiting."""
 QUICK = ("none", "save-on-cpu", "disk-raw", "bf16", "checkpoint", "checkpoint+disk-raw")
-ROUNDS, QUICK_ROUNDS = 9, 3
-WARM_UPS = 2
+ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 9, 18, 3
 LIMIT = 120.0
 """Seconds that a cell may take."""
 PLAIN = "none"
@@ -52,16 +51,28 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 0
     clock: str = "wall"
     rounds: int = ROUNDS
+    most: int = 0
+    """Up to so many rounds are taken where the ratio is unsure; none further if this is not above `rounds`."""
     limit: float = LIMIT
     quick: bool = False
     module: str = STRATEGIES
+
+    @property
+    def span(self) -> str:
+        """Return how many rounds a cell takes, in words."""
+        return f"{self.rounds} to {self.most}" if self.most > self.rounds else str(self.rounds)
 
 
 def quick(wanted: Wanted) -> Wanted:
     """Return the same with few strategies and few rounds, where nothing else is named."""
     return msgspec.structs.replace(
-        wanted, strategies=wanted.strategies or QUICK, rounds=min(wanted.rounds, QUICK_ROUNDS), quick=True
+        wanted, strategies=wanted.strategies or QUICK, rounds=min(wanted.rounds, QUICK_ROUNDS), most=0, quick=True
     )
+
+
+def warm_ups(device: str) -> int:
+    """Return how many rounds are taken before any counts; on the CPU the step that is checked warms too."""
+    return 1 if device == "cpu" else 2
 
 
 def refuse(wanted: Wanted) -> None:

@@ -32,7 +32,7 @@ def run(session: Session, json: Path | None = None) -> Run:
     with TemporaryDirectory(prefix="hooklaw-") as folder, redirect_stdout(io.StringIO()) as said:
         made = Path(folder, "benchmark.json")
         with redirect_stderr(io.StringIO()):
-            status = pytest.main(_arguments(made), plugins=[keeper])
+            status = pytest.main(_arguments(made if json else None), plugins=[keeper])
         done = session.finish(interrupted=status == pytest.ExitCode.INTERRUPTED or len(session.left()) > 0)
         if status not in EXPECTED or keeper.fault:
             last = (said.getvalue().strip().splitlines() or ["no more is known"])[-1]
@@ -42,11 +42,12 @@ def run(session: Session, json: Path | None = None) -> Run:
     return done
 
 
-def _arguments(json: Path) -> list[str]:
+def _arguments(json: Path | None) -> list[str]:
+    wanted = [f"--benchmark-json={json}"] if json else []  # for which pytest-benchmark takes a look at the machine
     return [
         *("-c", str(HERE.parent / "pytest.ini"), "-o", "addopts=--import-mode=importlib", "--rootdir", str(HERE)),
         *("--noconftest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:faulthandler"),
-        *("-p", "pytest_benchmark.plugin", f"--benchmark-json={json}", str(Path(bench_cells.__file__))),
+        *("-p", "pytest_benchmark.plugin", *wanted, str(Path(bench_cells.__file__))),
     ]
 
 
@@ -68,7 +69,7 @@ class Progress:
     def start(self, session: Session) -> None:
         """Learn how much there is to do."""
         self._all, self._done = len(session.orders), len(session.run.cells)
-        self.say(f"{self._all} cells, {session.wanted.rounds} rounds each, on {session.wanted.device}")
+        self.say(f"{self._all} cells, {session.wanted.span} rounds each, on {session.wanted.device}")
 
     def step(self, cell: Cell) -> None:
         """Show that one more cell is done."""

@@ -13,8 +13,9 @@ import msgspec
 
 from hooklaw import __version__, machine, records
 from hooklaw.errors import BenchError, OutputError
-from hooklaw.offload.hand import BrokenError, Hand
-from hooklaw.offload.plan import WARM_UPS, Order, Wanted, orders, refuse
+from hooklaw.offload.hand import BrokenError, Hand, kept
+from hooklaw.offload.plan import Order, Wanted, orders, refuse, warm_ups
+from hooklaw.offload.rounds import SECONDS, unsure
 from hooklaw.records import FORMAT, Cell, Footer, Header, Run
 from hooklaw.spec import digest
 
@@ -34,6 +35,8 @@ class Session:
         on_cell: Callable[[Cell], object] = lambda _: None,
     ) -> None:
         self.wanted = wanted
+        self.spare = 0.0
+        """Seconds for further rounds that no cell has needed so far."""
         self._results = results
         self._lawful = lawful or {}
         self._on_cell = on_cell
@@ -42,6 +45,11 @@ class Session:
         self._hand = Hand(wanted)
         self.orders = orders(wanted, [*self._hand.hello.strategies])
         self.run = Run(self._header(), {}, None)
+
+    @property
+    def warm_ups(self) -> int:
+        """Return how many rounds of a cell are taken before any counts."""
+        return warm_ups(self.wanted.device)
 
     @property
     def packers(self) -> dict[str, str]:
@@ -78,10 +86,8 @@ class Session:
         cell = self.begin(order)
         try:
             cell.open()
-            for _ in range(WARM_UPS + self.wanted.rounds):
-                cell.before()
-                cell.step()
-                cell.after()
+            for _ in range(self.warm_ups + self.wanted.rounds):
+                cell.round()
             return cell.close()
         except BrokenError as error:
             return cell.broken(error)
@@ -162,7 +168,7 @@ class Session:
             backend=f"bench:{self.wanted.device}",
             rules=[],
             versions={**hello.versions, **machine.versions(), "device": hello.device},
-            notes={"rounds": str(self.wanted.rounds)},
+            notes={"rounds": self.wanted.span, "malloc": kept()},
             command=_command(),
             started=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
         )
@@ -176,6 +182,8 @@ class Measurement:
         self._order = order
         self._random = random.Random(order.name)  # noqa: S311 - an order of steps is no secret
         self._plain_first = True
+        self._taken: dict[str, list[float]] = {"plain": [], "own": []}
+        self._began = time.perf_counter()
 
     def open(self) -> None:
         """Load the workload and check the gradients."""
@@ -185,20 +193,41 @@ class Measurement:
         """Begin a round."""
         self._plain_first = self._random.random() < 0.5  # noqa: PLR2004 - a coin
         if self._plain_first:
-            self._hand.take("plain")
+            self._take("plain")
 
     def step(self) -> float:
         """Take the strategy's step."""
-        return self._hand.take("own")
+        return self._take("own")
 
     def after(self) -> None:
         """End a round."""
         if not self._plain_first:
-            self._hand.take("plain")
+            self._take("plain")
+
+    def round(self) -> None:
+        """Take a round."""
+        self.before()
+        self.step()
+        self.after()
 
     def close(self) -> Cell:
-        """Return the figures."""
-        return self._session.add(self._order, **self._hand.finish(WARM_UPS))
+        """Take further rounds where the ratio is unsure, and return the figures."""
+        wanted, now = self._session.wanted, time.perf_counter()
+        end = min(now + self._session.spare + SECONDS, self._began + wanted.limit / 2)
+        while len(self._ratios) < wanted.most and unsure(self._ratios) and time.perf_counter() < end:
+            self.round()
+        self._session.spare += SECONDS - (time.perf_counter() - now)
+        return self._session.add(self._order, **self._hand.finish(self._session.warm_ups))
+
+    @property
+    def _ratios(self) -> list[float]:
+        pairs = zip(self._taken["own"], self._taken["plain"], strict=True)
+        return [own / plain for own, plain in pairs][self._session.warm_ups :]
+
+    def _take(self, which: str) -> float:
+        seconds = self._hand.take(which)
+        self._taken[which].append(seconds)
+        return seconds
 
     def broken(self, error: BrokenError) -> Cell:
         """Return a marked cell instead."""

@@ -10,6 +10,7 @@ import torch
 
 from hooklaw.offload import gradients, links, workloads
 from hooklaw.offload.plan import STRATEGIES, Order
+from hooklaw.offload.rounds import quartiles
 from hooklaw.offload.steps import CLOCKS, Stepper, Strategy, Times
 from hooklaw.offload.workloads import Workload
 from hooklaw.outcome import Outcome
@@ -59,11 +60,14 @@ class Trial:
         torch.manual_seed(0)
         self._figures: Figures = {}
         self._outcome, self._detail = Outcome.PASS, ""
-        self._check()
-        start = workloads.build(order.workload, order.batch).to(order.device)
-        clock = CLOCKS[order.clock]
-        self._plain = Stepper(start.copied(), order.precision, clock=clock)
-        self._own = Stepper(start.copied(), order.precision, bench.find(order.strategy), clock)
+        start, plain = bench.first(order)
+        self._own = self._stepper(start)
+        self._check(plain)
+        if order.device != "cpu":  # there it was checked with fewer samples
+            self._strategy.close()
+            start = workloads.build(order.workload, order.batch).to(order.device)
+            self._own = self._stepper(start)
+        self._plain = Stepper(start.copied(), order.precision, clock=CLOCKS[order.clock])
         self._rounds: list[tuple[Times, Times]] = []
         self._half: dict[str, Times] = {}
         gc.collect()
@@ -88,19 +92,20 @@ class Trial:
     def _strategy(self) -> Strategy:
         return cast("Strategy", self._own.strategy)
 
-    def _check(self) -> None:
-        workload, plain = self._bench.first(self._order)
+    def _stepper(self, workload: Workload) -> Stepper:
         strategy = self._bench.find(self._order.strategy)
-        stepper = Stepper(workload.copied(), self._order.precision, strategy)
+        return Stepper(workload.copied(), self._order.precision, strategy, CLOCKS[self._order.clock])
+
+    def _check(self, plain: gradients.Plain) -> None:
+        strategy = self._strategy
         torch.manual_seed(1)
-        stepper.step()
-        found = stepper.gradients()
+        self._own.step()
+        found = self._own.gradients()
         error, error64 = gradients.distance(found, plain.gradients), gradients.distance(found, plain.exact)
         self._allowed: dict[str, Any] = {"lossless": strategy.lossless, "tolerance": strategy.tolerance}
-        equal = gradients.same(stepper.buffers(), plain.buffers, gradients.NOISE * plain.noise)
+        equal = gradients.same(self._own.buffers(), plain.buffers, gradients.NOISE * plain.noise)
         self._mark(gradients.complaint(error, noise=plain.noise, **self._allowed))
         self._mark("" if equal else "the model's buffers are not those of the plain step")
-        strategy.close()
         self._figures |= {
             "lossless": strategy.lossless,
             "error": error,
@@ -143,7 +148,7 @@ class Trial:
         own = _middle([one for _, one in rounds])
         ratios = [mine.step / other.step for other, mine in rounds]
         out, back = self._figures["out"], self._figures["back"]
-        first, _, third = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        first, middle, third = quartiles(ratios)
         ceiling = self._ceiling(out)
         again = plain.forward if _recomputes(self._order.strategy) else 0.0
         least = Times(plain.step + again, plain.forward)
@@ -153,7 +158,7 @@ class Trial:
             "step": own.step,
             "forward": own.forward,
             "backward": own.backward,
-            "ratio": statistics.median(ratios),
+            "ratio": middle,
             "ratio_q1": first,
             "ratio_q3": third,
             "rate": (out + back) / own.step,

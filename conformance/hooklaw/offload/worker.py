@@ -135,6 +135,8 @@ class Server:
         if isinstance(word, Open):
             self._watchdog.start(self._limit)  # of the whole cell
             self._trial = None
+            gc.collect()
+            gc.freeze()  # collecting a cell's garbage need not look at a whole framework
             self._trial = Trial(self._bench, word.order)
             return Done()
         if isinstance(word, Take):
@@ -156,8 +158,6 @@ def main() -> int:
         _bound(start.memory)
         _answer(answers, hello(start))
         watchdog.stop()
-        gc.collect()
-        gc.freeze()  # collecting a cell's garbage need not look at a whole framework
         _serve(Server(start, watchdog), answers)
     except HooklawError as error:
         _answer(answers, Fault(str(error)))
