@@ -41,6 +41,9 @@ OPERATION = {
     "give": Do("give", (), ("x1", "v2")),
     "take": Do("take", ("g9",), ("x1",)),
     "mode": Do("mode"),
+    "flag": Do("flag", (), ("x1",), (False,)),
+    "bump": Do("bump", (), ("v2",)),
+    "edge": Do("edge", ("e9",), ("v2",)),
     "inspect": Do("inspect", (), ("v2",)),
     "forget": Do("forget", (), ("v2",)),
     "zero": Do("zero", (), ("x1",)),
@@ -247,6 +250,22 @@ def test_each_wrong_result_shows_the_same(torch_eager, way, what):
     hook = Do(way, ("h3",), ("v2",), (("wrong", what),))
 
     agrees((X, Do("mul", ("v2",), ("x1", "x1")), hook, BACKWARD), torch_eager)
+
+
+def test_a_gradient_edge_in_the_place_of_its_tensor(torch_eager):
+    """It is asked for by autograd.grad, together with a tensor, and with a gradient of the wrong shape."""
+    multiply, edge = Do("mul", ("v2",), ("x1", "x1")), Do("edge", ("e3",), ("v2",))
+    grad = Do("grad", ("g4", "g5"), ("v2", "e3", "x1"), (2.0, True, False))
+
+    agrees((X, multiply, edge, grad, grad._replace(how=("single", None, False))), torch_eager)
+
+
+def test_forward_past_the_hooks(torch_eager):
+    """The forward of a module is called without its hooks."""
+    module = Do("module", ("m2", "p2"), ("x1",), ("two",))
+    hook = Do("module_hook", ("h3",), ("m2",), ("forward", ("scale", 2), ()))
+
+    agrees((X, module, hook, Do("forward", ("v2", "v4"), ("m2", "x1", "x1")), BACKWARD), torch_eager)
 
 
 def test_a_module_in_another(torch_eager):

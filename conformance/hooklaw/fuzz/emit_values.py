@@ -253,6 +253,6 @@ def call(script: Script, one: Instruction) -> Step:
 
 
 @form
-def forward(script: Script, one: Instruction) -> Step:
+def forward(script: Script, one: Instruction) -> Step | None:
     """Call the forward of a module."""
     return call(script, one)
