@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -150,19 +150,31 @@ def _say(line: str) -> None:
 
 
 def _show_mutants(of: str) -> None:
-    all_found, missed = [], []
+    hits: dict[str, tuple[int, float, int, str]] = {}
+    missed: list[str] = []
     for nr, (name, one) in enumerate(mutants(of), start=1):
         sys.stderr.write(f"\r{nr} {name:60}")
         if one:
-            all_found.append(one)
+            hits[name] = one
         else:
             missed.append(name)
-    many = len(all_found) + len(missed)
-    _say(f"mutants of {of}: {len(all_found)} of {many} found within {LIMIT:g} s, {100 * len(all_found) / many:.1f} %")
-    programs, seconds, sizes, _ = zip(*all_found, strict=True)
+    many = len(hits) + len(missed)
+    _say(f"mutants of {of}: {len(hits)} of {many} found within {LIMIT:g} s, {100 * len(hits) / many:.1f} %")
+    programs, seconds, sizes, _ = zip(*hits.values(), strict=True)
     _say(f"  after a median of {statistics.median(programs):g} programs; the slowest took {max(seconds):.1f} s")
     _say(f"  shrunk to a median of {statistics.median(sizes):g} instructions, at most {max(sizes)}")
-    _say(f"  not found: {', '.join(missed) or '-'}")
+    near, lost = _playable(hits), _playable(missed)
+    share = 100 * len(near) / (len(near) + len(lost))
+    _say(f"  of those that break rules which the engine plays {len(near)} of {len(near) + len(lost)}, {share:.1f} %")
+    _say(f"  not found of these: {', '.join(lost) or '-'}")
+    _say(f"  not found of others: {', '.join(name for name in missed if name not in lost) or '-'}")
+
+
+def _playable(names: Iterable[str]) -> list[str]:
+    """Return the mutants that break a rule which the engine can play: what it lacks it cannot be asked about."""
+    capabilities = loading.load("reference").capabilities
+    rules = [one.rule for one in load_rules().values()]
+    return [name for name in names if any(name in rule.mutants and {*rule.needs} <= capabilities for rule in rules)]
 
 
 def main() -> None:
