@@ -8,6 +8,7 @@ from msgspec.structs import replace
 import made_records as made
 from hooklaw.errors import RecordFileError
 from hooklaw.outcome import Outcome
+from hooklaw.spec import Level
 from hooklaw_reports import cli, figures, html, sentences
 from hooklaw_reports.answers import answers, pick
 from hooklaw_reports.offload import offload
@@ -353,8 +354,23 @@ class TestPackers:
         assert len(rules.columns) == 4
         assert [column.name for column in packers.columns] == ["torch.autograd.graph:save_on_cpu"]
         assert [chapter.title for chapter in packers.chapters] == ["Values", "In place"]
-        assert packers.columns[0].sentence == "1 of 2 properties hold, 0 known divergences, 1 regression"
+        assert packers.columns[0].sentence == "1 of 2 properties hold, 0 SHOULD broken, 1 MUST broken"
         assert page([*made.three(), packer()]).headline == "4 rules, 4 backends; 2 properties, 1 packer"
+
+    def test_the_verdict_is_in_the_words_of_packers(self):
+        """A packer is safe, safe except for a SHOULD, or unsafe."""
+        broken, whole = packer(), packer("mine:Whole", broken=False)
+        law = [made.rule("packer.values.same", "packer-values", Level.SHOULD)]
+        entry = made.failed(law[0].id, expectation=made.known(law[0].id))
+        nearly = made.run("packer:mine:Nearly", law, [entry])
+
+        columns = page([broken, nearly, whole]).sheets[0].columns
+
+        assert {column.name: column.result for column in columns} == {
+            "torch.autograd.graph:save_on_cpu": "unsafe",
+            "mine:Nearly": "safe except",
+            "mine:Whole": "safe",
+        }
 
     def test_the_program(self):
         """The program that shows what is broken is there to be shown."""
@@ -381,7 +397,7 @@ class TestVerb:
         assert capsys.readouterr().out == (
             f"{target}: bench:cuda: 12 of 14 cells measured in 1 workload, 2 marked, 1 against the law of packers; "
             "torch-eager: 4 of 4 rules hold, 0 known divergences, 0 regressions; "
-            "packer:torch.autograd.graph:save_on_cpu: 1 of 2 properties hold, 0 known divergences, 1 regression\n"
+            "packer:torch.autograd.graph:save_on_cpu: 1 of 2 properties hold, 0 SHOULD broken, 1 MUST broken\n"
         )
         assert data_of(target.read_text(encoding="utf-8")).keys() == {"looks", "sheets", "charts"}
 

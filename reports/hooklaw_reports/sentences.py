@@ -1,5 +1,6 @@
 """What several runs came to, in words."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
@@ -19,9 +20,14 @@ def of(run: Run) -> str:
     if is_bench(run):
         return _measured(run)
     said = sentence(run)
-    if is_packer(run):
-        return said.replace(" rules hold", " properties hold").replace(" rule hold", " property holds")
-    return said
+    return _of_packer(said) if is_packer(run) else said
+
+
+def _of_packer(said: str) -> str:
+    """Return a verdict in the words in which packers are judged."""
+    said = said.replace(" rules hold", " properties hold").replace(" rule hold", " property holds")
+    said = re.sub(r"(\d+) known divergences?", r"\1 SHOULD broken", said)
+    return re.sub(r"(\d+) regressions?", r"\1 MUST broken", said)
 
 
 def sentences(runs: Iterable[Run]) -> str:

@@ -7,12 +7,13 @@ from datetime import datetime
 
 import msgspec
 
+from hooklaw import machine
 from hooklaw.outcome import JUDGED, Exit, Outcome, Stale, Verdict
 from hooklaw.records import Run, rules_of
 from hooklaw.spec import Level, Rule
 from hooklaw.tally import exit_of_run, of_verdict, words
 from hooklaw_reports import sentences
-from hooklaw_reports.kinds import Kind, names, sorted_out
+from hooklaw_reports.kinds import Kind, is_packer, names, sorted_out
 from hooklaw_reports.offload import Offload, offload
 from hooklaw_reports.published import last_result
 
@@ -39,6 +40,11 @@ RESULT_OF_RUN = {
     Exit.FIXED_OR_STALE: ("good", "↑", "fixed or stale"),
     Exit.BROKEN: ("worst", "!", "broken"),
 }
+
+
+UNSAFE = {Exit.OK: ("pass", "✓", "safe"), Exit.REGRESSION: ("bad", "✗", "unsafe")}
+EXCEPT = ("known", "~", "safe except")
+"""The same of packers."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -116,8 +122,10 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def framework(self) -> str:
-        """The version that matters most, which a backend names first."""
-        return "".join(f"{name} {version}, " for name, version in list(self.run.header.versions.items())[:1])
+        """The version that matters most, which a backend names first; of a packer's own package, too."""
+        names = list(self.run.header.versions)
+        shown = [name for name in names if name not in machine.versions()] if is_packer(self.run) else names[:1]
+        return "".join(f"{name} {self.run.header.versions[name]}, " for name in shown)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -197,7 +205,7 @@ def _tally(rows: list[Row], run: Run) -> str:
 
 def _column(run: Run, name: str) -> Column:
     passed, judged = run.count()
-    tone, glyph, result = RESULT_OF_RUN[exit_of_run(run)]
+    tone, glyph, result = _result(run)
     if run.header.not_run:
         tone, glyph, result = "unrun", "·", "not run"
     return Column(
@@ -214,6 +222,15 @@ def _column(run: Run, name: str) -> Column:
         fixed=[(rule_id, _place(run, rule_id)) for rule_id in of_verdict(run, Verdict.FIXED)],
         stale=[(entry, sentences.place(entry.file, entry.line)) for entry in (run.footer.stale if run.footer else [])],
     )
+
+
+def _result(run: Run) -> tuple[str, str, str]:
+    """Return tone, glyph and word of a run; a packer is safe, safe except for what is broken, or unsafe."""
+    end = exit_of_run(run)
+    if not is_packer(run) or end not in UNSAFE:
+        return RESULT_OF_RUN[end]
+    passed, judged = run.count()
+    return EXCEPT if end is Exit.OK and passed < judged else UNSAFE[end]
 
 
 def _place(run: Run, rule_id: str) -> str:
