@@ -95,6 +95,8 @@ class Run:
         """Handles of hooks on all modules, which must not outlive the program."""
         self.kept: list[Any] = []
         """Nodes with hooks, which vanish with the last reference to them."""
+        self.consumed: set[str] = set()
+        """What something was made of."""
         self.savers: set[str] = set()
         """Tensors whose Nodes have saved their inputs or themselves, until something is changed in place."""
         self.stacks: dict[int, list[AbstractContextManager[Any]]] = {}
@@ -132,6 +134,8 @@ class Run:
             return
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is what is to be compared
             self.log(("error", number, one.op, kind_of(error)))
+        if one.made:
+            self.consumed.update(one.used)
         if self.boxes and one.op in FREES and not self.created:
             self.log(("boxes", sum(box() is not None for box in self.boxes)))
 

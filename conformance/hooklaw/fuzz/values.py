@@ -138,10 +138,14 @@ def zero(run: Run, one: Instruction) -> None:
 
 @operation
 def flag(run: Run, one: Instruction) -> None:
-    """Switch requires_grad on or off; what has it by its history cannot be told so."""
-    tensor = run.tensors[one.used[0]]
-    if one.how[0] and not run.backend.is_leaf(tensor):
-        raise UnknownNameError(one.used[0])
+    """Switch requires_grad on or off.
+
+    What has it by its history cannot be told so, and nothing is said of graphs that a leaf was in already, or of views.
+    """
+    name = one.used[0]
+    tensor = run.tensors[name]
+    if name in run.consumed | run.views or (one.how[0] and not run.backend.is_leaf(tensor)):
+        raise UnknownNameError(name)
     run.backend.set_requires_grad(tensor, requires_grad=one.how[0])
 
 
