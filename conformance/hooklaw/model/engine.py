@@ -195,7 +195,9 @@ def _accumulate(leaf: Tensor, new: Tensor | None) -> tuple[()]:
 def _add(leaf: Tensor, new: Tensor) -> None:
     with _accumulating:
         if leaf.grad is None:
-            leaf.grad = ops.clone(new, leaf.data.strides if leaf.data.is_dense() else contiguous(leaf.shape))
+            strides = leaf.data.strides if leaf.data.is_dense() else contiguous(leaf.shape)
+            shared = new.is_view and new.data.strides == strides and on("views-of-gradients-become-grad")
+            leaf.grad = Tensor(new.data) if shared and not recording() else ops.clone(new, strides)
         elif recording():
             leaf.grad = leaf.grad + new
         else:

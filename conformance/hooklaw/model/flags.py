@@ -52,6 +52,12 @@ TORCH: Mapping[str, Flag] = {
             why="post-acc.doc-example-returns-tensor",
         ),
         Flag(
+            "views-of-gradients-become-grad",
+            "a gradient that is a view of another one becomes .grad without a copy, so that to change one changes both",
+            why="post-acc.in-place-grad.others",
+            issue="https://github.com/pytorch/pytorch/issues/34082",
+        ),
+        Flag(
             "views-leave-their-node",
             "an in-place operation on a view, or on what it shares its numbers with, gives it a new Node without hooks",
             why="tensor-hook.inplace.view-before",

@@ -35,6 +35,8 @@ class Tensor:
         """Those of a leaf; the hooks of any other tensor are with its Node."""
         self.retains_grad = False
         self.accumulate: Callable[[], AccumulateGrad | None] = lambda: None
+        self.is_view = False
+        """Whether its numbers are those of another tensor."""
         self.base: Tensor | None = None
         """Of a view: the tensor whose history it shares."""
         self.replay: Callable[[Tensor], Tensor] = lambda base: base

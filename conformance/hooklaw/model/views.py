@@ -117,6 +117,7 @@ def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
 
 def _is_view(output: Tensor, x: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
     """Note how the view comes from its base; what is made while nothing is recorded is as good as detached."""
+    output.is_view = True
     if recording() or on(UNRECORDED):
         earlier = x.replay
         output.base = base = x.base or x

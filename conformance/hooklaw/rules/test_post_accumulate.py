@@ -229,6 +229,31 @@ def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "post-acc.in-place-grad.others",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE, Capability.VIEWS],
+    mutants=["first-gradient-kept-as-it-is"],
+)
+def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
+    """The hook may change .grad of its leaf in place, and the gradients of other tensors stay what they are."""
+
+    def forward(x, w):
+        product = w * 2
+        return backend.sum((product + backend.view(x, 2)) * 3)
+
+    def tenfold(leaf):
+        backend.mul_(backend.grad_of(leaf), 10)
+
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    backend.register_post_accumulate_grad_hook(x, tenfold)
+    backend.backward(backend.call(forward, x, w))
+
+    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+    trace.expect_value("w.grad", [6.0, 6.0], backend.grad_of(w))
+
+
+@rule(
     "post-acc.doc-example-returns-tensor",
     level=Level.MUST,
     sources=[HOOK],
