@@ -126,7 +126,7 @@ class ConstantsAccumulateZeros(_Made, Passes):
     """After a backward a tensor that does not require grad has zeros for its gradient."""
 
     def around(self, run: Hook) -> Any:
-        made = self.made.copy()
+        made, self.made = self.made, []
         result = run()
         for one in made:
             if self.is_floating(one) and not self.requires_grad(one):

@@ -1,6 +1,7 @@
 """When a hook on several tensors runs: among the other hooks, and in passes inside or beside each other."""
 
 import threading
+from collections import Counter
 from typing import Any
 
 from hooklaw.backend import Backend, Capability
@@ -121,16 +122,24 @@ def test_threads(backend: Backend, trace: Trace) -> None:
     """Of backward passes at the same time each may have its own call, with its own gradients."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
-    both = threading.Barrier(2)
+    both, waited = threading.Barrier(2), Counter[int]()
 
     def wait(_: object) -> None:
         both.wait(LIMIT)
+        waited[threading.get_ident()] += 1
+
+    def run(loss: Any) -> None:
+        try:
+            backend.backward(loss)
+        finally:
+            if waited[threading.get_ident()] < len("ab"):
+                both.abort()  # or the other thread would wait in vain
 
     for leaf in (a, b):
         backend.register_hook(leaf, wait)
     backend.register_multi_grad_hook([a, b], trace.saw("hook"))
     losses = [backend.call(lambda a, b, by=by: backend.sum(a * by + b * by), a, b) for by in (2.0, 3.0)]
-    threads = [threading.Thread(target=backend.backward, args=(loss,), daemon=True) for loss in losses]
+    threads = [threading.Thread(target=run, args=(loss,), daemon=True) for loss in losses]
     for thread in threads:
         thread.start()
     for thread in threads:
