@@ -16,7 +16,7 @@ from hooklaw.model import engine, errors, flags, function, modes, multi_grad, op
 from hooklaw.model.module import Module, every_module, register
 from hooklaw.model.node import Node
 from hooklaw.model.record import SavedTensor
-from hooklaw.model.strided import from_nested
+from hooklaw.model.strided import contiguous, from_nested
 from hooklaw.model.tensor import UNRECORDED, Tensor
 
 Hook = Callable[..., Any]
@@ -238,7 +238,7 @@ class Reference:
         return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
-        pack = ops.clone if pin_memory and flags.on("pinning-copies") else _itself
+        pack = _copy if pin_memory and flags.on("pinning-copies") else _itself
         return modes.saved_tensors_hooks(modes.Pair(pack, _itself))
 
     def saved_tensors(self, node: Node) -> list[Tensor]:
@@ -288,6 +288,10 @@ def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> eng
 def _at(place: Any) -> Any:
     """Return a tensor as it is, and a gradient edge as what can be asked for it."""
     return place if isinstance(place, Tensor) else SimpleNamespace(needed_edge=lambda: place)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return ops.clone(tensor, contiguous(tensor.shape))
 
 
 def _itself(tensor: Tensor) -> Tensor:
