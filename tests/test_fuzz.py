@@ -80,7 +80,7 @@ def test_most_programs_do_something(programs):
     judge = engine(())
     traces = [replay(program, judge) for program in programs[:500]]
 
-    assert sum(any(event[0].endswith(".grad") for event in trace) for trace in traces) > 350
+    assert sum(any(event[0].endswith(".grad") for event in trace) for trace in traces) > 300
     assert sum(event[0] == "error" for trace in traces for event in trace) < 500
 
 
@@ -165,8 +165,8 @@ def test_numbers_are_alike_up_to_rounding():
     "flag",
     [
         "retain-grad-before-pre-hooks",
-        "one-root-is-reached",
-        "post-accumulate-returns-none",
+        "unneeded-gradients-are-none",
+        "multi-grad-hooks-take-no-leaf-in-grad",
         "split-parts-stay-as-they-are",
         "numbers-are-freed",
         "multi-grad-hooks-take-no-constants",

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+import weakref
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,24 @@ def something_returned(b):
     x = leaf(b)
     b.register_post_accumulate_grad_hook(x, lambda leaf: b.grad_of(leaf) * 2)
     return outcome(lambda: b.backward(b.sum(x)))
+
+
+def through_a_view(b):
+    """Change the gradient of a leaf that is used through a view, before another one gets its own."""
+    x, w = leaf(b), leaf(b)
+    b.register_post_accumulate_grad_hook(x, lambda one: (b.mul_(b.grad_of(one), 10), None)[1])
+    product = w * 2
+    b.backward(b.sum((product + b.view(x, 2)) * 3))
+    return b.tolist(b.grad_of(w))
+
+
+def outlived(b):
+    """Let go of a leaf that has a hook on several tensors, and tell whether it is still there."""
+    x = leaf(b)
+    b.register_multi_grad_hook([x], lambda _: None)
+    alive = weakref.ref(x)
+    del x
+    return alive() is not None
 
 
 def view_with_hook(b):
@@ -190,6 +209,7 @@ PROGRAMS = [
     ("unneeded-gradients-are-none", unneeded, [[False, False]], [[False, True]]),
     ("post-accumulate-without-gradient", nothing_arrives, [], [None]),
     ("post-accumulate-returns-none", something_returned, None, "refused"),
+    ("views-of-gradients-become-grad", through_a_view, [6.0, 6.0], [60.0, 60.0]),
     ("views-leave-their-node", view_with_hook, [True, False], []),
     ("hooks-on-a-view-join-the-first", second_hook, ["second"], []),
     ("retained-gradients-are-mixed-up", retained_second, [6.0, 12.0], "refused"),
@@ -201,6 +221,7 @@ PROGRAMS = [
     ("pinning-copies", pinned, True, False),
     ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
     ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
+    ("multi-grad-hooks-keep-their-nodes", outlived, False, True),
 ]
 """The flag, a program, what it returns as documented, and what it returns in PyTorch."""
 each_flag = pytest.mark.parametrize(

@@ -243,7 +243,9 @@ def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
         return backend.sum((product + backend.view(x, 2)) * 3)
 
     def tenfold(leaf):
-        backend.mul_(backend.grad_of(leaf), 10)
+        grad = backend.grad_of(leaf)
+        if grad is not None:
+            backend.mul_(grad, 10)
 
     x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     backend.register_post_accumulate_grad_hook(x, tenfold)
