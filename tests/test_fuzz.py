@@ -179,9 +179,10 @@ def test_numbers_are_alike_up_to_rounding():
     ],
 )
 def test_departures_are_told_apart(flag):
-    """A backend that is the engine with one departure is found, and the difference explained by that one."""
+    """A backend that is the engine with one departure is soon found, and the difference explained by that one."""
     judge = Judge(engine([flag]))
-    programs = (from_seed(11, number) for number in range(RARE))
+    many = RARE if flag in ("one-root-is-reached", "post-accumulate-returns-none") else MANY
+    programs = (from_seed(11, number) for number in range(many))
     found = next(difference for program in programs if (difference := judge(program)) is not None)
 
     assert found.flags == {flag}

@@ -16,7 +16,7 @@ from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import Event, Run
 from hooklaw.model.schedule import chosen_by
 
-CLOSE = {"float64": 1e-7, "float32": 2e-3}
+CLOSE = {"float64": 1e-7, "float32": 1e-4}
 """How near two values of a dtype must be, relative to the larger."""
 HUGE = 1e25
 """Beyond, sums lose what is added to them, so that values depend on an order which is not law."""
