@@ -1,5 +1,6 @@
 """A pytest session over the rules, started from the command line with settings of its own."""
 
+import gc
 import io
 import os
 import tempfile
@@ -148,9 +149,11 @@ class _Keeper:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         self._config = config
+        config.option.tbstyle = "line"  # nobody prints it, and a long one takes longer than most rules
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
+        gc.freeze()  # pytest collects garbage five times in the end, to report what nobody would read
         controller: Any = self._config and self._config.pluginmanager.getplugin("hooklaw-controller")
         self.fault = self.fault or (controller.fault if controller else "")
 

@@ -50,7 +50,8 @@ def exit_of_run(run: Run) -> Exit:
 
 def count(run: Run) -> Counts:
     """Count a run's cells by what they mean."""
-    number = Counter(words(run)[rule_id] for rule_id in run.results)
+    said = words(run)
+    number = Counter(said[rule_id] for rule_id in run.results)
     passed, judged = run.count()
     return Counts(
         passed=passed,
