@@ -130,9 +130,6 @@ def test_declares_the_core():
         Capability.LAZY_BITS,
         Capability.LEGACY_MODULE_BACKWARD_HOOKS,
         Capability.MATERIALIZE_GRADS,
-        Capability.OPTIMIZERS,
-        Capability.REGISTRATION_HOOKS,
-        Capability.STATE_DICT,
     }
 
 

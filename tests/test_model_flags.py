@@ -142,6 +142,15 @@ def removed_meanwhile(b):
     return seen
 
 
+def removed_before_another(b):
+    """Let a hook before a step remove itself, before another one."""
+    seen = []
+    optimizer = b.sgd([leaf(b)], lr=1.0)
+    handle = b.register_step_pre_hook(optimizer, lambda *_: handle.remove())
+    b.register_step_pre_hook(optimizer, lambda *_: seen.append("second"))
+    return outcome(lambda: b.step(optimizer) or seen)
+
+
 def retained_second(b):
     """Change the second output of a Node in place, the gradient of which is retained."""
     _, y = b.custom_function(lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3)(leaf(b))
@@ -221,6 +230,7 @@ PROGRAMS = [
     ("pinning-copies", pinned, True, False),
     ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
     ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
+    ("hooks-of-states-and-steps-stay-as-they-are", removed_before_another, ["second"], "refused"),
     ("multi-grad-hooks-keep-their-nodes", outlived, False, True),
 ]
 """The flag, a program, what it returns as documented, and what it returns in PyTorch."""

@@ -15,9 +15,12 @@ from hooklaw.backend import Capability, ErrorKind
 from hooklaw.model import engine, errors, flags, function, modes, multi_grad, ops, views
 from hooklaw.model.module import Module, every_module, register
 from hooklaw.model.node import Node
+from hooklaw.model.optimizer import every_optimizer
 from hooklaw.model.record import SavedTensor
+from hooklaw.model.registry import registration_hooks
 from hooklaw.model.strided import contiguous, from_nested
 from hooklaw.model.tensor import UNRECORDED, Tensor
+from hooklaw_backends._reference_state import State
 
 Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("expectations") / "reference-torch.toml"
@@ -31,9 +34,6 @@ LACKS = {
     Capability.MATERIALIZE_GRADS: "grad returns None for an unused input, and nothing else",
     Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
     Capability.CHECKPOINT: "nothing is recomputed",
-    Capability.REGISTRATION_HOOKS: "a module has parameters, and no registry of them",
-    Capability.STATE_DICT: "a module has parameters, and no registry of them",
-    Capability.OPTIMIZERS: "there are gradients, and nothing that makes a step with them",
     Capability.FUNCTION_MARKS: "a custom Function marks none of its inputs and outputs",
     Capability.FUNCTION_OPTIONS: "a custom Function has no options",
     Capability.ANOMALY: "nothing looks for gradients that are no numbers",
@@ -50,7 +50,7 @@ def backend(argument: str = "") -> "Reference":
     return Reference(flags.known(names))
 
 
-class Reference:
+class Reference(State):
     """Most verbs are the engine's functions and methods as they are."""
 
     capabilities = frozenset(Capability) - frozenset(LACKS)
@@ -71,6 +71,10 @@ class Reference:
         ErrorKind.SAVED_HOOKS_ALREADY_SET: (errors.SavedHooksSetError,),
         ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
         ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
+        ErrorKind.STATE_HOOK_RETURN: (errors.StateHookError,),
+        ErrorKind.LOAD_HOOK_RETURN: (errors.LoadHookError,),
+        ErrorKind.STATE_KEYS: (errors.StateKeysError,),
+        ErrorKind.STEP_HOOK_RETURN: (errors.StepHookError,),
         ErrorKind.MULTI_GRAD_MODE: (ValueError,),
     }
     versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
@@ -90,8 +94,9 @@ class Reference:
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind, and play what this backend is to play."""
         modes.reset()
-        for hooks in every_module.values():
-            hooks.clear()
+        for everywhere in (every_module, registration_hooks, every_optimizer):
+            for hooks in everywhere.values():
+                hooks.clear()
         flags.use(self.flags)
 
     # values

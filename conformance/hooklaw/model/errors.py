@@ -41,6 +41,22 @@ class ModuleInPlaceError(RuntimeError):
     """An input or output of a module that has backward hooks was changed in place."""
 
 
+class StateHookError(RuntimeError):
+    """A hook on the saving of a module's state returned something."""
+
+
+class LoadHookError(AssertionError):
+    """A hook on the loading of a module's state returned something."""
+
+
+class StateKeysError(RuntimeError):
+    """The state that was loaded does not fit the module."""
+
+
+class StepHookError(RuntimeError):
+    """A hook before an optimizer's step returned something that it may not."""
+
+
 class UnpackTypeError(TypeError):
     """An unpack hook returned something that is no tensor."""
 

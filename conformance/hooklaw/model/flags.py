@@ -120,6 +120,10 @@ TORCH: Mapping[str, Flag] = {
             why="module.full-backward.retain-graph.nested",
         ),
         Flag(
+            "hooks-of-states-and-steps-stay-as-they-are",
+            "a hook on a registration, state or step that adds or removes one of its kind is an error if another follows",
+        ),
+        Flag(
             "multi-grad-hooks-take-no-constants",
             "a tensor that does not require grad is no error in mode any alone",
             why="multi-grad.requires-grad",

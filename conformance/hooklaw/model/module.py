@@ -8,6 +8,7 @@ from hooklaw.model.boundary import Boundary
 from hooklaw.model.errors import ModuleHookError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Handle, Hook, Hooks
+from hooklaw.model.state import StatefulRegistry
 from hooklaw.model.tensor import Tensor
 
 KINDS = ("forward_pre", "forward", "backward_pre", "backward")
@@ -27,13 +28,14 @@ class ModuleHook(NamedTuple):
         return self.hook(module, args, *([kwargs] if self.with_kwargs else []), *output)
 
 
-class Module:
+class Module(StatefulRegistry):
     """A forward function with parameters as attributes."""
 
     def __init__(self, parameters: Mapping[str, Tensor], forward: Callable[..., Any]) -> None:
+        super().__init__()
         self.forward, self.hooks = forward, {kind: Hooks() for kind in KINDS}
         for name, value in parameters.items():
-            setattr(self, name, value.detach().requires_grad_())
+            self.register("parameter", name, value.detach().requires_grad_())
 
     def hooks_now(self, kind: str) -> dict[int, Any]:
         """Return the hooks to run by their numbers: one that is registered meanwhile waits for the next time."""

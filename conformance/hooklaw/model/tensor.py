@@ -119,6 +119,11 @@ class Tensor:
         """Return a tensor on the same data, without history."""
         return Tensor(self.data)
 
+    def detach_(self) -> None:
+        """Let go of the history, so that the tensor does not require grad."""
+        self._is_leaf_with_grad = False
+        self.rebase(None)
+
     def requires_grad_(self) -> "Tensor":
         """Make a tensor without history a leaf that requires grad."""
         if not self.requires_grad:

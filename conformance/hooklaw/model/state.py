@@ -1,0 +1,95 @@
+"""The state of a module and of those inside it, saved and loaded, with the hooks around both."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hooklaw.model import ops
+from hooklaw.model.errors import LoadHookError, StateHookError, StateKeysError
+from hooklaw.model.hooks import Hooks
+from hooklaw.model.registry import Registry, called
+from hooklaw.model.tensor import Tensor
+
+State = dict[str, Any]
+KINDS = ("save_pre", "save_post", "load_pre", "load_post")
+
+
+class Stateful:
+    """What has a state has hooks around the saving and the loading of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state_hooks = {kind: Hooks() for kind in KINDS}
+
+
+class StatefulRegistry(Stateful, Registry):
+    """What is registered is the state."""
+
+
+class Keys(NamedTuple):
+    """The keys that a state lacks, and those that nothing is registered for: a hook may change both lists."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def state_of(module: StatefulRegistry) -> State:
+    """Return parameters and buffers by their names, dotted for those of a module inside; they are no copies."""
+    state: State = {}
+    _save(module, state, "")
+    return state
+
+
+def _save(module: StatefulRegistry, state: State, prefix: str) -> None:
+    for hook in called(module.state_hooks["save_pre"]):
+        hook(module, prefix, False)  # noqa: FBT003 - keep_vars: there is no way to ask for the parameters themselves
+    state.update({f"{prefix}{name}": one.detach() for name, one in module.own_state().items()})
+    for name, child in module.children().items():
+        _save(child, state, f"{prefix}{name}.")
+    for hook in called(module.state_hooks["save_post"]):
+        if hook(module, state, prefix, {}) is not None:
+            raise StateHookError("a hook after the state was saved must change it in place, and return None")
+
+
+def load_state(module: StatefulRegistry, state: Mapping[str, Any]) -> None:
+    """Copy a state into the parameters and buffers, then refuse it if it has not the keys and shapes of them all."""
+    keys, errors = Keys([], []), list[str]()
+    _load(module, dict(state), "", keys, errors)
+    said = [f"{word} {', '.join(names)}" for word, names in zip(("missing", "unexpected"), keys, strict=True) if names]
+    if said or errors:
+        raise StateKeysError("; ".join([*said, *errors]))
+
+
+def _load(module: StatefulRegistry, state: State, prefix: str, keys: Keys, errors: list[str]) -> None:
+    """Load one module, out of a copy of the state that has its keys, and then those inside it."""
+    for hook in called(module.state_hooks["load_pre"]):
+        hook(module, state, prefix, {}, True, *keys, errors)  # noqa: FBT003 - strict: no key too many or too few
+    own = {f"{prefix}{name}": one for name, one in module.own_state().items()}
+    for key, tensor in own.items():
+        if key in state:
+            errors += _copied(key, state[key], tensor)
+        else:
+            keys.missing_keys.append(key)
+    inside = {f"{prefix}{name}.": child for name, child in module.children().items()}
+    known = (*own, *inside)
+    keys.unexpected_keys.extend(key for key in state if key.startswith(prefix) and _head(key, prefix) not in known)
+    for start, child in inside.items():
+        _load(child, {key: one for key, one in state.items() if key.startswith(start)}, start, keys, errors)
+    for hook in called(module.state_hooks["load_post"]):
+        if hook(module, keys) is not None:
+            raise LoadHookError("a hook after the state was loaded must change the keys in place, and return None")
+
+
+def _head(key: str, prefix: str) -> str:
+    """Return the key up to the first dot behind the prefix."""
+    name, dot, _ = key.removeprefix(prefix).partition(".")
+    return f"{prefix}{name}{dot}"
+
+
+def _copied(key: str, value: Any, tensor: Tensor) -> list[str]:
+    """Write a value over a tensor, which counts as a change in place; return what is the matter if it does not fit."""
+    if not isinstance(value, Tensor):
+        return [f"{key} is no tensor"]
+    if value.shape != tensor.shape:
+        return [f"{key} has shape {value.shape}, not {tensor.shape}"]
+    tensor.data.write(ops.cast(value.detach(), tensor.dtype).data.values())
+    return []
