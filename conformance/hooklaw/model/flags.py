@@ -121,7 +121,7 @@ TORCH: Mapping[str, Flag] = {
         ),
         Flag(
             "hooks-of-states-and-steps-stay-as-they-are",
-            "a hook on a registration, state or step that adds or removes one of its kind is an error if another follows",
+            "a hook on a registration, state or step that adds or removes one of these is an error if another follows",
         ),
         Flag(
             "multi-grad-hooks-take-no-constants",
