@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,10 @@ class TorchEager(State):
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
+
+    def prepare(self) -> None:
+        """Import the compiler, as the first step of an optimizer would, which takes a second."""
+        import_module("torch._dynamo")
 
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind."""

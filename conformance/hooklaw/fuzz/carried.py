@@ -35,7 +35,7 @@ class Carried(Run):
 
     def step(self, number: int, one: Instruction) -> None:
         """Run one instruction, and note what became of it; what was made before is not looked at, lest it change."""
-        there = {*self.tensors, *self.handles, *self.modules}
+        there = {*self.tensors, *self.handles, *self.modules, *self.states, *self.optimizers}
         super().step(number, one)
         if number in self.skipped and there.issuperset(one.used):
             self.left_out.add(number)

@@ -66,6 +66,9 @@ class Draft:
     thread: int = 0
     edges: dict[str, str] = field(default_factory=dict[str, str])
     """Gradient edges, by the tensors that they were taken of."""
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    """States of modules and optimizers, by what they were taken of."""
+    optimizers: list[str] = field(default_factory=list[str])
     names: int = 0
 
     def below(self, bound: int) -> int:

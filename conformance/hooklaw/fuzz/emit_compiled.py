@@ -13,6 +13,8 @@ from hooklaw.fuzz.script import broken
 
 STOPS = frozenset(
     {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
+    | {"sgd", "step", "zero_grad", "step_hook", "global_step_hook", "state_dict", "load_state_dict", "state_hook"}
+    | {"add_module", "register_buffer", "registration_hook"}
     | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode"}
 )
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""

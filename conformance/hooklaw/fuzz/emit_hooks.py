@@ -1,6 +1,6 @@
 """The code of instructions that put hooks of every kind, and of what their hooks do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -29,18 +29,32 @@ class Place(NamedTuple):
     """Whether what it replaces may be None."""
 
 
-def put(script: Script, one: Instruction, place: Place, action: tuple[Any, ...], before: Any = ()) -> Step:
-    """Define the hook of an instruction unless it fits into a line, and register it."""
+Lines = Callable[..., list[str]]
+"""Gives the lines of a hook that do something."""
+EVERYWHERE = frozenset({"global_hook", "registration_hook", "global_step_hook"})
+"""Instructions whose hooks are not put on one thing, and must be removed in the end."""
+
+
+def put(  # noqa: PLR0913 - the rest has names
+    script: Script,
+    one: Instruction,
+    place: Place,
+    action: tuple[Any, ...],
+    before: Any = (),
+    *,
+    more: Mapping[str, Lines] | None = None,
+) -> Step:
+    """Define the hook of an instruction unless it fits into a line, and register it; it may know more actions."""
     name = place.name
-    lines = ACTIONS[action[0]](script, place, *action[1:])
+    lines = {**ACTIONS, **(more or {})}[action[0]](script, place, *action[1:])
     held = _held(script, one)
     if lines or held:
         seen = f'saw("{name}", {place.seen})'
         script.define(f"def {name}({place.parameters}):\n" + indent("\n".join([seen, *lines]), "    "))
     hook = name if lines or held else f'lambda {place.parameters}: saw("{name}", {place.seen})'
-    target = f"{name}_handle" if script.known.wanted(name) or one.op == "global_hook" else ""
+    target = f"{name}_handle" if script.known.wanted(name) or one.op in EVERYWHERE else ""
     after = f"{name}.holds = {', '.join(held)}  # so that they live as long as the hook" if held else ""
-    if one.op == "global_hook":
+    if one.op in EVERYWHERE:
         script.everywhere.append(f"{target}.remove()")
     return Step(place.register.format(hook), target, before=before, after=after)
 
@@ -199,7 +213,7 @@ def _register(script: Script, place: Place) -> list[str]:
     more = f"{place.name}_more"
     script.define(f"{more} = []")
     again = place.register.format(f'lambda {place.parameters}: saw("{place.name}+", {place.seen})')
-    if "register_module_" in place.register:
+    if "register_module_" in place.register or "register_optimizer_" in place.register:
         script.everywhere.append(f"for handle in {more}:\n    handle.remove()")
     lines = broken(f"{more}.append({again})", WIDTH - 8).splitlines()
     return [f"if not {more}:", *(f"    {line}" for line in lines)]
@@ -237,6 +251,11 @@ def _backward(script: Script, place: Place, name: str) -> list[str]:
 
 def _drop(script: Script, _: Place, name: str) -> list[str]:
     return _where_there(script, name, [f"{name}.grad = None"])
+
+
+def _step(script: Script, place: Place, name: str) -> list[str]:
+    shown = f'saw("{place.name}", "step", {name}.param_groups[0]["params"])'
+    return _where_there(script, name, [f"{name}.step()", shown, f"{name}.zero_grad()"])
 
 
 def _context(_script: Script, place: Place) -> list[str]:
@@ -294,7 +313,7 @@ def other_dtype(grad):
     return torch.ones(grad.shape, dtype=torch.float32 if grad.dtype == torch.float64 else torch.float64)"""
 
 
-ACTIONS: dict[str, Callable[..., list[str]]] = {
+ACTIONS: dict[str, Lines] = {
     "nothing": _nothing,
     "scale": _scale,
     "raise": _raise,
@@ -304,6 +323,7 @@ ACTIONS: dict[str, Callable[..., list[str]]] = {
     "reentrant": _reentrant,
     "backward": _backward,
     "drop": _drop,
+    "step": _step,
     "context": _context,
     "keep": _keep,
     "same": _same,

@@ -1,7 +1,7 @@
 """Instructions that register hooks of every kind, and what their hooks do."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hooklaw.backend import Capability
@@ -15,29 +15,37 @@ UNSERIALIZABLE = "unserializable"
 
 
 class Place(NamedTuple):
-    """A hook's name, and how to register one more where it is, if it does that: it keeps the place alive."""
+    """A hook's name, how to register one more there, if it does that: it keeps the place alive; and what it notes."""
 
     name: str
     register: Callable[[Callable[..., Any]], Any] | None
+    shown: Callable[[Action], Action]
 
 
 class Hooks:
     """The hooks of one run, each a function that notes what it sees and then acts."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, more: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self.run = run
+        self._actions = {**ACTIONS, **(more or {})}
         self._must_be_here = Capability.CALLER_THREAD in run.backend.capabilities
 
-    def put(self, name: str, action: Action, register: Callable[[Callable[..., Any]], Any]) -> Any:
-        """Register a hook that acts, under its name."""
-        place = Place(name, register if action[0] == "register" else None)
+    def put(
+        self,
+        name: str,
+        action: Action,
+        register: Callable[[Callable[..., Any]], Any],
+        shown: Callable[[Action], Action] = lambda arguments: arguments,
+    ) -> Any:
+        """Register a hook that acts, under its name, and notes what is shown of its arguments."""
+        place = Place(name, register if action[0] == "register" else None, shown)
 
         def hook(*arguments: Any, **named: Any) -> Any:
-            seen = [self.run.seen(one) for one in _what_is_seen(arguments, named)]
+            seen = [self.run.seen(one) for one in _what_is_seen(shown(arguments), named)]
             self.run.log((name, *seen, self.run.backend.is_grad_enabled()))
             if self._must_be_here and threading.get_ident() != self.run.ident:
                 self.run.log((name, "in another thread"))
-            return ACTIONS[action[0]](self.run, place, arguments, *action[1:])
+            return self._actions[action[0]](self.run, place, arguments, *action[1:])
 
         handle = self.run.handles[name] = register(hook)
         return handle
@@ -158,7 +166,7 @@ def _register(run: Run, place: Place, _arguments: tuple[Any, ...]) -> None:
     """Register one more hook where this one is, once."""
     name = f"{place.name}+"
     if place.register and name not in run.handles:
-        Hooks(run).put(name, ("nothing",), place.register)
+        Hooks(run).put(name, ("nothing",), place.register, place.shown)
 
 
 def _peek(run: Run, place: Place, _arguments: tuple[Any, ...], name: str) -> None:
@@ -190,6 +198,17 @@ def _drop(run: Run, _place: Place, _arguments: tuple[Any, ...], name: str) -> No
     """Set the gradient of a tensor to None."""
     if name in run.tensors:
         run.backend.set_grad(run.tensors[name], None)
+
+
+def _step(run: Run, place: Place, _arguments: tuple[Any, ...], name: str) -> None:
+    """Make a step of an optimizer, and reset its gradients."""
+    if name in run.optimizers:
+        optimizer = run.optimizers[name]
+        run.savers.clear()
+        run.changed = True
+        run.backend.step(optimizer)
+        run.log((place.name, "step", run.seen(optimizer.param_groups[0]["params"])))
+        run.backend.zero_grad(optimizer)
 
 
 def _context(run: Run, place: Place, _arguments: tuple[Any, ...]) -> None:
@@ -253,6 +272,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "reentrant": _reentrant,
     "backward": _backward,
     "drop": _drop,
+    "step": _step,
     "context": _context,
     "keep": _keep,
     "same": _same,

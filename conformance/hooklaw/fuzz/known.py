@@ -13,7 +13,7 @@ ENTERS = frozenset(
 )
 SAFE = frozenset(
     {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
-    | {"remove", "module", "global_hook"}
+    | {"remove", "module", "global_hook", "registration_hook", "step_hook", "global_step_hook", "state_hook"}
 )
 """Operations that never fail."""
 
@@ -119,7 +119,8 @@ class Known:
     def _may_fail(self, one: Instruction) -> bool:
         if one.op in ENTERS:
             return any(other.op == "disable_saved_hooks" for other in self.program)
-        return one.op not in SAFE
+        registers = one.op == "module" and any(other.op == "registration_hook" for other in self.program)
+        return registers or one.op not in SAFE
 
     # contexts
 
@@ -215,7 +216,8 @@ class Known:
 
     def changes(self) -> bool:
         """Tell whether the program changes any tensor in place."""
-        return any(one.op.endswith("_") or "changes" in one.how for one in self.program)
+        changing = ("sgd", "load_state_dict")
+        return any(one.op.endswith("_") or one.op in changing or "changes" in one.how for one in self.program)
 
     def after(self, number: int, one: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""

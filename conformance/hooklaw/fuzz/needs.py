@@ -44,6 +44,17 @@ OF: dict[str, tuple[Capability, ...]] = {
     "read_saved": (Capability.NODES, Capability.SAVED_TENSOR_ACCESS),
     "module": (Capability.MODULES,),
     "module_hook": (Capability.MODULES, Capability.MODULE_HOOK_OPTIONS),
+    "add_module": (Capability.MODULES, Capability.STATE_DICT),
+    "register_buffer": (Capability.MODULES, Capability.REGISTRATION_HOOKS),
+    "registration_hook": (Capability.MODULES, Capability.REGISTRATION_HOOKS),
+    "state_dict": (Capability.STATE_DICT,),
+    "load_state_dict": (Capability.STATE_DICT,),
+    "state_hook": (Capability.STATE_DICT,),
+    "sgd": (Capability.OPTIMIZERS,),
+    "step": (Capability.OPTIMIZERS,),
+    "zero_grad": (Capability.OPTIMIZERS,),
+    "step_hook": (Capability.OPTIMIZERS,),
+    "global_step_hook": (Capability.OPTIMIZERS,),
     "global_hook": (Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS),
 }
 """By instruction; one that is not named here needs core verbs only."""

@@ -69,6 +69,11 @@ class Run:
         self.backend = backend
         self.log = log
         self.tensors, self.handles, self.modules, self.edges = Names(), Names(), Names(), Names()
+        self.states, self.optimizers = Names(), Names()
+        self.children: dict[int, list[Any]] = {}
+        """What was registered inside of modules, by their ids: modules live as long as the run."""
+        self.substitutes: list[Any] = []
+        """Modules that a hook may have registered in the place of others."""
         self.views: set[str] = set()
         """Tensors that were made as views."""
         self.handed: set[str] = set()
@@ -175,9 +180,9 @@ class Run:
         if isinstance(value, tuple | list):
             return [self.seen(one) for one in value]
         if isinstance(value, dict):
-            return {key: self.seen(one) for key, one in value.items()}
+            return [[key, self.seen(one)] for key, one in value.items()]
         if not self.backend.is_tensor(value):
-            return value if isinstance(value, bool | float) else type(value).__name__
+            return value if isinstance(value, bool | float | str) else type(value).__name__
         dtype = self.backend.dtype(value)
         values = self.backend.tolist(value)
         return values if dtype == "float64" else (dtype, values)
