@@ -40,13 +40,19 @@ def registration_hook(draft: Draft) -> None:
 
 def _owner(draft: Draft) -> str | None:
     """Draw a module or an optimizer."""
-    owners = [*draft.modules, *draft.optimizers]
-    return draft.one_of(owners) if owners else None
+    owners = [names for names in ([*draft.modules], draft.optimizers) if names]
+    return draft.one_of(draft.one_of(owners)) if owners else None
+
+
+def _hooked(draft: Draft) -> list[tuple[str, str]]:
+    """Return what has hooks around its state, with their kinds."""
+    return [(one.used[0], one.how[0]) for one in draft.done if one.op == "state_hook"]
 
 
 def state(draft: Draft) -> None:
-    """Draw taking the state of a module or an optimizer."""
-    owner = _owner(draft)
+    """Draw taking the state of a module or an optimizer, mostly of one that has hooks."""
+    before = _hooked(draft)
+    owner = draft.one_of(before)[0] if before and draft.below(2) else _owner(draft)
     if owner:
         name = draft.name("s")
         draft.add("state_dict", (name,), (owner,))
@@ -63,10 +69,14 @@ def load(draft: Draft) -> None:
 
 
 def state_hook(draft: Draft) -> None:
-    """Draw a hook around the saving or the loading of a state."""
-    owner = _owner(draft)
+    """Draw a hook around the saving or the loading of a state, mostly where one is already."""
+    owner, kind = _owner(draft), draft.one_of(STATE_HOOKS)
+    before = _hooked(draft)
+    if before and draft.below(3):
+        owner, again = draft.one_of(before)
+        kind = draft.one_of((again, kind))
     if owner:
-        kind, name = draft.one_of(STATE_HOOKS), draft.name("h")
+        name = draft.name("h")
         of_optimizer = owner in draft.optimizers
         options = ("prepend",) if of_optimizer and draft.below(2) else ()
         draft.add("state_hook", (name,), (owner,), (kind, _acts(draft, kind, of_optimizer=of_optimizer), options))
@@ -78,7 +88,7 @@ def _acts(draft: Draft, kind: str, *, of_optimizer: bool) -> tuple[Any, ...]:
     if kind in ("state_dict_post", "load_state_dict_pre"):
         words += ["add", "add", "another", "another", "clear"]
     elif kind == "load_state_dict_post" and not of_optimizer:
-        words += ["add", "add", "clear", "clear"]
+        words += ["add", "add", "add", "clear", "clear", "clear"]
     if not of_optimizer and draft.below(10) == 0:
         words = ["wrong"]
     acts = action(draft, *words)

@@ -64,11 +64,12 @@ THEMES = (
     theme("post_accumulate node_hook hook binary leaf remove backward*2 zero flag look value"),
     theme("leaf hook*2 save*3 remove backward value*2", "hook save"),
     theme(
-        "module inside*2 buffer*2 registration_hook*3 state*3 load*3 state_hook*4 remove", "module state_hook", "load"
+        "inside buffer registration_hook state*2 load*2 state_hook*4",
+        "registration_hook module*2 sgd inside state_hook*3",
+        "state load",
     ),
     theme(
-        "sgd step*4 zero_grad*2 step_hook*4 step_in_backward binary backward*3 state load state_hook remove",
-        "unary sgd",
+        "step*3 zero_grad step_hook*4 step_in_backward remove backward*2 binary sgd", "sgd step_hook*2 binary", "step"
     ),
 )
 """What programs are about."""
