@@ -35,6 +35,10 @@ class OverReference(Reference):
         node, nr = tensor.needed_edge()
         return node.hooks_of(nr)
 
+    def step_pre_hooks_of(self, optimizer: Any) -> dict[int, Hook]:
+        """Return an optimizer's hooks before its steps by the ids of their handles."""
+        return optimizer.step_hooks["pre"]
+
     def base_of(self, tensor: Any) -> Any:
         """Return the tensor that this one is a view of, or None."""
         return tensor.base

@@ -35,6 +35,10 @@ class OverTorch(TorchEager):
         """Return a tensor's hooks by the ids of their handles."""
         return tensor._backward_hooks  # noqa: SLF001 - there is no public way to them
 
+    def step_pre_hooks_of(self, optimizer: Any) -> dict[int, Hook]:
+        """Return an optimizer's hooks before its steps by the ids of their handles."""
+        return optimizer._optimizer_step_pre_hooks  # noqa: SLF001 - there is no public way to them
+
     def base_of(self, tensor: Any) -> Any:
         """Return the tensor that this one is a view of, or None."""
         return tensor._base  # noqa: SLF001 - there is no other name for it

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant, move_to_front
 
 
 class StepHooksChangePlaces(Mutant):
@@ -45,7 +45,7 @@ class StepHooksInReverse(Mutant):
 
     def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
         handle = super().register_step_pre_hook(optimizer, hook)
-        optimizer._optimizer_step_pre_hooks.move_to_end(handle.id, last=False)  # noqa: SLF001 - no public way
+        move_to_front(self.step_pre_hooks_of(optimizer), handle.id)
         return handle
 
 
