@@ -30,6 +30,7 @@ ACTIONS = {
     "remove": ("h4",),
     "peek": ("x1",),
     "drop": ("x1",),
+    "step": ("o9",),
     "backward": ("x1",),
     "keep": ("k9",),
 }
