@@ -27,6 +27,11 @@ WRONG = ("type", "dtype", "shape", "count", "bare")
 """What is the matter with what a hook returns."""
 
 
+def meanwhile(draft: Draft) -> tuple[str, ...]:
+    """Draw, seldom, words for what changes the hooks that are being called, which makes every program alike."""
+    return ("remove", "register") if draft.below(4) == 0 else ()
+
+
 def hook(draft: Draft) -> None:
     """Draw a hook on a tensor."""
     x = draft.hooked()

@@ -1,7 +1,7 @@
 """Drawing optimizers, their steps, and hooks around these."""
 
 from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.draw_hooks import action
+from hooklaw.fuzz.draw_hooks import action, meanwhile
 
 
 def sgd(draft: Draft) -> None:
@@ -33,7 +33,7 @@ def step_hook(draft: Draft) -> None:
     """Draw a hook around the steps of an optimizer, or of all."""
     if draft.optimizers:
         kind, name = draft.one_of(("pre", "pre", "post")), draft.name("h")
-        words = ["raise", "remove", "remove", "register", "peek", "reentrant", "backward", "same", "wrong"]
+        words = ["raise", "peek", "reentrant", "backward", "same", "wrong", *meanwhile(draft)]
         words += ["closure"] * 4 if kind == "pre" else []
         acts = action(draft, *words)
         acts = acts[:1] if acts[0] == "wrong" else acts

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.draw_hooks import action
+from hooklaw.fuzz.draw_hooks import action, meanwhile
 from hooklaw.fuzz.state import STATE_HOOKS
 
 KINDS = ("parameter", "buffer", "module")
@@ -28,7 +28,7 @@ def buffer(draft: Draft) -> None:
 def registration_hook(draft: Draft) -> None:
     """Draw a hook on all registrations of a kind."""
     kind = draft.one_of(KINDS)
-    words = ("instead", "instead", "raise", "remove", "register", *(("scale", "scale") if kind != "module" else ()))
+    words = ("instead", "instead", "raise", *meanwhile(draft), *(("scale", "scale") if kind != "module" else ()))
     acts, name = action(draft, *words), draft.name("h")
     others = [*draft.modules] if kind == "module" else [one for one, how in draft.tensors.items() if how.leaf]
     if acts == ("instead",) and not others:
@@ -84,7 +84,7 @@ def state_hook(draft: Draft) -> None:
 
 
 def _acts(draft: Draft, kind: str, *, of_optimizer: bool) -> tuple[Any, ...]:
-    words = ["raise", "remove", "register", "same"]
+    words = ["raise", "same", *meanwhile(draft)]
     if kind in ("state_dict_post", "load_state_dict_pre"):
         words += ["add", "add", "another", "another", "clear"]
     elif kind == "load_state_dict_post" and not of_optimizer:
