@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+import warnings
 import weakref
 from pathlib import Path
 
@@ -202,6 +203,15 @@ def pinned(b):
     return b.data_ptr(b.saved_tensors(b.grad_fn(y))[0]) == b.data_ptr(x)
 
 
+def untold(b):
+    """Call a checkpoint without a word of its kind, and note whether its region is recorded at once."""
+    seen = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that it may do as documented one day
+        values = outcome(lambda: b.tolist(b.checkpoint(lambda x: seen.append(b.is_grad_enabled()) or x * x, leaf(b))))
+    return values, seen
+
+
 PROGRAMS = [
     ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
     ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
@@ -219,6 +229,7 @@ PROGRAMS = [
     ("numbers-are-freed", product, None, "refused"),
     ("copies-into-a-base-are-freed", copied, None, "refused"),
     ("pinning-copies", pinned, True, False),
+    ("regions-are-reentrant-unless-told", untold, ("refused", []), ([1.0, 4.0], [False])),
     ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
     ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
     ("multi-grad-hooks-keep-their-nodes", outlived, False, True),

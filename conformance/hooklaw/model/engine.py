@@ -56,7 +56,8 @@ class Pass:
         wanted = ({edge.node for edge in captured} | (targets or set())) & set(order)
         self._how = how
         self._captures: dict[Edge, Tensor | None] = dict.fromkeys(captured)
-        self._all = targets is None
+        self.is_whole = targets is None
+        """Whether all that is behind the roots is executed."""
         self._executed = set(order) if targets is None else targets & set(order)
         for node in order:
             if any(edge and (edge.node in wanted or edge.node in self._executed) for edge in node.next_edges):
@@ -135,7 +136,7 @@ class Pass:
     def _execute(self, node: Node, grads: Gradients) -> Gradients:
         if isinstance(node, AccumulateGrad):
             return _accumulate(node.leaf, grads[0])
-        everything = self._all or node.computes_all or not on("unneeded-gradients-are-none")
+        everything = self.is_whole or node.computes_all or not on("unneeded-gradients-are-none")
         needed = [edge is not None and (everything or edge.node in self._reached) for edge in node.next_edges]
         return _fitting(node, node.execute(grads, needed))
 

@@ -96,6 +96,12 @@ TORCH: Mapping[str, Flag] = {
             why="save-on-cpu.no-copy-on-cpu.pinned",
         ),
         Flag(
+            "regions-are-reentrant-unless-told",
+            "a checkpoint without use_reentrant is a reentrant one",
+            why="checkpoint.use-reentrant-required",
+            issue="https://github.com/pytorch/pytorch/issues/193711",
+        ),
+        Flag(
             "global-hooks-after-a-failure-get-no-kwargs",
             "a global forward hook with always_call and with_kwargs is called without kwargs after an exception",
             why="module.forward.always-call.global.kwargs",

@@ -45,6 +45,11 @@ def running_pass() -> "Pass":
     return _here.running
 
 
+def pass_memory() -> dict[object, Any]:
+    """Return what the running pass remembers, or, outside of one, an empty memory that nothing else sees."""
+    return {} if _here.running is None else _here.running.memory
+
+
 def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - it is the mode
     """Record inside, or do not."""
     return _setting("recording", lambda: enabled)

@@ -44,8 +44,8 @@ class SavedTensor:
             self._kept, self._pair = _NOTHING, pair
         self._kept, self._pair = _packed(pair, tensor), pair
 
-    def unpack(self, owner: Node) -> Tensor:
-        """Read the tensor, for the Node that saved it."""
+    def unpack(self, owner: Node | None = None) -> Tensor:
+        """Read the tensor, for the Node that saved it, if one did."""
         self._check_released()
         if self._pair:
             return self._in_the_graph(_unpacked(self._pair, self._kept), owner)
@@ -55,12 +55,12 @@ class SavedTensor:
 
     def release(self) -> None:
         """Let go of the tensor, or of what pack returned."""
-        self._kept = self._edge = None
+        self._kept = self._edge = self._pair = None
         self._released = True
 
-    def _in_the_graph(self, tensor: Tensor, owner: Node) -> Tensor:
+    def _in_the_graph(self, tensor: Tensor, owner: Node | None) -> Tensor:
         """Return a new tensor on the same data, in the place in the graph of the one that was saved."""
-        edge = self._edge if self._output_nr is None else Edge(owner, self._output_nr)
+        edge = Edge(owner, self._output_nr) if owner and self._output_nr is not None else self._edge
         if edge is None and not tensor.requires_grad:
             return tensor
         if edge is None or not isinstance(edge.node, AccumulateGrad):
