@@ -212,6 +212,14 @@ def untold(b):
     return values, seen
 
 
+def whole_inside_grad(b):
+    """Run a whole backward, through a reentrant region, inside autograd.grad."""
+    x = leaf(b)
+    inner, y = b.sum(b.checkpoint(lambda x: x * x * 0.5, x, use_reentrant=True)), x * 2
+    b.register_hook(y, lambda _: b.backward(inner))
+    return outcome(lambda: b.grad(b.sum(y), [x]) and b.tolist(b.grad_of(x)))
+
+
 PROGRAMS = [
     ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
     ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
@@ -230,6 +238,7 @@ PROGRAMS = [
     ("copies-into-a-base-are-freed", copied, None, "refused"),
     ("pinning-copies", pinned, True, False),
     ("regions-are-reentrant-unless-told", untold, ("refused", []), ([1.0, 4.0], [False])),
+    ("passes-inside-limited-ones-are-limited", whole_inside_grad, [1.0, 2.0], "refused"),
     ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
     ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
     ("multi-grad-hooks-keep-their-nodes", outlived, False, True),

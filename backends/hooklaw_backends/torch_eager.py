@@ -51,6 +51,7 @@ class TorchEager(State):
 
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
     findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
+    imports_late: Mapping[Capability, str] = {Capability.CHECKPOINT: "torch._dynamo"}
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.HOOK_RETURN_TYPE: (TypeError,),
         ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),

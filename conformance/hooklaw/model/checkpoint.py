@@ -13,13 +13,19 @@ from hooklaw.model.errors import CheckpointKindError, CheckpointMismatchError, C
 from hooklaw.model.flags import on
 from hooklaw.model.function import CustomNode, custom_function
 from hooklaw.model.hooks import Gradients, Hook
-from hooklaw.model.modes import Pair, grad_mode, pass_memory, recording, running_pass, saved_tensors_hooks
+from hooklaw.model.modes import Pair, current_pass, grad_mode, recording, saved_tensors_hooks
 from hooklaw.model.record import SavedTensor
 from hooklaw.model.strided import Shape
 from hooklaw.model.tensor import Tensor
 
 
-def checkpoint(fn: Hook, *tensors: Tensor, use_reentrant: bool | None = None, early_stop: bool = True) -> Any:
+def checkpoint(
+    fn: Hook,
+    *tensors: Tensor,
+    use_reentrant: bool | None = None,
+    early_stop: bool = True,
+    determinism_check: str = "default",
+) -> Any:
     """Run a region now, and again in each backward that needs what it would have saved."""
     if use_reentrant is None and not on("regions-are-reentrant-unless-told"):
         raise CheckpointKindError("a checkpoint must be told of which kind it is: pass use_reentrant")
@@ -27,7 +33,7 @@ def checkpoint(fn: Hook, *tensors: Tensor, use_reentrant: bool | None = None, ea
         return _reentrant(fn)(*tensors)
     if not recording():
         return fn(*tensors)
-    region = _Region(fn, tensors, early_stop=early_stop)
+    region = _Region(fn, tensors, early_stop=early_stop, compares=determinism_check != "none")
     with saved_tensors_hooks(Pair(region.pack, region.unpack)):
         result = fn(*tensors)
     region.has_returned = True
@@ -56,8 +62,8 @@ class _EnoughError(Exception):
 class _Region:
     """One call of a checkpoint. It saves its inputs as a Node would: with the pair around it, if there is one."""
 
-    def __init__(self, fn: Hook, tensors: Sequence[Tensor], *, early_stop: bool) -> None:
-        self.fn, self.early_stop = fn, early_stop
+    def __init__(self, fn: Hook, tensors: Sequence[Tensor], *, early_stop: bool, compares: bool) -> None:
+        self.fn, self.early_stop, self.compares = fn, early_stop, compares
         self.inputs = [SavedTensor(one, None) for one in tensors]
         self.packed: list[_Packed] = []
         self.has_returned = False
@@ -70,7 +76,8 @@ class _Region:
 
     def unpack(self, place: _Place) -> Tensor:
         """Return what was computed again in this place. Each pass has a run of its own, whose results are read once."""
-        memory = pass_memory()
+        now = current_pass()
+        memory: dict[object, Any] = now.memory if now else {}
         if self not in memory:
             memory[self] = self._run_again()
         if place not in memory[self]:
@@ -106,7 +113,7 @@ class _Region:
     def _compared(self, computed: Sequence[Tensor]) -> Iterator[tuple[_Place, Tensor]]:
         for before, tensor in zip(self.packed, computed, strict=True):
             place = before.place()
-            if place and (tensor.shape, tensor.dtype) != (before.shape, before.dtype):
+            if place and self.compares and (tensor.shape, tensor.dtype) != (before.shape, before.dtype):
                 raise CheckpointMismatchError(f"a tensor was saved again as {tensor.dtype}{tensor.shape}")
             if place:
                 yield place, tensor
@@ -123,7 +130,7 @@ def _reentrant(fn: Hook) -> Hook:
         return fn(*tensors)
 
     def backward(node: CustomNode, *grads: Tensor) -> Gradients:
-        if not running_pass().is_whole:
+        if _is_limited(current_pass()):
             raise CheckpointReentrantError("a reentrant checkpoint is for backward alone, not for grad or inputs")
         tensors = [_cut(one) for one in node.saved_tensors if one]
         with grad_mode(enabled=True):
@@ -137,6 +144,12 @@ def _reentrant(fn: Hook) -> Hook:
         return tuple(one.grad for one in tensors)
 
     return custom_function(forward, backward)
+
+
+def _is_limited(now: engine.Pass | None) -> bool:
+    """Tell whether a pass executes what is on the way to some inputs alone."""
+    outer = now.outer if now and on("passes-inside-limited-ones-are-limited") else None
+    return now is not None and (not now.is_whole or (outer is not None and (outer.limits or _is_limited(outer))))
 
 
 def _cut(tensor: Tensor) -> Tensor:

@@ -38,16 +38,16 @@ def innermost_pair() -> Pair | None:
     return _here.pairs[-1] if _here.pairs else None
 
 
-def running_pass() -> "Pass":
-    """Return the backward pass, the innermost if nested, out of which a hook is called."""
-    if _here.running is None:
-        raise RuntimeError("a hook that belongs to backward was called outside of one")
+def current_pass() -> "Pass | None":
+    """Return the backward pass that it is in, the innermost if nested, or None outside of any."""
     return _here.running
 
 
-def pass_memory() -> dict[object, Any]:
-    """Return what the running pass remembers, or, outside of one, an empty memory that nothing else sees."""
-    return {} if _here.running is None else _here.running.memory
+def running_pass() -> "Pass":
+    """Return the backward pass out of which a hook is called."""
+    if _here.running is None:
+        raise RuntimeError("a hook that belongs to backward was called outside of one")
+    return _here.running
 
 
 def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - it is the mode

@@ -1,7 +1,7 @@
 """Recording: how an operation becomes a Node, and what it saves, by itself or through a pair of hooks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hooklaw.model import errors
 from hooklaw.model.flags import on
@@ -11,8 +11,13 @@ from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.strided import Strided
 from hooklaw.model.tensor import Tensor, edges_of
 
-_NOTHING = object()
 Save = Callable[[Tensor], Sequence[Tensor | None]]
+
+
+class _NotPacked(NamedTuple):
+    """A tensor that a pair has failed to pack."""
+
+    tensor: Tensor
 
 
 class SavedTensor:
@@ -41,7 +46,7 @@ class SavedTensor:
             raise errors.SavedHooksSetError("this saved tensor has its pair of hooks already")
         tensor = self._kept.detach()
         if on("a-pair-that-fails-to-pack-stays"):
-            self._kept, self._pair = _NOTHING, pair
+            self._kept, self._pair = _NotPacked(self._kept), pair
         self._kept, self._pair = _packed(pair, tensor), pair
 
     def unpack(self, owner: Node | None = None) -> Tensor:
@@ -113,7 +118,7 @@ def _packed(pair: Pair, tensor: Tensor) -> Any:
 
 
 def _unpacked(pair: Pair, packed: Any) -> Tensor:
-    tensor = pair.unpack(*() if packed is _NOTHING else (packed,))
+    tensor = pair.unpack(*() if isinstance(packed, _NotPacked) else (packed,))
     if not isinstance(tensor, Tensor):
         raise errors.UnpackTypeError(f"an unpack hook must return a tensor, not {type(tensor).__name__}")
     return tensor
