@@ -51,7 +51,7 @@ CODE: dict[str, str] = {
         '    saw("{name}.gradient", grad)\n'
         "y = x.cos()"
     ),
-    "module": "y = {outside}(x)",
+    "module": 'y = {outside}(x)\nif not isinstance(y, torch.Tensor):\n    raise Exception("planned")',
 }
 """What regions do: the code between the notes of their beginning and end."""
 PARAMETERS = {"product": "a, b"}

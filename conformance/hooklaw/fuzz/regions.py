@@ -179,7 +179,10 @@ def _gradient(at: Region, x: Any) -> Any:
 
 
 def _module(at: Region, x: Any) -> Any:
-    return at.outside(x)
+    y = at.outside(x)
+    if not at.backend.is_tensor(y):
+        raise PlannedError  # whether a region may return something else is not said
+    return y
 
 
 REGIONS: dict[str, Callable[..., Any]] = {
