@@ -29,12 +29,13 @@ class SavedTensor:
 
     def __init__(self, tensor: Tensor, output_nr: int | None) -> None:
         self._output_nr = output_nr
-        self._edge = None if output_nr is not None else tensor.edge()
         self._version = tensor.data.storage.version
         self._released = False
         self._pair = innermost_pair()
+        self._edge: Edge | None = None
         self._kept: Any = None
         if self._pair:
+            self._note_place(tensor)
             self._kept = _packed(self._pair, tensor)
         else:
             self._kept = tensor if output_nr is None else tensor.detach()
@@ -44,6 +45,7 @@ class SavedTensor:
         self._check_released()
         if self._pair:
             raise errors.SavedHooksSetError("this saved tensor has its pair of hooks already")
+        self._note_place(self._kept)
         tensor = self._kept.detach()
         if on("a-pair-that-fails-to-pack-stays"):
             self._kept, self._pair = _NotPacked(self._kept), pair
@@ -57,6 +59,10 @@ class SavedTensor:
         if self._kept.data.storage.version != self._version:
             raise errors.SavedTensorModifiedError("a tensor was changed in place after it was saved for backward")
         return self._kept if self._output_nr is None else self._in_the_graph(self._kept, owner)
+
+    def _note_place(self, tensor: Tensor) -> None:
+        """Note where an input was in the graph, since a pair returns any tensor; an output's place is known."""
+        self._edge = None if self._output_nr is not None else tensor.edge()
 
     def release(self) -> None:
         """Let go of the tensor, or of what pack returned."""
