@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from hooklaw.fuzz import emit, hooks, modules, passes, values
+from hooklaw.fuzz import emit, hooks, modules, passes, regions, values
 from hooklaw.fuzz.carried import Carried
 from hooklaw.fuzz.compare import same
 from hooklaw.fuzz.contain import LIMIT, Child, Held, watch
@@ -184,6 +184,28 @@ def test_each_function_shows_the_same(torch_eager, function):
     agrees((X, Do("custom", made, used, (function,)), Do("read_saved", (), ("v2",)), BACKWARD), torch_eager)
 
 
+@pytest.mark.parametrize("how", [(False, None), (False, False), (True, None), (None, None)], ids=str)
+@pytest.mark.parametrize("region", regions.REGIONS)
+def test_each_region_shows_the_same(torch_eager, region, how):
+    """Every checkpointed region shows the same: kept by its output, run again in each backward, and when it is read."""
+    module = Do("module", ("m3", "p4"), ("x1",), ("weighted",))
+    used = {"product": ("x1", "x1"), "outside": ("x1", "p4"), "module": ("m3", "x1")}.get(region, ("x1",))
+    checkpoint = Do("checkpoint", ("v2", "v5") if region == "two" else ("v2",), used, (region, *how))
+    again = BACKWARD._replace(how=(2.0, True, False))
+
+    agrees((X, module, checkpoint, again, Do("read_saved", (), ("v2",)), BACKWARD), torch_eager)
+
+
+def test_a_region_keeps_what_it_uses(torch_eager):
+    """What a region is given, or uses otherwise, lives as long as its graph."""
+    scale, other = (Do("scale", (name,), ("x1",), (2,)) for name in ("v3", "v4"))
+    checkpoint = Do("checkpoint", ("v2",), ("v3", "v4"), ("outside", False, None))
+    forget = tuple(Do("forget", (), (name,)) for name in ("v3", "v4"))
+
+    agrees((X, scale, other, checkpoint, *forget, BACKWARD), torch_eager)
+    agrees((X, scale, other, checkpoint, BACKWARD, *forget), torch_eager)
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "action"),
     [
@@ -285,6 +307,7 @@ def test_everything_has_a_form():
     assert set(passes.PACKERS) == set(emit.PACKERS)
     assert set(values.FUNCTIONS) == set(emit.FUNCTIONS)
     assert set(modules.FORWARDS) == set(emit.FORWARDS)
+    assert set(regions.REGIONS) == set(emit.REGIONS)
 
 
 def test_lines_are_short_and_plain():
@@ -376,7 +399,7 @@ def test_a_name_that_nothing_has_made_is_left_out():
     assert "h3" not in script
 
 
-@pytest.mark.parametrize("number", [0, 2, 3])
+@pytest.mark.parametrize("number", [3, 4, 6])
 def test_it_runs_on_its_own(number):
     """Pasted into a file the code runs, whatever it was told of errors, and prints its events."""
     script = emit.code(from_seed(1, number))

@@ -37,6 +37,11 @@ def hook(op: str, *how) -> Do:
     return Do(op, ("h1",), ("v1",), how)
 
 
+def region(kind: str, *, use_reentrant: bool = False) -> Do:
+    """Run a checkpointed region."""
+    return Do("checkpoint", ("v1",), ("x1",), (kind, use_reentrant, None))
+
+
 SEEN = {
     "gradient-replaced-when-accumulated": (X, SQUARE, BACKWARD, Do("take", ("g1",), ("x1",)), BACKWARD),
     "gradient-always-contiguous": (*LAID_OUT, SQUARE, BACKWARD),
@@ -98,6 +103,12 @@ SEEN = {
         Do("saved_hooks", ("c1",), (), ("detach",)),
         Do("custom", ("v1",), ("x1",), ("attribute",)),
     ),
+    "checkpoint-is-reentrant": (X, region("chain")),
+    "checkpoint-is-never-reentrant": (X, region("chain", use_reentrant=True)),
+    "checkpoint-keeps-everything": (X, region("chain"), BACKWARD),
+    "checkpoint-recomputes-everything": (X, region("chain"), BACKWARD),
+    "recomputation-unchecked": (X, region("other-shape"), BACKWARD),
+    "pairs-ignored-in-a-region": (X, region("pair")),
 }
 
 

@@ -121,7 +121,6 @@ def test_declares_the_core():
         Capability.ALLOW_MUTATION,
         Capability.ANOMALY,
         Capability.BFLOAT16,
-        Capability.CHECKPOINT,
         Capability.COMPLEX,
         Capability.DATA_PARALLEL,
         Capability.FUNCTION_MARKS,

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+import warnings
 import weakref
 from pathlib import Path
 
@@ -211,6 +212,23 @@ def pinned(b):
     return b.data_ptr(b.saved_tensors(b.grad_fn(y))[0]) == b.data_ptr(x)
 
 
+def untold(b):
+    """Call a checkpoint without a word of its kind, and note whether its region is recorded at once."""
+    seen = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that it may do as documented one day
+        values = outcome(lambda: b.tolist(b.checkpoint(lambda x: seen.append(b.is_grad_enabled()) or x * x, leaf(b))))
+    return values, seen
+
+
+def whole_inside_grad(b):
+    """Run a whole backward, through a reentrant region, inside autograd.grad."""
+    x = leaf(b)
+    inner, y = b.sum(b.checkpoint(lambda x: x * x * 0.5, x, use_reentrant=True)), x * 2
+    b.register_hook(y, lambda _: b.backward(inner))
+    return outcome(lambda: b.grad(b.sum(y), [x]) and b.tolist(b.grad_of(x)))
+
+
 PROGRAMS = [
     ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
     ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
@@ -228,6 +246,8 @@ PROGRAMS = [
     ("numbers-are-freed", product, None, "refused"),
     ("copies-into-a-base-are-freed", copied, None, "refused"),
     ("pinning-copies", pinned, True, False),
+    ("regions-are-reentrant-unless-told", untold, ("refused", []), ([1.0, 4.0], [False])),
+    ("passes-inside-limited-ones-are-limited", whole_inside_grad, [1.0, 2.0], "refused"),
     ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
     ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
     ("hooks-of-states-and-steps-stay-as-they-are", removed_before_another, ["second"], "refused"),

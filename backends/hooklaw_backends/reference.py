@@ -13,6 +13,7 @@ from typing import Any
 import hooklaw
 from hooklaw.backend import Capability, ErrorKind
 from hooklaw.model import engine, errors, flags, function, modes, multi_grad, ops, views
+from hooklaw.model.checkpoint import checkpoint
 from hooklaw.model.module import Module, every_module, register
 from hooklaw.model.node import Node
 from hooklaw.model.optimizer import every_optimizer
@@ -33,7 +34,6 @@ LACKS = {
     Capability.INFERENCE_TENSORS: "inference_mode is no_grad: tensors made in it are ordinary ones",
     Capability.MATERIALIZE_GRADS: "grad returns None for an unused input, and nothing else",
     Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
-    Capability.CHECKPOINT: "nothing is recomputed",
     Capability.FUNCTION_MARKS: "a custom Function marks none of its inputs and outputs",
     Capability.FUNCTION_OPTIONS: "a custom Function has no options",
     Capability.ANOMALY: "nothing looks for gradients that are no numbers",
@@ -69,6 +69,9 @@ class Reference(State):
         ErrorKind.SAVED_TENSOR_MODIFIED: (errors.SavedTensorModifiedError,),
         ErrorKind.SAVED_HOOKS_DISABLED: (errors.SavedHooksDisabledError,),
         ErrorKind.SAVED_HOOKS_ALREADY_SET: (errors.SavedHooksSetError,),
+        ErrorKind.CHECKPOINT_KIND: (errors.CheckpointKindError,),
+        ErrorKind.CHECKPOINT_REENTRANT: (errors.CheckpointReentrantError,),
+        ErrorKind.CHECKPOINT_MISMATCH: (errors.CheckpointMismatchError,),
         ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
         ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
         ErrorKind.STATE_HOOK_RETURN: (errors.StateHookError,),
@@ -237,6 +240,7 @@ class Reference(State):
         return node.post_hooks.add(hook)
 
     # saved tensors
+    checkpoint = staticmethod(checkpoint)
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:

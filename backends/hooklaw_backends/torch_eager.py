@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +51,9 @@ class TorchEager(State):
 
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
     findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
+    imports_late: Mapping[Capability, str] = dict.fromkeys(
+        (Capability.CHECKPOINT, Capability.OPTIMIZERS), "torch._dynamo"
+    )
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.HOOK_RETURN_TYPE: (TypeError,),
         ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
@@ -71,10 +73,6 @@ class TorchEager(State):
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
-
-    def prepare(self) -> None:
-        """Import the compiler, as the first step of an optimizer would, which takes a second."""
-        import_module("torch._dynamo")
 
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind."""

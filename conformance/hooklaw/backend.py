@@ -24,11 +24,11 @@ class Backend(Protocol):
     """What a rule may ask for. Each verb raises the framework's own errors.
 
     Six more attributes are optional: ``reset()`` is called before each rule, to undo what a failed one left behind,
-    ``prepare()`` before programs of the fuzzer are timed, to do what the first of them would do once and for all,
     ``examples`` says how many examples of a property are worth their time, and ``findings`` is the path of the file of
     what `hooklaw fuzz` is known to find. ``replay_program(program)`` replays a fuzzed program in the backend's own way,
     say compiled: it returns a `hooklaw.fuzz.replay.Replayed` or raises a `NotReplayedError` that says why not, and only
     the order of the events of one name counts; ``code_of_program(program)`` returns that program as code.
+    ``imports_late`` names modules that the verbs of a capability import at their first call, where that takes long.
     """
 
     name: str

@@ -54,6 +54,7 @@ class Apart:
     def replay(self, program: Sequence[Instruction]) -> list[Event] | Ending:
         """Return what the backend shows of a program, or how it ended the process."""
         if self._child is None or self._programs is None:
+            self._held.import_early([program])
             there, self._programs = Pipe(duplex=False)
             self._child = Child(self._held, _serve, there, self._programs)
             there.close()

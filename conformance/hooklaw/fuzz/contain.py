@@ -6,6 +6,7 @@ a crash. The kernel's timer ends a process that hangs, so that none outlives its
 
 import faulthandler
 import gc
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -13,7 +14,7 @@ import resource
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from hooklaw import loading
 from hooklaw.backend import Capability
 from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.fuzz.judge import Judge, engine
+from hooklaw.fuzz.needs import needs
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import Run
 
@@ -80,6 +82,15 @@ class Held:
     def backend(self) -> Any:
         """The backend."""
         return self.judge.backend
+
+    def import_early(self, programs: Iterable[Sequence[Instruction]]) -> None:
+        """Import before any process is forked what programs would have each of them import, where that takes long."""
+        late: dict[Capability, str] = dict(getattr(self.backend, "imports_late", {}))
+        for program in programs:
+            if not late:
+                return
+            for need in needs(program) & late.keys():
+                importlib.import_module(late.pop(need))
 
     @property
     def limit(self) -> float:

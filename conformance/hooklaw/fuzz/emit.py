@@ -5,13 +5,24 @@ from typing import Any
 
 from hooklaw.fuzz.emit_hooks import ACTIONS
 from hooklaw.fuzz.emit_passes import PACKERS
+from hooklaw.fuzz.emit_regions import CODE as REGIONS
 from hooklaw.fuzz.emit_state import ACTIONS_ON_STATES
 from hooklaw.fuzz.emit_values import FORWARDS, FUNCTIONS
 from hooklaw.fuzz.known import Known
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import FORMS, Script
 
-__all__ = ["ACTIONS", "ACTIONS_ON_STATES", "FORMS", "FORWARDS", "FUNCTIONS", "PACKERS", "Script", "code"]
+__all__ = [
+    "ACTIONS",
+    "ACTIONS_ON_STATES",
+    "FORMS",
+    "FORWARDS",
+    "FUNCTIONS",
+    "PACKERS",
+    "REGIONS",
+    "Script",
+    "code",
+]
 
 
 def code(program: Sequence[Instruction], events: Sequence[Any] | None = None, *, log: bool = False) -> str:

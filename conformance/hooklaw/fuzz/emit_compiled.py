@@ -15,7 +15,7 @@ STOPS = frozenset(
     {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
     | {"sgd", "step", "zero_grad", "step_hook", "global_step_hook", "state_dict", "load_state_dict", "state_hook"}
     | {"add_module", "register_buffer", "registration_hook"}
-    | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode"}
+    | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode", "checkpoint"}
 )
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""
 SETS_UP = frozenset({"leaf", "module"})

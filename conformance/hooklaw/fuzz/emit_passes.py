@@ -88,7 +88,7 @@ class Box:
         return torch.tensor(self.values, dtype=self.dtype, requires_grad=requires_grad)"""
 
 
-def _pair(script: Script, name: str, kind: str) -> str:
+def define_pair(script: Script, name: str, kind: str) -> str:
     """Define a pair of hooks, and return their names."""
     packed, unpacked = PACKERS[kind]
     if "listed" in packed:
@@ -118,7 +118,7 @@ def _unpacking(name: str, unpacked: str, kind: str) -> str:
 @form
 def saved_hooks(script: Script, one: Instruction) -> Step | None:
     """Enter a context with saved-tensor hooks."""
-    pair = _pair(script, one.made[0], one.how[0])
+    pair = define_pair(script, one.made[0], one.how[0])
     return script.enter(one, f"torch.autograd.graph.saved_tensors_hooks({pair})")
 
 
@@ -184,7 +184,7 @@ def saved_pair(script: Script, one: Instruction) -> Step:
     """Give a saved tensor a pair of hooks of its own."""
     name = one.used[0]
     before, node = script.node(name, f"{one.made[0]}_node", keep=script.known.forgets())
-    pair = _pair(script, one.made[0], one.how[0])
+    pair = define_pair(script, one.made[0], one.how[0])
     simple = _simple(script, name)
     if simple:
         raw = "_raw_saved_tensors[0]" if simple == "tensors" else f"_raw_saved_{simple}"

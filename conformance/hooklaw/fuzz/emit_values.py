@@ -191,17 +191,19 @@ class {name}(torch.autograd.Function):
 def custom(script: Script, one: Instruction) -> Step:
     """Apply a custom Function."""
     kind, label = one.how[0], one.made[0]
-    parameters, forward, grads, backward = FUNCTIONS[kind]
-    name = _class_name(script, one, kind, one.op)
-    lines = {"forward": forward, "backward": backward}
-    text = {key: value.replace("\n", "\n        ") for key, value in lines.items()}
-    script.define(FUNCTION.format(name=name, parameters=parameters, grads=grads, label=label, **text))
+    alike = [other for other in script.known.program if other.op == one.op and other.how[:1] == (kind,)]
+    name = define_function(script, kind, label, label.upper() if len(alike) > 1 else "")
     return Step(f"{name}.apply({', '.join(one.used)})", ", ".join(one.made))
 
 
-def _class_name(script: Script, one: Instruction, kind: str, op: str) -> str:
-    alike = [other for other in script.known.program if other.op == op and other.how[:1] == (kind,)]
-    return kind.capitalize() + (one.made[0].upper() if len(alike) > 1 else "")
+def define_function(script: Script, kind: str, label: str, suffix: str) -> str:
+    """Define a custom Function that notes its backward under a label, and return its name."""
+    parameters, forward, grads, backward = FUNCTIONS[kind]
+    name = kind.capitalize() + suffix
+    lines = {"forward": forward, "backward": backward}
+    text = {key: value.replace("\n", "\n        ") for key, value in lines.items()}
+    script.define(FUNCTION.format(name=name, parameters=parameters, grads=grads, label=label, **text))
+    return name
 
 
 # --- modules

@@ -57,6 +57,8 @@ class Hunt(NamedTuple):
         """Yield what was found, in order of the programs' places."""
         lanes: deque[_Lane] = deque()
         start, done = 0, 0
+        if self.held.forked:
+            self.held.import_early(self.programs.at(place)[1] for place in range(min(self.total, RANGE)))
         size = SHORT_RANGE if self.held.judge.own_way else RANGE if self.held.forked else LONG_RANGE
         try:
             while lanes or start < self.total:

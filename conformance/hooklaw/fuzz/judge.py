@@ -37,7 +37,6 @@ class Judge:
         self._own: Any = getattr(backend, "replay_program", None)
         self._stream: Stream = by_name if self._own else in_one
         self._close: Callable[[], object] = getattr(backend, "close", lambda: None)
-        getattr(backend, "prepare", lambda: None)()
         self._law = engine(())
         self._torch = engine(TORCH)
         self._seen: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from typing import Any
 from hooklaw.fuzz.carried import Carried
 from hooklaw.fuzz.passes import BOXED, FAILING
 from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.regions import nests
 from hooklaw.fuzz.values import VIEWS
 
 ENTERS = frozenset(
@@ -144,7 +145,9 @@ class Known:
     def switches(self) -> bool:
         """Tell whether anything switches recording on or off, so that the grad mode is worth being shown."""
         passes = [one for one in self.program if one.op in ("backward", "grad")]
-        return any(one.how[-1] for one in passes) or any(one.op in ("no_grad", "enable_grad") for one in self.program)
+        return any(one.how[-1] for one in passes) or any(
+            one.op in ("no_grad", "enable_grad", "checkpoint") for one in self.program
+        )
 
     # tensors
 
@@ -171,8 +174,14 @@ class Known:
         """Note that a pass begins."""
         self.created |= one.how[-1]
 
+    def counts_boxes(self) -> bool:
+        """Tell whether it is noted how much of what was packed is there yet."""
+        return not self.created and not any(map(nests, self._done))
+
     def _boxes(self) -> bool:
-        return any(one.op in ("saved_hooks", "saved_pair") and one.how[0] in BOXED for one in self.program)
+        return any(
+            one.op in ("saved_hooks", "saved_pair", "checkpoint") and one.how[0] in BOXED for one in self.program
+        )
 
     def keep_grads(self, names: Iterable[str]) -> None:
         """Note that these tensors may have a gradient from now on; of two gradients one may be the other."""
@@ -196,7 +205,7 @@ class Known:
 
     def made_by(self, one: Instruction) -> tuple[str, ...]:
         """Return the names that an instruction makes: of a call fewer where a hook replaced what it returns."""
-        if one.op not in ("call", "forward") or one in self._carried.failed:
+        if one.op not in ("call", "forward", "checkpoint") or one in self._carried.failed:
             return one.made
         return tuple(name for name in one.made if name in self._carried.kinds)
 

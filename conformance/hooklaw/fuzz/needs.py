@@ -25,6 +25,7 @@ OF: dict[str, tuple[Capability, ...]] = {
     "bump": (Capability.INCREMENT_VERSION,),
     "edge": (Capability.GRADIENT_EDGES,),
     "forward": (Capability.MODULES, Capability.MODULE_FORWARD),
+    "checkpoint": (Capability.CHECKPOINT, Capability.SIN_COS),
     "own": (Capability.VIEWS, Capability.STRIDES),
     "save": (Capability.SERIALIZATION,),
     "forget": (Capability.WEAK_REFERENCES,),
@@ -62,6 +63,15 @@ MODULE_HOOKS = {
     "full_backward": Capability.MODULE_BACKWARD_HOOKS,
     "full_backward_pre": Capability.MODULE_BACKWARD_PRE_HOOKS,
 }
+REGIONS = {
+    "hooks": Capability.TENSOR_HOOKS,
+    "changes": Capability.IN_PLACE,
+    "custom": Capability.CUSTOM_FUNCTION,
+    "pair": Capability.SAVED_TENSOR_HOOKS,
+    "boxed": Capability.SAVED_TENSOR_HOOKS,
+    "gradient": Capability.AUTOGRAD_GRAD,
+    "module": Capability.MODULES,
+}
 ACTIONS = {
     "reentrant": (Capability.TENSOR_HOOKS,),
     "context": (Capability.SAVED_TENSOR_HOOKS, Capability.SIN_COS),
@@ -79,6 +89,8 @@ def _of(one: Instruction) -> Iterator[Capability]:
         yield Capability.THREADS
     if one.op in ("module_hook", "global_hook") and one.how[0] in MODULE_HOOKS:
         yield MODULE_HOOKS[one.how[0]]
+    if one.op == "checkpoint" and one.how[0] in REGIONS:
+        yield REGIONS[one.how[0]]
     if UNSERIALIZABLE in one.how:
         yield Capability.SERIALIZATION
     if one.op == "leaf" and one.how[1].startswith("int"):

@@ -75,7 +75,7 @@ def grad(run: Run, one: Instruction) -> None:
     run.tensors.update({name: value for name, value in zip(one.made, grads, strict=True) if value is not None})
 
 
-def _pair(run: Run, name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def pair_of(run: Run, name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return hooks that note what they are given, by the name of their context."""
     packer, unpacker = PACKERS[kind]
 
@@ -162,7 +162,7 @@ def _enter(run: Run, context: AbstractContextManager[Any]) -> None:
 @operation
 def saved_hooks(run: Run, one: Instruction) -> None:
     """Enter a context with saved-tensor hooks."""
-    _enter(run, run.backend.saved_tensors_hooks(*_pair(run, one.made[0], one.how[0])))
+    _enter(run, run.backend.saved_tensors_hooks(*pair_of(run, one.made[0], one.how[0])))
 
 
 @operation
@@ -226,7 +226,7 @@ def saved_pair(run: Run, one: Instruction) -> None:
     if name not in run.savers:
         raise UnknownNameError(name)
     raw = run.backend.raw_saved_tensors(node_of(run, name))
-    run.backend.saved_tensor_register_hooks(raw[0], *_pair(run, one.made[0], one.how[0]))
+    run.backend.saved_tensor_register_hooks(raw[0], *pair_of(run, one.made[0], one.how[0]))
 
 
 @operation

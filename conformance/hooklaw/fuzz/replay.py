@@ -90,6 +90,8 @@ class Run:
         """How many backward passes are running, one inside another."""
         self.created = False
         """Whether a pass was to make gradients that are differentiable."""
+        self.nests = False
+        """Whether a region runs a pass of its own: of one that fails torch keeps for a while what was ready to run."""
         self.changed = False
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
@@ -141,7 +143,7 @@ class Run:
             self.log(("error", number, one.op, kind_of(error)))
         if one.made:
             self.consumed.update(one.used)
-        if self.boxes and one.op in FREES and not self.created:
+        if self.boxes and one.op in FREES and not (self.created or self.nests):
             self.log(("boxes", sum(box() is not None for box in self.boxes)))
 
     def look(self) -> None:

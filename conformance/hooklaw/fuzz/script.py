@@ -127,7 +127,7 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        if self.boxed and one.op in FREES and not self.known.created:
+        if self.boxed and one.op in FREES and self.known.counts_boxes():
             self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:

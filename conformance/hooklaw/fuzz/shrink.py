@@ -8,7 +8,8 @@ from hooklaw.fuzz.program import Instruction, Program
 Fails = Callable[[Program], bool]
 TRIALS = 3000
 """How many programs are tried at most."""
-PLAIN = {"sin", "cos", "exp", "shift", "clone", "custom", "view", "transpose", "expand", "detach", "sum", "call"}
+PLAIN = {"sin", "cos", "exp", "shift", "clone", "view", "transpose", "expand", "detach", "sum"}
+PLAIN |= {"custom", "call", "checkpoint"}
 """Instructions that may be replaced by a product with a number."""
 
 
@@ -125,6 +126,9 @@ def _plainer_ways(one: Instruction) -> Iterator[tuple[Any, ...]]:
         yield from (("itself",), ("detach",))
     elif one.op == "custom":
         yield ("double",)
+    elif one.op == "checkpoint":
+        yield from (("nothing", False, None), ("chain", False, None)) if len(one.used) == 1 else ()
+        yield from ((how[0], False, None), (*how[:2], None))
     elif one.op == "module" or (one.op == "call" and how):
         yield ("unweighted",) if one.op == "module" else ()
     elif one.op in ("scale", "scale_"):

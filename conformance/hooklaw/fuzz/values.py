@@ -152,7 +152,7 @@ def flag(run: Run, one: Instruction) -> None:
 @operation
 def bump(run: Run, one: Instruction) -> None:
     """Count a change in place that was not made, where there are no views that would follow it."""
-    if run.views | run.handed:
+    if run.views | run.handed or one.used[0] in run.shared:
         raise UnknownNameError(one.used[0])
     run.savers.clear()
     run.backend.increment_version(run.tensors[one.used[0]])

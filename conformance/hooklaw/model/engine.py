@@ -10,7 +10,7 @@ from hooklaw.model import ops
 from hooklaw.model.errors import NoGradientError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Gradients, all_replaced, replaced
-from hooklaw.model.modes import grad_mode, recording, running
+from hooklaw.model.modes import current_pass, grad_mode, recording, running
 from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.schedule import chosen
 from hooklaw.model.strided import contiguous, filled
@@ -56,7 +56,12 @@ class Pass:
         wanted = ({edge.node for edge in captured} | (targets or set())) & set(order)
         self._how = how
         self._captures: dict[Edge, Tensor | None] = dict.fromkeys(captured)
-        self._all = targets is None
+        self.is_whole = targets is None
+        """Whether all that is behind the roots is executed."""
+        self.outer = current_pass()
+        """The pass that this one is inside of."""
+        self.limits = False
+        """Whether it executes a Node now, and not all of them."""
         self._executed = set(order) if targets is None else targets & set(order)
         for node in order:
             if any(edge and (edge.node in wanted or edge.node in self._executed) for edge in node.next_edges):
@@ -111,6 +116,7 @@ class Pass:
         """Run one Node with the hooks around it: this is the documented order."""
         received, grads = grads, _tensor_hooks(node, grads)
         executed = node in self._executed
+        self.limits = executed and not self.is_whole
         self._capture(node, received if executed and on("capture-before-tensor-hooks") else grads)
         early = not executed or on("retain-grad-before-pre-hooks")
         if early:
@@ -135,7 +141,7 @@ class Pass:
     def _execute(self, node: Node, grads: Gradients) -> Gradients:
         if isinstance(node, AccumulateGrad):
             return _accumulate(node.leaf, grads[0])
-        everything = self._all or node.computes_all or not on("unneeded-gradients-are-none")
+        everything = self.is_whole or node.computes_all or not on("unneeded-gradients-are-none")
         needed = [edge is not None and (everything or edge.node in self._reached) for edge in node.next_edges]
         return _fitting(node, node.execute(grads, needed))
 

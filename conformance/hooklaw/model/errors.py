@@ -73,5 +73,17 @@ class SavedHooksDisabledError(RuntimeError):
     """Saved-tensor hooks were used where they are forbidden."""
 
 
+class CheckpointKindError(RuntimeError):
+    """A checkpoint was not told whether it is reentrant."""
+
+
+class CheckpointReentrantError(RuntimeError):
+    """A reentrant checkpoint met a backward that is limited to some inputs."""
+
+
+class CheckpointMismatchError(RuntimeError):
+    """What a checkpoint has computed again is not what it computed at first."""
+
+
 class SavedHooksSetError(RuntimeError):
     """A saved tensor was given a second pair of hooks."""

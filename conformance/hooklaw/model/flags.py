@@ -96,6 +96,17 @@ TORCH: Mapping[str, Flag] = {
             why="save-on-cpu.no-copy-on-cpu.pinned",
         ),
         Flag(
+            "regions-are-reentrant-unless-told",
+            "a checkpoint without use_reentrant is a reentrant one",
+            why="checkpoint.use-reentrant-required",
+            issue="https://github.com/pytorch/pytorch/issues/193711",
+        ),
+        Flag(
+            "passes-inside-limited-ones-are-limited",
+            "a reentrant checkpoint refuses a whole backward inside a pass that is limited to inputs",
+            why="the docstring of torch.utils.checkpoint.checkpoint: a reentrant one supports backward without inputs",
+        ),
+        Flag(
             "global-hooks-after-a-failure-get-no-kwargs",
             "a global forward hook with always_call and with_kwargs is called without kwargs after an exception",
             why="module.forward.always-call.global.kwargs",

@@ -38,8 +38,13 @@ def innermost_pair() -> Pair | None:
     return _here.pairs[-1] if _here.pairs else None
 
 
+def current_pass() -> "Pass | None":
+    """Return the backward pass that it is in, the innermost if nested, or None outside of any."""
+    return _here.running
+
+
 def running_pass() -> "Pass":
-    """Return the backward pass, the innermost if nested, out of which a hook is called."""
+    """Return the backward pass out of which a hook is called."""
     if _here.running is None:
         raise RuntimeError("a hook that belongs to backward was called outside of one")
     return _here.running

@@ -1,7 +1,7 @@
 """Recording: how an operation becomes a Node, and what it saves, by itself or through a pair of hooks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hooklaw.model import errors
 from hooklaw.model.flags import on
@@ -11,8 +11,13 @@ from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.strided import Strided
 from hooklaw.model.tensor import Tensor, edges_of
 
-_NOTHING = object()
 Save = Callable[[Tensor], Sequence[Tensor | None]]
+
+
+class _NotPacked(NamedTuple):
+    """A tensor that a pair has failed to pack."""
+
+    tensor: Tensor
 
 
 class SavedTensor:
@@ -24,12 +29,13 @@ class SavedTensor:
 
     def __init__(self, tensor: Tensor, output_nr: int | None) -> None:
         self._output_nr = output_nr
-        self._edge = None if output_nr is not None else tensor.edge()
         self._version = tensor.data.storage.version
         self._released = False
         self._pair = innermost_pair()
+        self._edge: Edge | None = None
         self._kept: Any = None
         if self._pair:
+            self._note_place(tensor)
             self._kept = _packed(self._pair, tensor)
         else:
             self._kept = tensor if output_nr is None else tensor.detach()
@@ -39,13 +45,14 @@ class SavedTensor:
         self._check_released()
         if self._pair:
             raise errors.SavedHooksSetError("this saved tensor has its pair of hooks already")
+        self._note_place(self._kept)
         tensor = self._kept.detach()
         if on("a-pair-that-fails-to-pack-stays"):
-            self._kept, self._pair = _NOTHING, pair
+            self._kept, self._pair = _NotPacked(self._kept), pair
         self._kept, self._pair = _packed(pair, tensor), pair
 
-    def unpack(self, owner: Node) -> Tensor:
-        """Read the tensor, for the Node that saved it."""
+    def unpack(self, owner: Node | None = None) -> Tensor:
+        """Read the tensor, for the Node that saved it, if one did."""
         self._check_released()
         if self._pair:
             return self._in_the_graph(_unpacked(self._pair, self._kept), owner)
@@ -53,14 +60,18 @@ class SavedTensor:
             raise errors.SavedTensorModifiedError("a tensor was changed in place after it was saved for backward")
         return self._kept if self._output_nr is None else self._in_the_graph(self._kept, owner)
 
+    def _note_place(self, tensor: Tensor) -> None:
+        """Note where an input was in the graph, since a pair returns any tensor; an output's place is known."""
+        self._edge = None if self._output_nr is not None else tensor.edge()
+
     def release(self) -> None:
         """Let go of the tensor, or of what pack returned."""
-        self._kept = self._edge = None
+        self._kept = self._edge = self._pair = None
         self._released = True
 
-    def _in_the_graph(self, tensor: Tensor, owner: Node) -> Tensor:
+    def _in_the_graph(self, tensor: Tensor, owner: Node | None) -> Tensor:
         """Return a new tensor on the same data, in the place in the graph of the one that was saved."""
-        edge = self._edge if self._output_nr is None else Edge(owner, self._output_nr)
+        edge = Edge(owner, self._output_nr) if owner and self._output_nr is not None else self._edge
         if edge is None and not tensor.requires_grad:
             return tensor
         if edge is None or not isinstance(edge.node, AccumulateGrad):
@@ -113,7 +124,7 @@ def _packed(pair: Pair, tensor: Tensor) -> Any:
 
 
 def _unpacked(pair: Pair, packed: Any) -> Tensor:
-    tensor = pair.unpack(*() if packed is _NOTHING else (packed,))
+    tensor = pair.unpack(*() if isinstance(packed, _NotPacked) else (packed,))
     if not isinstance(tensor, Tensor):
         raise errors.UnpackTypeError(f"an unpack hook must return a tensor, not {type(tensor).__name__}")
     return tensor
