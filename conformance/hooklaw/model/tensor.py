@@ -5,10 +5,10 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from hooklaw.model.errors import NoGradientError, NotALeafError
+from hooklaw.model.errors import InferenceTensorError, NoGradientError, NotALeafError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Handle, Hook, Hooks
-from hooklaw.model.modes import grad_mode, recording
+from hooklaw.model.modes import grad_mode, inferring, recording
 from hooklaw.model.node import AccumulateGrad, Edge
 from hooklaw.model.strided import Shape, Strided
 
@@ -121,6 +121,8 @@ class Tensor:
 
     def requires_grad_(self) -> "Tensor":
         """Make a tensor without history a leaf that requires grad."""
+        if self.data.storage.for_inference and not inferring():
+            raise InferenceTensorError("what was made in inference mode cannot require grad outside of it")
         if not self.requires_grad:
             self._is_leaf_with_grad, self.base = True, None
         return self
