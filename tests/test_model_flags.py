@@ -190,6 +190,20 @@ def part_of_a_gradient(b):
     return outcome(lambda: b.tolist(b.grad(b.sum(grad), [x])[0]))
 
 
+def refused_change(b):
+    """Change a tensor in place that was made in inference mode."""
+    with b.inference_mode():
+        made = leaf(b) * 1
+    return outcome(lambda: b.mul_(made, 3)), b.tolist(made)
+
+
+def detached_change(b):
+    """Change what is detached from such a tensor."""
+    with b.inference_mode():
+        made = leaf(b) * 1
+    return outcome(lambda: b.tolist(b.mul_(b.detach(made), 3)))
+
+
 def view_under_no_grad(b):
     """Make a view while nothing is recorded, and change it in place."""
     y = leaf(b) * 1
@@ -253,6 +267,13 @@ PROGRAMS = [
     ("a-function-changes-the-view-it-is-given-first", view_given_second, [7.0, 7.0], [12.0, 12.0]),
     ("changed-by-a-function-loses-its-gradient", retained_before, False, True),
     ("once-differentiable-gradients-are-constants", part_of_a_gradient, "refused", [2.0, 2.0]),
+    (
+        "refused-changes-of-inference-tensors-are-made",
+        refused_change,
+        ("refused", [1.0, 2.0]),
+        ("refused", [3.0, 6.0]),
+    ),
+    ("detached-inference-tensors-may-be-changed", detached_change, "refused", [3.0, 6.0]),
     ("views-under-no-grad-require-grad", view_under_no_grad, (False, [[3.0], [6.0]]), (True, "refused")),
     ("a-pair-that-fails-to-pack-stays", failing_pair, None, "TypeError"),
     ("numbers-are-freed", product, None, "refused"),

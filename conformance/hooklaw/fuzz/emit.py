@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hooklaw.fuzz.emit_functions import TEXTS
 from hooklaw.fuzz.emit_hooks import ACTIONS
 from hooklaw.fuzz.emit_passes import PACKERS
 from hooklaw.fuzz.emit_values import FORWARDS, FUNCTIONS
@@ -10,7 +11,7 @@ from hooklaw.fuzz.known import Known
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import FORMS, Script
 
-__all__ = ["ACTIONS", "FORMS", "FORWARDS", "FUNCTIONS", "PACKERS", "Script", "code"]
+__all__ = ["ACTIONS", "FORMS", "FORWARDS", "FUNCTIONS", "PACKERS", "TEXTS", "Script", "code"]
 
 
 def code(program: Sequence[Instruction], events: Sequence[Any] | None = None, *, log: bool = False) -> str:

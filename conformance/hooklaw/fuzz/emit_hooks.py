@@ -181,6 +181,10 @@ def _scale(_script: Script, place: Place, number: float) -> list[str]:
     return [f"return {place.returned.format(several if place.many else single)}"]
 
 
+def _nan(script: Script, place: Place) -> list[str]:
+    return [line.replace("* nan", '* float("nan")') for line in _scale(script, place, float("nan"))]
+
+
 def _raise(_script: Script, _place: Place) -> list[str]:
     return ['raise Exception("planned")']
 
@@ -297,6 +301,7 @@ def other_dtype(grad):
 ACTIONS: dict[str, Callable[..., list[str]]] = {
     "nothing": _nothing,
     "scale": _scale,
+    "nan": _nan,
     "raise": _raise,
     "remove": _remove,
     "register": _register,

@@ -136,6 +136,11 @@ def _scale(_run: Run, _place: Place, arguments: tuple[Any, ...], number: float) 
     return scaled(_replaced_by(arguments), number)
 
 
+def _nan(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:
+    """Return what is no number."""
+    return scaled(_replaced_by(arguments), float("nan"))
+
+
 def scaled(value: Any, number: float) -> Any:
     """Multiply a tensor, or all that are in a tuple."""
     if isinstance(value, tuple):
@@ -246,6 +251,7 @@ def _replaced_by(arguments: tuple[Any, ...]) -> Any:
 ACTIONS: dict[str, Callable[..., Any]] = {
     "nothing": _nothing,
     "scale": _scale,
+    "nan": _nan,
     "raise": _raise,
     "remove": _remove,
     "register": _register,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hooklaw.fuzz import draw_hooks, draw_modules, draw_passes, draw_values
+from hooklaw.fuzz import draw_functions, draw_hooks, draw_modules, draw_passes, draw_values
 from hooklaw.fuzz.draft import Draft
 
 Step = Callable[[Draft], None]
@@ -14,7 +14,7 @@ def steps(words: str) -> list[Step]:
     found: list[Step] = []
     for word in words.split():
         name, _, times = word.partition("*")
-        where = (draw_values, draw_hooks, draw_passes, draw_modules)
+        where = (draw_values, draw_hooks, draw_passes, draw_modules, draw_functions)
         found += [next(getattr(one, name) for one in where if hasattr(one, name))] * int(times or 1)
     return found
 
@@ -24,7 +24,8 @@ STEPS = steps(
     "forget*2 look*3 save by_integers own give flag bump value*2 channels_last "
     "hook*16 node_hook*10 post_accumulate*5 multi_grad*4 retain_grad*5 remove*4 "
     "backward*10 grad*5 edge zero mode context*9 saved_pair*2 read_saved*2 "
-    "module*5 call*6 module_hook*7"
+    "module*5 call*6 module_hook*7 "
+    "function*3 inference"
 )
 """Every kind of instruction, as often as it is to be drawn."""
 
@@ -61,6 +62,9 @@ THEMES = (
     theme("module call*2 module_hook*4 unrecorded", "module*2 module_hook*2 call", "call"),
     theme("multi_grad*2 hook binary custom view backward*2 grad", "unary multi_grad"),
     theme("post_accumulate node_hook hook binary leaf remove backward*2 zero flag look value"),
+    theme("function*3 dirty*3 view*2 unary hook*2 retain_grad in_place grad backward", "unary function"),
+    theme("inference*4 function unary binary in_place view bump own value backward", "inference unary"),
+    theme("anomaly not_a_number*3 unary binary hook node_hook context backward grad", "anomaly unary not_a_number"),
     theme("leaf hook*2 save*3 remove backward value*2", "hook save"),
 )
 """What programs are about."""

@@ -93,6 +93,14 @@ TORCH: Mapping[str, Flag] = {
             why="custom-function.once-differentiable.part",
         ),
         Flag(
+            "refused-changes-of-inference-tensors-are-made",
+            "to change in place what was made in inference mode is an error outside of it, but the numbers are changed",
+        ),
+        Flag(
+            "detached-inference-tensors-may-be-changed",
+            "what is detached from a tensor made in inference mode, and shares its numbers, can be changed in place",
+        ),
+        Flag(
             "views-under-no-grad-require-grad",
             "a view made under no_grad requires grad if its base does, without history, and stays as it is",
             why="mode.no-grad.result.view",

@@ -1,6 +1,7 @@
 """A user's forward and backward as one Node, which is also the ctx that both are given."""
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from math import prod
 from typing import Any
 
@@ -24,10 +25,12 @@ class CustomNode(Node):
     non_differentiable: tuple[Tensor, ...] = ()
 
     def __init__(self, inputs: Sequence[Any], backward: Hook) -> None:
-        super().__init__("CustomBackward", edges_of(inputs), backward)
         self.are_tensors = [isinstance(one, Tensor) for one in inputs]
+        self.tensors: tuple[Tensor, ...] = tuple(compress(inputs, self.are_tensors))
+        """What may lead on to other Nodes: a tensor inside a list does not."""
         self.needs_input_grad = tuple(isinstance(one, Tensor) and one.requires_grad for one in inputs)
         """Which inputs need a gradient."""
+        super().__init__("CustomBackward", edges_of(self.tensors), backward)
 
     def save_for_backward(self, *tensors: Tensor) -> None:
         """Say what to save once the outputs are in the graph."""
@@ -52,12 +55,13 @@ class CustomNode(Node):
         """Call the user's backward, with zeros for gradients that are not there; Nones too many are left out."""
         results = self.derivative(self, *with_zeros(self, grads))
         results = results if isinstance(results, tuple) else (results,)
-        results = results[: len(self.next_edges)] if not any(results[len(self.next_edges) :]) else results
-        if len(results) != len(self.next_edges):
-            raise FunctionCountError(f"backward returned {len(results)} gradients for {len(self.next_edges)} inputs")
+        inputs = len(self.are_tensors)
+        results = results[:inputs] if not any(results[inputs:]) else results
+        if len(results) != inputs:
+            raise FunctionCountError(f"backward returned {len(results)} gradients for {inputs} inputs")
         if any(result is not None and not is_one for result, is_one in zip(results, self.are_tensors, strict=True)):
             raise RuntimeError("backward returned a gradient for an input that is no tensor")
-        return results
+        return tuple(compress(results, self.are_tensors))
 
 
 def custom_function(forward: Hook, backward: Hook, make: Callable[..., CustomNode] = CustomNode) -> Hook:
@@ -70,11 +74,11 @@ def custom_function(forward: Hook, backward: Hook, make: Callable[..., CustomNod
         given: tuple[Tensor, ...] = result if isinstance(result, tuple) else (result,)
         outputs = [_output(node, one, inputs) for one in given]
         if node.next_edges:
-            _attach(node, given, outputs, inputs)
+            _attach(node, given, outputs)
             node.saved = saved(node.to_save, outputs)
         if any(one not in given for one in node.dirty):
             raise RuntimeError("an input that forward marked as dirty must be one of its outputs")
-        node.to_save = node.dirty = node.non_differentiable = ()
+        node.to_save = node.dirty = node.non_differentiable = node.tensors = ()
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
     return apply
@@ -99,27 +103,26 @@ def _output(node: CustomNode, output: Tensor, inputs: tuple[Any, ...]) -> Tensor
     return output.detach() if output.requires_grad or output in inputs else output
 
 
-def _attach(node: CustomNode, given: Sequence[Tensor], outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
+def _attach(node: CustomNode, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Make the tensors outputs of the Node, those aside that are not differentiable."""
     for nr, (one, output) in enumerate(zip(given, outputs, strict=True)):
         node.outputs.append((output.shape, output.dtype))
         if one in node.non_differentiable:
             continue
         if one in node.dirty:
-            _change(node, Edge(node, nr), one, inputs)
+            _change(node, Edge(node, nr), one, alone=len(given) == 1)
         else:
             output.rebase(Edge(node, nr))
 
 
-def _change(node: CustomNode, made_by: Edge, tensor: Tensor, inputs: Sequence[Any]) -> None:
+def _change(node: CustomNode, made_by: Edge, tensor: Tensor, *, alone: bool) -> None:
     """Let an input that forward has changed in place be an output, as after an operation in place."""
     check_change(tensor, recorded=True)
-    if tensor.base is not None and len(node.outputs) > 1:
+    if tensor.base is not None and not alone:
         raise RuntimeError("a view can be changed in place by a Function that has no other output")
     if on("changed-by-a-function-loses-its-gradient"):
         tensor.grad = None
     if tensor.base is not None:
         first = on("a-function-changes-the-view-it-is-given-first")
-        place = node.are_tensors.index(True) if first else inputs.index(tensor)
-        node.next_edges[place] = old_place(tensor)
+        node.next_edges[0 if first else node.tensors.index(tensor)] = old_place(tensor)
     take_on(tensor, made_by)

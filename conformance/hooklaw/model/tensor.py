@@ -47,6 +47,8 @@ class Tensor:
         """Of a view: the flag by which neither it nor what it shares its numbers with may be changed in place."""
         self.is_fixed = False
         """Of what goes into or out of a module with backward hooks: it must not be changed in place."""
+        self.is_detached = False
+        """Whether it was detached from another one while changes are counted."""
         self._is_leaf_with_grad = requires_grad
         self._made_by = made_by
         self._hooks_were_at: Hooks | None = None
@@ -117,7 +119,9 @@ class Tensor:
 
     def detach(self) -> "Tensor":
         """Return a tensor on the same data, without history."""
-        return Tensor(self.data)
+        detached = Tensor(self.data)
+        detached.is_detached = not inferring()
+        return detached
 
     def requires_grad_(self) -> "Tensor":
         """Make a tensor without history a leaf that requires grad."""

@@ -89,9 +89,13 @@ def check_change(tensor: Tensor, *, recorded: bool) -> None:
 
 def write(tensor: Tensor, values: Iterable[Any]) -> None:
     """Change the numbers of a tensor: of one made in inference mode there alone."""
-    if tensor.data.storage.for_inference and not inferring():
+    refused = tensor.data.storage.for_inference and not inferring()
+    if on("detached-inference-tensors-may-be-changed") and tensor.is_detached:
+        refused = False
+    if not refused or on("refused-changes-of-inference-tensors-are-made"):
+        tensor.data.write(values)
+    if refused:
         raise InferenceTensorError("what was made in inference mode cannot be changed outside of it: clone it first")
-    tensor.data.write(values)
 
 
 def take_on(tensor: Tensor, made_by: Edge) -> None:
@@ -129,6 +133,7 @@ def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
     node.outputs = [(base.shape, base.dtype)]
     node.frees = "copies-into-a-base-are-freed"
     base.rebase(Edge(node, 0))
+    part.replayed = -1  # a Function has changed it before, and it may have been made anew since
     part.edge()
 
 
