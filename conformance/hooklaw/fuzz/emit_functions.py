@@ -68,7 +68,7 @@ TEXTS: dict[str, Text] = {
     "listed-alone": Text("many", "return many[0] * 2", "grad", "return grad * 2"),
     "nan": Text("x", "return x * 2", "grad", 'return grad * float("nan")'),
 }
-WRAPPED = {list: "[{}]", tuple: "({},)"}
+WRAPPED = {"listed": "[{}]", "tupled": "({},)", "listed-alone": "[{}]"}
 
 
 @form
@@ -80,8 +80,7 @@ def function(script: Script, one: Instruction) -> Step:
     name += label.upper() if len(alike) > 1 else ""
     script.define(_class(name, label, word))
     first, *others = one.used
-    wraps = KINDS[word].wraps
-    first = WRAPPED[wraps].format(first) if wraps else first
+    first = WRAPPED.get(word, "{}").format(first)
     facts = [f"{made}.requires_grad, {', '.join(f'{made} is {x}' for x in one.used)}" for made in one.made]
     said = f'saw("{label}.made", {", ".join(facts)})'
     return Step(f"{name}.apply({', '.join([first, *others])})", ", ".join(one.made), after=said)

@@ -142,8 +142,8 @@ def _nan(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:
 
 
 def scaled(value: Any, number: float) -> Any:
-    """Multiply a tensor, or all that are in a tuple."""
-    if isinstance(value, tuple):
+    """Multiply a tensor, or all that are in a tuple or a list."""
+    if isinstance(value, tuple | list):
         return tuple(scaled(one, number) for one in value)  # type: ignore[misc]
     return value if value is None else value * number
 

@@ -8,9 +8,23 @@ from hooklaw.fuzz.program import Instruction, Program
 Fails = Callable[[Program], bool]
 TRIALS = 3000
 """How many programs are tried at most."""
-PLAIN = {"sin", "cos", "exp", "shift", "clone", "custom", "view", "transpose", "expand", "detach", "sum", "call"} | {
-    "function"
-}
+PLAIN = frozenset(
+    {
+        "sin",
+        "cos",
+        "exp",
+        "shift",
+        "clone",
+        "custom",
+        "function",
+        "view",
+        "transpose",
+        "expand",
+        "detach",
+        "sum",
+        "call",
+    }
+)
 """Instructions that may be replaced by a product with a number."""
 
 
