@@ -14,6 +14,7 @@ from hooklaw.fuzz.script import broken
 STOPS = frozenset(
     {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
     | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode"}
+    | {"detect_anomaly"}
 )
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""
 SETS_UP = frozenset({"leaf", "module"})
