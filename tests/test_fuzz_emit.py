@@ -7,10 +7,11 @@ from itertools import product
 
 import pytest
 
-from hooklaw.fuzz import emit, hooks, modules, passes, regions, values
+from hooklaw.fuzz import emit, functions, hooks, modules, passes, regions, values
 from hooklaw.fuzz.carried import Carried
 from hooklaw.fuzz.compare import same
 from hooklaw.fuzz.contain import LIMIT, Child, Held, watch
+from hooklaw.fuzz.draw_passes import UNUSED
 from hooklaw.fuzz.emitted import events_of
 from hooklaw.fuzz.generate import from_seed
 from hooklaw.fuzz.known import ENTERS
@@ -42,6 +43,8 @@ OPERATION = {
     "give": Do("give", (), ("x1", "v2")),
     "take": Do("take", ("g9",), ("x1",)),
     "mode": Do("mode"),
+    "anomaly": Do("detect_anomaly"),
+    "inference": Do("inference_mode"),
     "flag": Do("flag", (), ("x1",), (False,)),
     "bump": Do("bump", (), ("v2",)),
     "edge": Do("edge", ("e9",), ("v2",)),
@@ -114,7 +117,10 @@ def test_random_programs_show_the_same(held, known):
     programs = [from_seed(1, number) for number in range(RANDOM)]
     expected = in_a_process(held, replay, list(product(programs, [held.backend])))
     alive = [number for number in range(RANDOM) if number in expected]
-    scripts = {number: emit.code(programs[number], expected[number] if known else None, log=True) for number in alive}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a module whose output is no tensor
+        told = {number: expected[number] if known else None for number in alive}
+        scripts = {number: emit.code(programs[number], told[number], log=True) for number in alive}
     shown = in_a_process(held, events_of, [(scripts[number], programs[number], held.backend) for number in alive])
 
     assert len(alive) > 0.9 * RANDOM
@@ -266,6 +272,37 @@ def test_a_gradient_that_was_taken(torch_eager):
     agrees((X, multiply, again, Do("take", ("g3",), ("x1",)), again, Do("value", (), ("g3",))), torch_eager)
 
 
+@pytest.mark.parametrize("word", functions.KINDS)
+@pytest.mark.parametrize("used", ["v2", "v3", "x1"])
+def test_each_function_with_marks_or_options_shows_the_same(torch_eager, word, used):
+    """It shows the same of a tensor, of a view, and of a leaf, which none may change."""
+    kind = functions.KINDS[word]
+    multiply, view = Do("mul", ("v2",), ("x1", "x1")), Do("view", ("v3",), ("v2",), (2, 2))
+    inputs = (used, "x1")[: kind.inputs] if kind.changes != 1 else ("x1", used)
+    made = ("v4", "v5")[: kind.outputs]
+    call = Do("function", made, inputs, (word,))
+    passes = [BACKWARD._replace(used=(name,), how=(1.0, True, True)) for name in (*made, "v2")]
+
+    agrees((X, multiply, view, Do("retain_grad", (), ("v2",)), call, *passes), torch_eager)
+
+
+@pytest.mark.parametrize("words", [(), *UNUSED])
+def test_unused_inputs(torch_eager, words):
+    """Whatever is said of unused inputs, the code says it too."""
+    other = Do("leaf", ("x2",), (), ((2,), "float64", True))
+    grad = Do("grad", ("g3", "g4"), ("v2", "x1", "x2"), (1.0, True, False, *words))
+
+    agrees((X, other, Do("mul", ("v2",), ("x1", "x1")), grad, Do("scale", ("v5",), ("g4",), (2,))), torch_eager)
+
+
+def test_a_leaf_of_inference_mode_in_a_thread(torch_eager):
+    """It is made in the thread that is in inference mode, and refused there alone where it is changed."""
+    leaf = Do("leaf", ("x2",), (), ((2, 2), "float64", False), 1)
+    inside = (Do("inference_mode", thread=1), leaf, Do("scale_", (), ("x2",), (2,), 1))
+
+    agrees((X, *inside, Do("scale_", (), ("x2",), (2,)), Do("mul", ("v3",), ("x1", "x2"))), torch_eager)
+
+
 @pytest.mark.parametrize("what", ["type", "dtype", "shape", "count", "bare"])
 @pytest.mark.parametrize("way", ["hook", "prehook", "posthook"])
 def test_each_wrong_result_shows_the_same(torch_eager, way, what):
@@ -308,6 +345,7 @@ def test_everything_has_a_form():
     assert set(values.FUNCTIONS) == set(emit.FUNCTIONS)
     assert set(modules.FORWARDS) == set(emit.FORWARDS)
     assert set(regions.REGIONS) == set(emit.REGIONS)
+    assert set(functions.KINDS) == set(emit.TEXTS)
 
 
 def test_lines_are_short_and_plain():

@@ -30,6 +30,8 @@ NOT_TO_THE_END = (
     SQUARE,
     BACKWARD,
 )
+OTHER = Do("leaf", ("x2",), (), ((2,), "float64", True))
+UNUSED = Do("grad", ("g1", "g2"), ("v1", "x1", "x2"), (1.0, None, False, "unsaid"))
 
 
 def hook(op: str, *how) -> Do:
@@ -42,6 +44,33 @@ def region(kind: str, *, use_reentrant: bool = False) -> Do:
     return Do("checkpoint", ("v1",), ("x1",), (kind, use_reentrant, None))
 
 
+DIRTY = (X, Do("scale", ("v2",), ("x1",), (2,)), Do("function", ("v1",), ("v2",), ("dirty",)))
+INFERRED = (Do("inference_mode"), OTHER._replace(how=((2,), "float64", False)), Do("leave"))
+SEEN_OF_TORCH = {
+    "dirty-mark-ignored": DIRTY,
+    "mark-of-the-other-kind": DIRTY,
+    "non-differentiable-mark-ignored": (X, Do("function", ("v1", "v2"), ("x1",), ("constant-second",))),
+    "function-options-ignored": (X, Do("function", ("v1",), ("x1",), ("read-twice",)), BACKWARD),
+    "inference-mode-is-no-grad": (X, *INFERRED, Do("mul", ("v1",), ("x1", "x2"))),
+    "increment-of-inference-tensors-refused": (*INFERRED, Do("bump", (), ("x2",))),
+    "anomalies-undetected": (X, Do("detect_anomaly"), Do("function", ("v1",), ("x1",), ("nan",)), BACKWARD),
+    "materialize-grads-ignored": (X, OTHER, SQUARE, UNUSED._replace(how=(1.0, None, False, "unsaid", "materialized"))),
+    "materialize-grads-allows-unused-inputs": (
+        X,
+        OTHER,
+        SQUARE,
+        UNUSED._replace(how=(1.0, None, False, "refused", "materialized")),
+    ),
+    "every-input-of-a-function-needs-a-gradient": (
+        X,
+        OTHER._replace(how=((2,), "float64", False)),
+        Do("function", ("v1",), ("x1", "x2"), ("needed",)),
+        BACKWARD,
+    ),
+    "wrong-number-of-gradients-accepted": (X, Do("function", ("v1",), ("x1", "x1"), ("few",)), BACKWARD),
+    "tensors-in-lists-are-inputs": (X, Do("function", ("v1",), ("x1",), ("listed-alone",))),
+    "unused-inputs-always-allowed": (X, OTHER, SQUARE, UNUSED),
+}
 SEEN = {
     "gradient-replaced-when-accumulated": (X, SQUARE, BACKWARD, Do("take", ("g1",), ("x1",)), BACKWARD),
     "gradient-always-contiguous": (*LAID_OUT, SQUARE, BACKWARD),
@@ -98,6 +127,23 @@ SEEN = {
         Do("forget", (), ("v1",)),
         Do("remove", (), ("h1",)),
     ),
+    **{
+        name: SEEN_OF_TORCH[name]
+        for name in (
+            "every-input-of-a-function-needs-a-gradient",
+            "wrong-number-of-gradients-accepted",
+            "tensors-in-lists-are-inputs",
+            "unused-inputs-always-allowed",
+        )
+    },
+    "unused-inputs-get-zeros": (X, OTHER, SQUARE, UNUSED._replace(how=(1.0, None, False))),
+    "change-to-the-same-values-goes-uncounted": (
+        X,
+        Do("scale", ("v2",), ("x1",), (2,)),
+        Do("mul", ("v1",), ("v2", "v2")),
+        Do("scale_", (), ("v2",), (1,)),
+        BACKWARD,
+    ),
     "ctx-attributes-packed": (
         X,
         Do("saved_hooks", ("c1",), (), ("detach",)),
@@ -122,6 +168,16 @@ def test_a_vice_is_seen(name):
     assert Judge(engine(()))(program) is None
 
 
+@pytest.mark.parametrize("name", SEEN_OF_TORCH)
+def test_a_vice_of_torch_is_seen(name):
+    """Torch with the vice shows something else than the engine, and torch without it the same."""
+    program = SEEN_OF_TORCH[name]
+    mutant = Judge(loading.load(f"hooklaw_backends.mutants:backend:{name}"))
+
+    assert mutant(program) is not None, text(program)
+    assert Judge(loading.load("torch-eager"))(program) is None
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -138,8 +194,33 @@ def test_errors_are_told_apart(error, kind):
     assert kind_of(error) == kind
 
 
-def test_nothing_runs_in_inference_mode():
-    """Nothing is said of tensors made in inference mode, so there nothing is carried out but a look at the mode."""
-    shown = replay((Do("inference_mode"), X, Do("mode"), Do("leave"), X, SQUARE, Do("mode")), engine(()))
+def test_no_gradients_in_inference_mode():
+    """There nothing is carried out that is about gradients, nor made a tensor that requires one."""
+    shown = replay((Do("inference_mode"), X, BACKWARD, Do("mode"), Do("leave"), X, SQUARE, Do("mode")), engine(()))
 
     assert shown == [("mode", False), ("mode", True)]
+
+
+def test_what_was_made_in_inference_mode_is_told_apart():
+    """It is seen outside, but for what nobody says: what of it records, or what keeps it alive."""
+    inside = (X, Do("inference_mode"), Do("scale", ("v2",), ("x1",), (2,)), Do("view", ("v3",), ("x1",), (2, 1)))
+    after = (
+        Do("mul", ("v1",), ("x1", "v2")),
+        Do("mul_", (), ("v2", "x1")),
+        Do("forget", (), ("v2",)),
+        Do("module", ("m1", "p1"), ("v2",), ("unweighted",)),
+        Do("inspect", (), ("v3",)),
+    )
+
+    assert replay((*inside, Do("leave"), *after), engine(())) == [("error", 5, "mul", "refused")]
+
+
+def test_changes_by_functions_that_are_left_alone():
+    """A Function changes nothing twice, nothing unlike its other input, and nothing that a module returned."""
+    module = (Do("module", ("m1", "p1"), ("x1",), ("weighted",)), Do("call", ("v1",), ("m1", "x1")))
+    wide = Do("leaf", ("x2",), (), ((2, 2), "float64", True))
+    calls = [("dirty-first", "v2", "v2"), ("dirty-second", "x2", "v2"), ("dirty", "v1")]
+    functions = [Do("function", (f"w{nr}",), tuple(used), (word,)) for nr, (word, *used) in enumerate(calls)]
+    anomaly = Do("detect_anomaly", thread=1)
+
+    assert replay((X, wide, *module, Do("scale", ("v2",), ("x1",), (2,)), *functions, anomaly), engine(())) == []

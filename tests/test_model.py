@@ -119,16 +119,11 @@ def test_declares_the_core():
     assert set(Capability) - R.capabilities == {
         Capability.ACCELERATOR,
         Capability.ALLOW_MUTATION,
-        Capability.ANOMALY,
         Capability.BFLOAT16,
         Capability.COMPLEX,
         Capability.DATA_PARALLEL,
-        Capability.FUNCTION_MARKS,
-        Capability.FUNCTION_OPTIONS,
-        Capability.INFERENCE_TENSORS,
         Capability.LAZY_BITS,
         Capability.LEGACY_MODULE_BACKWARD_HOOKS,
-        Capability.MATERIALIZE_GRADS,
     }
 
 

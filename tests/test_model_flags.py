@@ -164,6 +164,56 @@ def part(b):
     return outcome(lambda: b.tolist(b.mul_(b.split(leaf(b) * 1, 1)[0], 3)))
 
 
+def view_given_second(b):
+    """Let a Function change its second input in place, which is a view."""
+
+    def forward(ctx, factor, x):
+        ctx.mark_dirty(x)
+        return b.mul_(x, factor)
+
+    x = leaf(b)
+    y = x * 1
+    b.custom_function(forward, lambda _, grad: (grad * 5, grad * 7))(b.tensor([7.0, 7.0]), b.view(y, 2))
+    b.backward(b.sum(y))
+    return b.tolist(b.grad_of(x))
+
+
+def retained_before(b):
+    """Retain a gradient, then change its tensor in place by a Function."""
+
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return b.mul_(x, 2)
+
+    y = leaf(b) * 1
+    b.retain_grad(y)
+    b.backward(b.sum(y))
+    b.custom_function(forward, lambda _, grad: grad * 2)(y)
+    return b.grad_of(y) is None
+
+
+def part_of_a_gradient(b):
+    """Differentiate a gradient of which a backward that is differentiable once has made a part."""
+    x = leaf(b)
+    once = b.custom_function(lambda _, x: x * x, lambda _, grad: grad * 2, once_differentiable=True)
+    (grad,) = b.grad(b.sum(once(x) + x * x), [x], create_graph=True)
+    return outcome(lambda: b.tolist(b.grad(b.sum(grad), [x])[0]))
+
+
+def refused_change(b):
+    """Change a tensor in place that was made in inference mode."""
+    with b.inference_mode():
+        made = leaf(b) * 1
+    return outcome(lambda: b.mul_(made, 3)), b.tolist(made)
+
+
+def detached_change(b):
+    """Change what is detached from such a tensor."""
+    with b.inference_mode():
+        made = leaf(b) * 1
+    return outcome(lambda: b.tolist(b.mul_(b.detach(made), 3)))
+
+
 def view_under_no_grad(b):
     """Make a view while nothing is recorded, and change it in place."""
     y = leaf(b) * 1
@@ -241,6 +291,16 @@ PROGRAMS = [
     ("hooks-on-a-view-join-the-first", second_hook, ["second"], []),
     ("retained-gradients-are-mixed-up", retained_second, [6.0, 12.0], "refused"),
     ("split-parts-stay-as-they-are", part, [3.0], "refused"),
+    ("a-function-changes-the-view-it-is-given-first", view_given_second, [7.0, 7.0], [12.0, 12.0]),
+    ("changed-by-a-function-loses-its-gradient", retained_before, False, True),
+    ("once-differentiable-gradients-are-constants", part_of_a_gradient, "refused", [2.0, 2.0]),
+    (
+        "refused-changes-of-inference-tensors-are-made",
+        refused_change,
+        ("refused", [1.0, 2.0]),
+        ("refused", [3.0, 6.0]),
+    ),
+    ("detached-inference-tensors-may-be-changed", detached_change, "refused", [3.0, 6.0]),
     ("views-under-no-grad-require-grad", view_under_no_grad, (False, [[3.0], [6.0]]), (True, "refused")),
     ("a-pair-that-fails-to-pack-stays", failing_pair, None, "TypeError"),
     ("numbers-are-freed", product, None, "refused"),

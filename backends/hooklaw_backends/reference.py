@@ -12,8 +12,9 @@ from typing import Any
 
 import hooklaw
 from hooklaw.backend import Capability, ErrorKind
-from hooklaw.model import engine, errors, flags, function, modes, multi_grad, ops, views
+from hooklaw.model import engine, errors, flags, modes, multi_grad, ops, views
 from hooklaw.model.checkpoint import checkpoint
+from hooklaw.model.function_options import function
 from hooklaw.model.module import Module, every_module, register
 from hooklaw.model.node import Node
 from hooklaw.model.optimizer import every_optimizer
@@ -21,6 +22,7 @@ from hooklaw.model.record import SavedTensor
 from hooklaw.model.registry import registration_hooks
 from hooklaw.model.strided import contiguous, from_nested
 from hooklaw.model.tensor import UNRECORDED, Tensor
+from hooklaw.model.unused import Unused
 from hooklaw_backends._reference_state import State
 
 Hook = Callable[..., Any]
@@ -31,12 +33,7 @@ LACKS = {
     Capability.LEGACY_MODULE_BACKWARD_HOOKS: "modules have the full hooks only that took the place of the older kind",
     Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
     Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
-    Capability.INFERENCE_TENSORS: "inference_mode is no_grad: tensors made in it are ordinary ones",
-    Capability.MATERIALIZE_GRADS: "grad returns None for an unused input, and nothing else",
     Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
-    Capability.FUNCTION_MARKS: "a custom Function marks none of its inputs and outputs",
-    Capability.FUNCTION_OPTIONS: "a custom Function has no options",
-    Capability.ANOMALY: "nothing looks for gradients that are no numbers",
     Capability.LAZY_BITS: "every operation computes at once, no conjugation or negation is left pending",
 }
 
@@ -58,6 +55,13 @@ class Reference(State):
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.GRAPH_FREED: (errors.GraphFreedError,),
         ErrorKind.NO_GRADIENT: (errors.NoGradientError,),
+        ErrorKind.UNUSED_INPUT: (errors.UnusedInputError,),
+        ErrorKind.UNUSED_CONFLICT: (errors.UnusedConflictError,),
+        ErrorKind.NOT_A_NUMBER: (errors.NotANumberError,),
+        ErrorKind.INFERENCE_TENSOR: (errors.InferenceTensorError,),
+        ErrorKind.ONCE_DIFFERENTIABLE: (errors.OnceDifferentiableError, errors.NoGradientError),
+        ErrorKind.SAVED_TENSORS_CLEARED: (errors.SavedTensorsClearedError,),
+        ErrorKind.FUNCTION_RETURN_COUNT: (errors.FunctionCountError,),
         ErrorKind.LEAF_IN_PLACE: (errors.LeafInPlaceError,),
         ErrorKind.NOT_A_LEAF: (errors.NotALeafError,),
         ErrorKind.HOOK_RETURN_TYPE: (errors.HookTypeError,),
@@ -82,7 +86,6 @@ class Reference(State):
     }
     versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
     notes: Mapping[str, str] = {
-        "inference_mode": "is no_grad: tensors made in it are ordinary ones",
         "save_on_cpu": "keeps the tensor itself, since every tensor is on the CPU already",
     }
 
@@ -145,7 +148,7 @@ class Reference(State):
     cos = staticmethod(ops.cos)
     split = staticmethod(views.split)
     transpose = staticmethod(views.transpose)
-    custom_function = staticmethod(function.custom_function)
+    custom_function = staticmethod(function)
 
     def sum(self, tensor: Tensor) -> Tensor:
         return ops.summed(tensor)
@@ -158,7 +161,7 @@ class Reference(State):
 
     def increment_version(self, tensors: Any) -> None:
         for one in _tuple(tensors):
-            one.data.storage.version += 1
+            one.data.storage.count_change()
 
     def view(self, tensor: Tensor, *shape: int) -> Tensor:
         return views.view(tensor, shape)
@@ -193,14 +196,14 @@ class Reference(State):
         grad_outputs: Any = None,
         *,
         allow_unused: bool | None = None,
+        materialize_grads: bool = False,
         **how: Any,
     ) -> tuple[Any, ...]:
+        unused = Unused(allowed=allow_unused, materialize=materialize_grads)
         roots = _tuple(outputs)
         seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)
         grads = engine.grad(roots, seeds, [_at(one) for one in inputs], _how(**how))
-        if not allow_unused and None in grads:
-            raise RuntimeError("an input was not used in the graph: pass allow_unused=True to get None for it")
-        return grads
+        return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
 
     def no_grad(self) -> AbstractContextManager[Any]:
         return modes.grad_mode(enabled=False)
@@ -208,7 +211,8 @@ class Reference(State):
     def enable_grad(self) -> AbstractContextManager[Any]:
         return modes.grad_mode(enabled=True)
 
-    inference_mode = no_grad
+    inference_mode = staticmethod(modes.inference_mode)
+    detect_anomaly = staticmethod(modes.detect_anomaly)
 
     # hooks and nodes
     register_hook = staticmethod(Tensor.register_hook)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.passes import FAILING, PINNED, SINGLE
+from hooklaw.fuzz.passes import FAILING, MATERIALIZED, PINNED, REFUSED, SINGLE, UNSAID
 
 
 def _how(draft: Draft) -> tuple[Any, ...]:
@@ -39,6 +39,10 @@ def backward(draft: Draft) -> None:
         draft.add("backward", (), (x, *inputs), _how(draft))
 
 
+UNUSED = ((), (), (UNSAID,), (REFUSED,), (UNSAID, MATERIALIZED), (MATERIALIZED,), (REFUSED, MATERIALIZED))
+"""What is said of unused inputs."""
+
+
 def grad(draft: Draft) -> None:
     """Draw gradients as tensors."""
     x = _root(draft)
@@ -47,7 +51,7 @@ def grad(draft: Draft) -> None:
         made = tuple(draft.name("g") for _ in inputs)
         how = _how(draft)
         asked = (draft.edges.get(name, name) if draft.below(3) else name for name in inputs)
-        draft.add("grad", made, (x, *asked), how)
+        draft.add("grad", made, (x, *asked), (*how, *draft.one_of(UNUSED)))
         for one, name in zip(made, inputs, strict=True):
             kind = draft.tensors[name]
             draft.tensors[one] = draft.computed(kind, *inputs) if how[2] else kind._replace(leaf=False, grad=False)

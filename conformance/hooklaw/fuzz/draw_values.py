@@ -91,7 +91,7 @@ def in_place(draft: Draft) -> None:
         y = draft.alike(kind) or x
         draft.add(op, (), (x, y))
     else:
-        draft.add(op, (), (x,), (draft.one_of((2, 3)),) if op == "scale_" else ())
+        draft.add(op, (), (x,), (draft.one_of((2, 3, 1)),) if op == "scale_" else ())
 
 
 def custom(draft: Draft) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hooklaw.fuzz.emit_functions import TEXTS
 from hooklaw.fuzz.emit_hooks import ACTIONS
 from hooklaw.fuzz.emit_passes import PACKERS
 from hooklaw.fuzz.emit_regions import CODE as REGIONS
@@ -20,6 +21,7 @@ __all__ = [
     "FUNCTIONS",
     "PACKERS",
     "REGIONS",
+    "TEXTS",
     "Script",
     "code",
 ]

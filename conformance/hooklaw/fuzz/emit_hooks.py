@@ -195,6 +195,10 @@ def _scale(_script: Script, place: Place, number: float) -> list[str]:
     return [f"return {place.returned.format(several if place.many else single)}"]
 
 
+def _nan(script: Script, place: Place) -> list[str]:
+    return [line.replace("* nan", '* float("nan")') for line in _scale(script, place, float("nan"))]
+
+
 def _raise(_script: Script, _place: Place) -> list[str]:
     return ['raise Exception("planned")']
 
@@ -316,6 +320,7 @@ def other_dtype(grad):
 ACTIONS: dict[str, Lines] = {
     "nothing": _nothing,
     "scale": _scale,
+    "nan": _nan,
     "raise": _raise,
     "remove": _remove,
     "register": _register,

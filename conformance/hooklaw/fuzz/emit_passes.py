@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hooklaw.fuzz.passes import PINNED, SINGLE, forbidden
+from hooklaw.fuzz.passes import PINNED, SINGLE, forbidden, of_unused
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import Script, Step, form
 
 
 def _arguments(script: Script, root: str, inputs: str, how: tuple[Any, ...]) -> str:
-    number, retain, create = how
+    number, retain, create = how[:3]
     flags = [f"retain_graph={retain}"] if retain is not None else []
     flags += [f"create_graph={create}"] if create else []
     return ", ".join([*_seed(script, root, number), *flags, *([inputs] if inputs else [])])
@@ -39,8 +39,10 @@ def grad(script: Script, one: Instruction) -> Step:
     """Make tensors of gradients."""
     root, *inputs = one.used
     script.known.begins(one)
-    arguments = _arguments(script, root, "allow_unused=True", one.how)
-    code = f"torch.autograd.grad({root}, [{', '.join(inputs)}], {arguments})"
+    unused = ", ".join(f"{name}={value}" for name, value in of_unused(one.how).items())
+    arguments = _arguments(script, root, unused, one.how)
+    asked = f"[{', '.join(inputs)}]"
+    code = f"torch.autograd.grad({', '.join(filter(None, [root, asked, arguments]))})"
     names = ", ".join(one.made)
     labels = ", ".join(f'"{name}"' for name in one.made)
     target = f"({names},)" if len(one.made) == 1 else names
@@ -151,6 +153,12 @@ def save_on_cpu(script: Script, one: Instruction) -> Step | None:
 def inference_mode(script: Script, one: Instruction) -> Step | None:
     """Enter inference mode."""
     return script.enter(one, "torch.inference_mode()")
+
+
+@form
+def detect_anomaly(script: Script, one: Instruction) -> Step | None:
+    """Look for gradients that are no numbers."""
+    return script.enter(one, "torch.autograd.set_detect_anomaly(True)")
 
 
 @form

@@ -28,12 +28,13 @@ def inspect(tensor):
 
 
 @form
-def leaf(_: Script, one: Instruction) -> Step:
+def leaf(script: Script, one: Instruction) -> Step:
     """Make a tensor of literal values."""
     shape, dtype, requires_grad = one.how
     grad = ", requires_grad=True" if requires_grad else ""
     values = filled(one.made[0], tuple(shape), dtype)
-    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=not requires_grad)
+    anywhere = not requires_grad and not script.known.infers()
+    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=anywhere)
 
 
 _WRITTEN: dict[str, str] = {

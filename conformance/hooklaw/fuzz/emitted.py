@@ -49,7 +49,7 @@ class _Witness:
         log, seen = self._run.log, self._run.seen
         if label == "error":
             self._error(*values)
-        elif label in PLAIN:
+        elif label in PLAIN or label.endswith(".made"):
             log((label, *values))
         elif label == "save":
             log((label, *map(seen, values)))

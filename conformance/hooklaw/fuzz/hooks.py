@@ -144,9 +144,14 @@ def _scale(_run: Run, _place: Place, arguments: tuple[Any, ...], number: float) 
     return scaled(_replaced_by(arguments), number)
 
 
+def _nan(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:
+    """Return what is no number."""
+    return scaled(_replaced_by(arguments), float("nan"))
+
+
 def scaled(value: Any, number: float) -> Any:
-    """Multiply a tensor, or all that are in a tuple."""
-    if isinstance(value, tuple):
+    """Multiply a tensor, or all that are in a tuple or a list."""
+    if isinstance(value, tuple | list):
         return tuple(scaled(one, number) for one in value)  # type: ignore[misc]
     return value if value is None else value * number
 
@@ -265,6 +270,7 @@ def _replaced_by(arguments: tuple[Any, ...]) -> Any:
 ACTIONS: dict[str, Callable[..., Any]] = {
     "nothing": _nothing,
     "scale": _scale,
+    "nan": _nan,
     "raise": _raise,
     "remove": _remove,
     "register": _register,

@@ -4,17 +4,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.carried import Carried
+from hooklaw.fuzz.functions import KINDS
 from hooklaw.fuzz.passes import BOXED, FAILING
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.regions import nests
 from hooklaw.fuzz.values import VIEWS
 
 ENTERS = frozenset(
-    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"},
+    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu", "detect_anomaly"},
 )
 SAFE = frozenset(
     {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
-    | {"remove", "module", "global_hook", "registration_hook", "step_hook", "global_step_hook", "state_hook"}
+    | {
+        "remove",
+        "module",
+        "global_hook",
+        "registration_hook",
+        "step_hook",
+        "global_step_hook",
+        "state_hook",
+        "detect_anomaly",
+    }
 )
 """Operations that never fail."""
 
@@ -142,10 +152,14 @@ class Known:
         stack = self._open.get(thread)
         return stack[-1] if stack else None
 
+    def infers(self) -> bool:
+        """Tell whether anything enters inference mode, so that it matters where a tensor is made."""
+        return any(one.op == "inference_mode" for one in self.program)
+
     def switches(self) -> bool:
         """Tell whether anything switches recording on or off, so that the grad mode is worth being shown."""
         passes = [one for one in self.program if one.op in ("backward", "grad")]
-        return any(one.how[-1] for one in passes) or any(
+        return any(one.how[2] for one in passes) or any(
             one.op in ("no_grad", "enable_grad", "checkpoint") for one in self.program
         )
 
@@ -172,7 +186,7 @@ class Known:
 
     def begins(self, one: Instruction) -> None:
         """Note that a pass begins."""
-        self.created |= one.how[-1]
+        self.created |= one.how[2]
 
     def counts_boxes(self) -> bool:
         """Tell whether it is noted how much of what was packed is there yet."""
@@ -187,7 +201,15 @@ class Known:
         """Note that these tensors may have a gradient from now on; of two gradients one may be the other."""
         for name in names:
             maker = self._makers.get(name)
-            self._grads.update(maker.made if maker and maker.op == "grad" else [name])
+            self._grads.update(maker.made if maker and maker.op == "grad" else self._renamed(name))
+
+    def _renamed(self, name: str) -> set[str]:
+        """Return all names of a tensor, of which a custom Function that changes it makes another."""
+        names = {name}
+        for one in (*self._done, *reversed(self._done)):
+            both = {one.made[0], *one.used} if one.op == "function" else set[str]()
+            names |= both if both & names else set()
+        return names
 
     def unseen(self, name: str) -> bool:
         """Tell whether a run could not even look at the gradient of a tensor."""
@@ -216,7 +238,7 @@ class Known:
 
     def renewed(self, name: str) -> bool:
         """Tell whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
-        views = VIEWS | {"split"}
+        views = VIEWS | {"split", "function"}
         return self.changes() and any(one.op in views and name in one.made for one in self.program)
 
     def maker(self, name: str) -> Instruction | None:
@@ -226,7 +248,9 @@ class Known:
     def changes(self) -> bool:
         """Tell whether the program changes any tensor in place."""
         changing = ("sgd", "load_state_dict")
-        return any(one.op.endswith("_") or one.op in changing or "changes" in one.how for one in self.program)
+        return any(
+            one.op.endswith("_") or one.op in changing or "changes" in one.how or _is_dirty(one) for one in self.program
+        )
 
     def after(self, number: int, one: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""
@@ -254,6 +278,8 @@ class Known:
             self._makers[name] = one
         if one.op in ("module", "own", "save") or (one.op == "leaf" and one.how[2]):
             self._grads.update(one.made[-1:])
+        if one.op == "function" and self._grads.intersection(one.used):
+            self._grads.add(one.made[0])
         for kept in _kept(one):
             if self.events is None or any(event[0] == one.made[0] for event in self.events):
                 self._sure[kept] = False
@@ -265,6 +291,10 @@ class Known:
         size = len(one.made)
         shown = [event for event in self.events or () if event[:size] == one.made]
         return bool(shown) and shown[0][size + place] is None
+
+
+def _is_dirty(one: Instruction) -> bool:
+    return one.op == "function" and KINDS[one.how[0]].changes is not None
 
 
 def _removes(one: Instruction, name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw.fuzz.hooks import Hooks
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay import PlannedError, Run, operation
+from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
 
 
 def _weighted(module: Any, x: Any, **_: Any) -> Any:
@@ -56,6 +56,8 @@ def _around(inner: Callable[..., Any]) -> Callable[..., Any]:
 def module(run: Run, one: Instruction) -> None:
     """Make a module; its parameter, a copy of a leaf, is a tensor of the program too. An outer one calls another."""
     name, parameter = one.made
+    if one.used[0] in run.inferred:
+        raise UnknownNameError(one.used[0])
     weight = run.backend.detach(run.tensors[one.used[0]])
     forward = _around(run.modules[one.used[1]]) if one.how[0] == OUTER else FORWARDS[one.how[0]]
     made = run.modules[name] = run.backend.module({"weight": weight}, forward)

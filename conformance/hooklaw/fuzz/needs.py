@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hooklaw.backend import Capability
+from hooklaw.fuzz import functions
 from hooklaw.fuzz.hooks import UNSERIALIZABLE
+from hooklaw.fuzz.passes import MATERIALIZED
 from hooklaw.fuzz.program import Instruction
 
 ALWAYS = frozenset({Capability.FLOAT64, Capability.RETAINS_GRAD, Capability.GRAD_MODE, Capability.SEED_GRADIENT})
@@ -21,6 +23,8 @@ OF: dict[str, tuple[Capability, ...]] = {
     "mul_": (Capability.IN_PLACE,),
     "cos_": (Capability.IN_PLACE,),
     "custom": (Capability.CUSTOM_FUNCTION,),
+    "function": (Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD),
+    "detect_anomaly": (Capability.ANOMALY,),
     "flag": (Capability.REQUIRES_GRAD_FLAG,),
     "bump": (Capability.INCREMENT_VERSION,),
     "edge": (Capability.GRADIENT_EDGES,),
@@ -40,7 +44,7 @@ OF: dict[str, tuple[Capability, ...]] = {
     "saved_hooks": (Capability.SAVED_TENSOR_HOOKS,),
     "disable_saved_hooks": (Capability.DISABLE_SAVED_TENSOR_HOOKS,),
     "save_on_cpu": (Capability.SAVE_ON_CPU,),
-    "inference_mode": (Capability.INFERENCE_MODE,),
+    "inference_mode": (Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS),
     "saved_pair": (Capability.NODES, Capability.SAVED_TENSOR_REGISTER),
     "read_saved": (Capability.NODES, Capability.SAVED_TENSOR_ACCESS),
     "module": (Capability.MODULES,),
@@ -93,6 +97,8 @@ def _of(one: Instruction) -> Iterator[Capability]:
         yield REGIONS[one.how[0]]
     if UNSERIALIZABLE in one.how:
         yield Capability.SERIALIZATION
+    if one.op == "function":
+        yield from functions.needs(one.how[0])
     if one.op == "leaf" and one.how[1].startswith("int"):
         yield Capability.INTEGER
     if one.op == "backward" and len(one.used) > 1:
@@ -104,7 +110,9 @@ def _of(one: Instruction) -> Iterator[Capability]:
 
 
 def _of_pass(one: Instruction) -> Iterator[Capability]:
-    _, retain, create = one.how
+    _, retain, create = one.how[:3]
+    if MATERIALIZED in one.how:
+        yield Capability.MATERIALIZE_GRADS
     if retain:
         yield Capability.RETAIN_GRAPH
     if create:

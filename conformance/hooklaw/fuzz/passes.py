@@ -1,7 +1,7 @@
 """Instructions that run backward, and that enter and leave contexts."""
 
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ SINGLE = "single"
 """In the place of a number: one element, whatever the shape of the root."""
 FAILING, PINNED = "failing", "pinned"
 """How a context is left by an exception, and where save_on_cpu keeps tensors."""
+UNSAID, REFUSED, MATERIALIZED = "unsaid", "refused", "materialized"
+"""What autograd.grad is told of unused inputs."""
 
 
 def _seed(run: Run, root: Any, number: Any) -> Any:
@@ -57,8 +59,14 @@ def backward(run: Run, one: Instruction) -> None:
 
 def _of_graphs(one: Instruction) -> dict[str, bool]:
     """Return what a pass is told of graphs; where the program says nothing of retaining, nothing."""
-    _, retain, create = one.how
+    _, retain, create = one.how[:3]
     return {"create_graph": create} if retain is None else {"create_graph": create, "retain_graph": retain}
+
+
+def of_unused(words: Sequence[str]) -> dict[str, bool]:
+    """Return what autograd.grad is told of unused inputs: that they are allowed, if the program says nothing of it."""
+    allowed: dict[str, bool] = {} if UNSAID in words else {"allow_unused": REFUSED not in words}
+    return allowed | ({"materialize_grads": True} if MATERIALIZED in words else {})
 
 
 @operation
@@ -66,10 +74,10 @@ def grad(run: Run, one: Instruction) -> None:
     """Make tensors of the gradients with respect to the named inputs."""
     root = run.tensors[one.used[0]]
     inputs = [run.edges[name] if name in run.edges else run.tensors[name] for name in one.used[1:]]
-    number, _, create = one.how
+    number, _, create, *words = one.how
     seed = _seed(run, root, number)
     with _passing(run, creates=create):
-        grads = run.backend.grad(root, inputs, seed, **_of_graphs(one), allow_unused=True)
+        grads = run.backend.grad(root, inputs, seed, **_of_graphs(one), **of_unused(words))
     run.log((*one.made, *(run.seen(value) for value in grads)))
     run.shared.update(one.made)
     run.tensors.update({name: value for name, value in zip(one.made, grads, strict=True) if value is not None})
@@ -182,6 +190,14 @@ def inference_mode(run: Run, one: Instruction) -> None:
     """Enter inference mode."""
     _enter(run, run.backend.inference_mode())
     run.inferring.setdefault(one.thread, len(run.stacks[one.thread]))
+
+
+@operation
+def detect_anomaly(run: Run, one: Instruction) -> None:
+    """Look for gradients that are no numbers: in all threads, so that two must not enter and leave it by turns."""
+    if one.thread:
+        raise UnknownNameError(one.op)
+    _enter(run, run.backend.detect_anomaly())
 
 
 @operation

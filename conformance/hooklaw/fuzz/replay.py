@@ -43,8 +43,15 @@ class Names(dict[str, Any]):
         raise UnknownNameError(name)
 
 
-IN_INFERENCE = {"leave", "mode"}
-"""What is carried out in inference mode: of the tensors that it makes nothing is said here."""
+IN_INFERENCE = {"leave", "mode", "leaf", "add", "sub", "mul", "scale", "shift", "sin", "cos", "exp", "sum", "clone"} | {
+    "view",
+    "transpose",
+    "scale_",
+    "mul_",
+    "cos_",
+    "value",
+}
+"""What is carried out in inference mode, where nothing has a gradient; the verbs of gradients are for elsewhere."""
 FREES = {"backward", "grad", "forget"}
 """After which it is noted how much of what was packed is there yet, unless gradients may have graphs that keep it."""
 INTERNAL = "INTERNAL ASSERT"
@@ -109,6 +116,8 @@ class Run:
         self.stacks: dict[int, list[AbstractContextManager[Any]]] = {}
         self.inferring: dict[int, int] = {}
         """Of threads in inference mode: how many contexts were open when they entered it."""
+        self.inferred: set[str] = set()
+        """Tensors that were made in inference mode, and views of them."""
         self.thread = 0
         self.ident = 0
         """Of the operating system's thread in which the instruction runs."""

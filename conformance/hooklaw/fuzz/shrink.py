@@ -8,8 +8,10 @@ from hooklaw.fuzz.program import Instruction, Program
 Fails = Callable[[Program], bool]
 TRIALS = 3000
 """How many programs are tried at most."""
-PLAIN = {"sin", "cos", "exp", "shift", "clone", "view", "transpose", "expand", "detach", "sum"}
-PLAIN |= {"custom", "call", "checkpoint"}
+PLAIN = frozenset(
+    {"sin", "cos", "exp", "shift", "clone", "view", "transpose", "expand", "detach", "sum"}
+    | {"custom", "function", "call", "checkpoint"}
+)
 """Instructions that may be replaced by a product with a number."""
 
 
@@ -97,7 +99,7 @@ def _instructions(one: Instruction) -> Iterator[Instruction]:
     if one.op in ("mul_", "cos_"):
         yield Instruction("scale_", (), one.used[:1], (2,), one.thread)
     if one.op == "grad":
-        yield Instruction("backward", (), one.used[:1], one.how, one.thread)
+        yield Instruction("backward", (), one.used[:1], one.how[:3], one.thread)
     if one.op in ("backward", "grad", "multi_grad"):
         yield from _with_fewer_inputs(one)
     for how in _plainer_ways(one):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hooklaw.fuzz import (
+    draw_functions,
     draw_hooks,
     draw_modules,
     draw_optimizers,
@@ -22,7 +23,10 @@ def steps(words: str) -> list[Step]:
     found: list[Step] = []
     for word in words.split():
         name, _, times = word.partition("*")
-        where = (draw_values, draw_hooks, draw_passes, draw_modules, draw_regions, draw_state, draw_optimizers)
+        where = (
+            *(draw_values, draw_functions, draw_hooks, draw_passes),
+            *(draw_modules, draw_regions, draw_state, draw_optimizers),
+        )
         found += [next(getattr(one, name) for one in where if hasattr(one, name))] * int(times or 1)
     return found
 
@@ -32,7 +36,7 @@ STEPS = steps(
     "forget*2 look*3 save by_integers own give flag bump value*2 channels_last "
     "hook*16 node_hook*10 post_accumulate*5 multi_grad*4 retain_grad*5 remove*4 "
     "backward*10 grad*5 edge zero mode context*9 saved_pair*2 read_saved*2 "
-    "module*5 call*6 module_hook*7 checkpoint "
+    "module*5 call*6 module_hook*7 checkpoint function*3 inference "
     "inside buffer registration_hook state*2 load state_hook sgd step*2 zero_grad step_hook step_in_backward"
 )
 """Every kind of instruction, as often as it is to be drawn."""
@@ -73,6 +77,9 @@ THEMES = (
     theme(
         "checkpoint*6 unary binary*2 context*2 hook saved_pair read_saved*2 twice backward*2 grad", "unary checkpoint"
     ),
+    theme("function*3 dirty*3 view*2 unary hook*2 retain_grad in_place grad backward", "unary function"),
+    theme("inference*4 function unary binary in_place view bump own value backward", "inference unary"),
+    theme("anomaly not_a_number*3 unary binary hook node_hook context backward grad", "anomaly unary not_a_number"),
     theme("leaf hook*2 save*3 remove backward value*2", "hook save"),
     theme(
         "inside buffer registration_hook state*2 load*2 state_hook*4",

@@ -21,6 +21,8 @@ def evenly(shape: tuple[int, ...], number: float) -> Any:
 SAVERS = {"mul", "sin", "cos", "exp"}
 """Operations that save tensors."""
 VIEWS = {"view", "transpose", "expand"}
+LOOKS = VIEWS | {"split", "detach"}
+"""What shares the numbers of a tensor."""
 
 
 def filled(name: str, shape: tuple[int, ...], dtype: str = "float64") -> Any:
@@ -38,13 +40,24 @@ def leaf(run: Run, one: Instruction) -> None:
     """Make a leaf: shape, dtype, whether it requires grad."""
     shape, dtype, requires_grad = one.how
     name = one.made[0]
+    if one.thread in run.inferring and requires_grad:
+        raise UnknownNameError(name)  # which operations then record outside is not said
     run.tensors[name] = run.backend.tensor(filled(name, shape, dtype), dtype=dtype, requires_grad=requires_grad)
+    _note_inferred(run, one)
+
+
+def _note_inferred(run: Run, one: Instruction) -> None:
+    if (one.thread in run.inferring and one.op not in VIEWS) or (one.op in LOOKS and one.used[0] in run.inferred):
+        run.inferred.update(one.made)
 
 
 def _unary(compute: Callable[..., Any]) -> Callable[[Run, Instruction], None]:
     def run_it(run: Run, one: Instruction) -> None:
         tensors = [run.tensors[name] for name in one.used]
+        if one.op in VIEWS and one.thread in run.inferring and one.used[0] not in run.inferred:
+            raise UnknownNameError(one.used[0])  # of what is no tensor of inference mode, as under no_grad
         run.tensors[one.made[0]] = run.backend.call(lambda *given: compute(run.backend, *given, *one.how), *tensors)
+        _note_inferred(run, one)
         if one.op in VIEWS:
             _note_views(run, one)
         if one.op in SAVERS and all(map(run.backend.requires_grad, tensors)):
@@ -88,10 +101,11 @@ def split(run: Run, one: Instruction) -> None:
     tensor = run.tensors[one.used[0]]
     half = run.backend.shape(tensor)[0] // 2
     run.tensors.update(zip(one.made, run.backend.split(tensor, half), strict=True))
+    _note_inferred(run, one)
     _note_views(run, one)
 
 
-def _changed(run: Run, name: str) -> Any:
+def about_to_change(run: Run, name: str, *operands: Any) -> Any:
     """Return a tensor that is about to be changed in place, after which nobody knows what its Node has saved.
 
     Some are left alone, since it is said nowhere what becomes of them: gradients and what else may share its numbers
@@ -104,6 +118,8 @@ def _changed(run: Run, name: str) -> Any:
     for other in (run.handed - {name} | run.shared) & {*run.tensors}:
         if run.where(run.tensors[other]) == where:
             raise UnknownNameError(name)
+    if name in run.inferred and run.backend.is_grad_enabled() and any(map(run.backend.requires_grad, operands)):
+        raise UnknownNameError(name)  # which operations then record is not said
     run.savers.clear()
     run.changed = True
     return tensor
@@ -112,13 +128,14 @@ def _changed(run: Run, name: str) -> Any:
 @operation
 def scale_(run: Run, one: Instruction) -> None:
     """Multiply by a number in place."""
-    run.backend.mul_(_changed(run, one.used[0]), *one.how)
+    run.backend.mul_(about_to_change(run, one.used[0]), *one.how)
 
 
 @operation
 def mul_(run: Run, one: Instruction) -> None:
     """Multiply by a tensor in place, unless by itself: what is saved of it then is an implementation's affair."""
-    tensor, factor = _changed(run, one.used[0]), run.tensors[one.used[1]]
+    factor = run.tensors[one.used[1]]
+    tensor = about_to_change(run, one.used[0], factor)
     if run.where(tensor) == run.where(factor):
         raise UnknownNameError(one.used[1])
     run.backend.mul_(tensor, factor)
@@ -127,7 +144,7 @@ def mul_(run: Run, one: Instruction) -> None:
 @operation
 def cos_(run: Run, one: Instruction) -> None:
     """Replace by the cosine in place."""
-    run.backend.cos_(_changed(run, one.used[0]))
+    run.backend.cos_(about_to_change(run, one.used[0]))
 
 
 @operation
@@ -180,7 +197,7 @@ def give(run: Run, one: Instruction) -> None:
 def forget(run: Run, one: Instruction) -> None:
     """Let go of a tensor, and note whether the graph keeps it; one that is a view, or beside a module, may be kept."""
     name = one.used[0]
-    if run.modules or name in run.views:
+    if run.modules or name in run.views | run.inferred:
         raise UnknownNameError(name)
     reference = weakref.ref(run.tensors[name])
     del run.tensors[name]

@@ -4,13 +4,14 @@ import heapq
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from math import isnan
 from typing import Any, NamedTuple
 
 from hooklaw.model import ops
-from hooklaw.model.errors import NoGradientError
+from hooklaw.model.errors import NoGradientError, NotANumberError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Gradients, all_replaced, replaced
-from hooklaw.model.modes import current_pass, grad_mode, recording, running
+from hooklaw.model.modes import current_pass, detecting_anomaly, grad_mode, recording, running
 from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.schedule import chosen
 from hooklaw.model.strided import contiguous, filled
@@ -132,6 +133,8 @@ class Pass:
             results = all_replaced(results, hook(results, grads))
         if not self._how.retain_graph:
             node.release()
+        if detecting_anomaly():
+            _must_be_numbers(node, results)
         return results
 
     def _capture(self, node: Node, grads: Gradients) -> None:
@@ -178,6 +181,12 @@ def _fitting(node: Node, results: Gradients) -> Gradients:
             shape, dtype = edge.node.outputs[edge.nr]
             fitting[nr] = ops.cast(ops.sum_to(result, shape), dtype)
     return tuple(fitting)
+
+
+def _must_be_numbers(node: Node, results: Gradients) -> None:
+    for result in results:
+        if result is not None and any(map(isnan, result.data.values())):
+            raise NotANumberError(f"{node.name} returned a gradient that is not a number")
 
 
 def _retain(node: Node, grads: Gradients) -> None:

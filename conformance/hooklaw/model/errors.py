@@ -33,6 +33,34 @@ class HookCountError(RuntimeError):
     """A Node hook returned more or fewer gradients than it was given."""
 
 
+class FunctionCountError(RuntimeError):
+    """The backward of a custom Function returned more or fewer gradients than its forward had inputs."""
+
+
+class OnceDifferentiableError(RuntimeError):
+    """A gradient was differentiated that comes from a backward which is differentiable once."""
+
+
+class SavedTensorsClearedError(RuntimeError):
+    """Saved tensors were read again that the first reading had cleared."""
+
+
+class UnusedInputError(RuntimeError):
+    """A gradient was asked for that is none, with no word of allowing that."""
+
+
+class UnusedConflictError(ValueError):
+    """Unused inputs were to get zeros, and to be refused."""
+
+
+class NotANumberError(RuntimeError):
+    """A gradient was no number where backward looks for that."""
+
+
+class InferenceTensorError(RuntimeError):
+    """What was made in inference mode was to be saved for backward, or changed outside of it."""
+
+
 class ModuleHookError(RuntimeError):
     """A hook of a module returned something that it may not."""
 

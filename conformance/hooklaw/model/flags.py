@@ -79,6 +79,28 @@ TORCH: Mapping[str, Flag] = {
             "a part made by split is not to be changed in place, nor used once the split tensor was changed",
         ),
         Flag(
+            "a-function-changes-the-view-it-is-given-first",
+            "of a custom Function that changes a view in place the first gradient is taken for that of the view",
+            why="custom-function.mark-dirty.view",
+        ),
+        Flag(
+            "changed-by-a-function-loses-its-gradient",
+            "a tensor that a custom Function changes in place loses the gradient that it has retained",
+        ),
+        Flag(
+            "once-differentiable-gradients-are-constants",
+            "a gradient from a backward that is differentiable once is a constant, unless one that it was given is not",
+            why="custom-function.once-differentiable.part",
+        ),
+        Flag(
+            "refused-changes-of-inference-tensors-are-made",
+            "to change in place what was made in inference mode is an error outside of it, but the numbers are changed",
+        ),
+        Flag(
+            "detached-inference-tensors-may-be-changed",
+            "what is detached from a tensor made in inference mode, and shares its numbers, can be changed in place",
+        ),
+        Flag(
             "views-under-no-grad-require-grad",
             "a view made under no_grad requires grad if its base does, without history, and stays as it is",
             why="mode.no-grad.result.view",

@@ -20,17 +20,34 @@ class Pair(NamedTuple):
 
 class _Modes(threading.local):
     recording = True
+    inferring = False
     pairs: tuple[Pair, ...] = ()
     disabled: str | None = None
     running: "Pass | None" = None
 
 
+class _Everywhere:
+    detecting_anomaly = False
+
+
 _here = _Modes()
+_everywhere = _Everywhere()
+"""What holds in all threads."""
 
 
 def recording() -> bool:
     """Tell whether operations are being recorded in this thread."""
     return _here.recording
+
+
+def inferring() -> bool:
+    """Tell whether what is made now is for inference alone: nobody counts its changes, and no Node can save it."""
+    return _here.inferring
+
+
+def detecting_anomaly() -> bool:
+    """Tell whether backward is to look for gradients that are no numbers."""
+    return _everywhere.detecting_anomaly
 
 
 def innermost_pair() -> Pair | None:
@@ -53,6 +70,23 @@ def running_pass() -> "Pass":
 def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - it is the mode
     """Record inside, or do not."""
     return _setting("recording", lambda: enabled)
+
+
+@contextmanager
+def inference_mode() -> Generator[None]:
+    """Record nothing inside, and make tensors for inference alone."""
+    with grad_mode(enabled=False), _setting("inferring", lambda: True):
+        yield
+
+
+@contextmanager
+def detect_anomaly() -> Generator[None]:
+    """Let backward fail inside, in any thread, where a Node returns what is no number."""
+    before, _everywhere.detecting_anomaly = _everywhere.detecting_anomaly, True
+    try:
+        yield
+    finally:
+        _everywhere.detecting_anomaly = before
 
 
 def running(now: "Pass") -> AbstractContextManager[None]:
@@ -83,8 +117,9 @@ def disable_saved_tensors_hooks(message: str) -> AbstractContextManager[None]:
 
 
 def reset() -> None:
-    """Forget what was set in this thread."""
+    """Forget what was set, in this thread or for all."""
     _here.__dict__.clear()
+    _everywhere.__dict__.clear()
 
 
 @contextmanager

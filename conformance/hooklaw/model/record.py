@@ -28,6 +28,8 @@ class SavedTensor:
     """
 
     def __init__(self, tensor: Tensor, output_nr: int | None) -> None:
+        if tensor.data.storage.for_inference:
+            raise errors.InferenceTensorError("what was made in inference mode cannot be saved: clone it first")
         self._output_nr = output_nr
         self._version = tensor.data.storage.version
         self._released = False

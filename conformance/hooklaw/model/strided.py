@@ -7,6 +7,8 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from hooklaw.model.modes import inferring
+
 Shape = tuple[int, ...]
 
 
@@ -21,6 +23,12 @@ class Storage:
     def __init__(self, numbers: MutableSequence[Any], dtype: str) -> None:
         self.numbers, self.dtype = numbers, dtype
         self.version = 0
+        self.for_inference = inferring()
+        """Whether it was made in inference mode, as was then any look at it: its changes are not counted."""
+
+    def count_change(self) -> None:
+        """Count a change in place."""
+        self.version += not self.for_inference
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Strided:
         """Change the elements in place, which every other look at the storage sees."""
         for place, value in zip(self.places(), values, strict=True):
             self.storage.numbers[place] = value
-        self.storage.version += 1
+        self.storage.count_change()
 
     def look(self, shape: Shape, strides: Shape, offset: int | None = None) -> "Strided":
         """Look at the same storage by another shape."""

@@ -5,10 +5,10 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from hooklaw.model.errors import NoGradientError, NotALeafError
+from hooklaw.model.errors import InferenceTensorError, NoGradientError, NotALeafError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Handle, Hook, Hooks
-from hooklaw.model.modes import grad_mode, recording
+from hooklaw.model.modes import grad_mode, inferring, recording
 from hooklaw.model.node import AccumulateGrad, Edge
 from hooklaw.model.strided import Shape, Strided
 
@@ -47,6 +47,8 @@ class Tensor:
         """Of a view: the flag by which neither it nor what it shares its numbers with may be changed in place."""
         self.is_fixed = False
         """Of what goes into or out of a module with backward hooks: it must not be changed in place."""
+        self.is_detached = False
+        """Whether it was detached from another one while changes are counted."""
         self._is_leaf_with_grad = requires_grad
         self._made_by = made_by
         self._hooks_were_at: Hooks | None = None
@@ -117,7 +119,9 @@ class Tensor:
 
     def detach(self) -> "Tensor":
         """Return a tensor on the same data, without history."""
-        return Tensor(self.data)
+        detached = Tensor(self.data)
+        detached.is_detached = not inferring()
+        return detached
 
     def detach_(self) -> None:
         """Let go of the history, so that the tensor does not require grad."""
@@ -126,6 +130,8 @@ class Tensor:
 
     def requires_grad_(self) -> "Tensor":
         """Make a tensor without history a leaf that requires grad."""
+        if self.data.storage.for_inference and not inferring():
+            raise InferenceTensorError("what was made in inference mode cannot require grad outside of it")
         if not self.requires_grad:
             self._is_leaf_with_grad, self.base = True, None
         return self

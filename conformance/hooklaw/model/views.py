@@ -1,13 +1,13 @@
 """Views, and what an in-place operation does to the history of a tensor and of its views."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
 from hooklaw.model import ops
-from hooklaw.model.errors import LeafInPlaceError, ModuleInPlaceError
+from hooklaw.model.errors import InferenceTensorError, LeafInPlaceError, ModuleInPlaceError
 from hooklaw.model.flags import on
-from hooklaw.model.modes import recording
+from hooklaw.model.modes import inferring, recording
 from hooklaw.model.node import Edge, Node
 from hooklaw.model.record import attach, record
 from hooklaw.model.strided import Shape, Strided, contiguous, filled
@@ -64,26 +64,46 @@ def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any
 
     The operation is recorded on the value before it, in the old place in the graph: there the hooks stay.
     """
-    if tensor.is_fixed or (tensor.base and tensor.base.is_fixed):
-        raise ModuleInPlaceError("what goes into or out of a module with backward hooks cannot be changed in place")
-    if recording() and any(one.is_leaf and one.requires_grad for one in (tensor, tensor.base) if one is not None):
-        raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
-    if on(tensor.fixed_by) and edges_of((tensor, operand)):
-        raise RuntimeError("this view must not be changed in place")
+    check_change(tensor, recorded=bool(edges_of((tensor, operand))))
     values = filled(tensor.data.values(), tensor.shape, tensor.dtype, tensor.data.layout())
-    before = Tensor(values, made_by=_old_place(tensor))
+    before = Tensor(values, made_by=old_place(tensor))
     after = operation(before)
     if after.shape != before.shape:
         raise RuntimeError(f"a result of shape {after.shape} does not fit into a tensor of shape {before.shape}")
     _check_memory(tensor, operand)
-    tensor.data.write(after.data.values())
-    if after.made_by is None:
-        return tensor
-    if tensor.base is None:
-        tensor.rebase(after.made_by)
-    else:
-        _copy_into_base(tensor, tensor.base, after.made_by)
+    write(tensor, after.data.values())
+    if after.made_by is not None:
+        take_on(tensor, after.made_by)
     return tensor
+
+
+def check_change(tensor: Tensor, *, recorded: bool) -> None:
+    """Refuse a change in place of what must stay as it is."""
+    if tensor.is_fixed or (tensor.base and tensor.base.is_fixed):
+        raise ModuleInPlaceError("what goes into or out of a module with backward hooks cannot be changed in place")
+    if recording() and any(one.is_leaf and one.requires_grad for one in (tensor, tensor.base) if one is not None):
+        raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
+    if on(tensor.fixed_by) and recorded:
+        raise RuntimeError("this view must not be changed in place")
+
+
+def write(tensor: Tensor, values: Iterable[Any]) -> None:
+    """Change the numbers of a tensor: of one made in inference mode there alone."""
+    refused = tensor.data.storage.for_inference and not inferring()
+    if on("detached-inference-tensors-may-be-changed") and tensor.is_detached:
+        refused = False
+    if not refused or on("refused-changes-of-inference-tensors-are-made"):
+        tensor.data.write(values)
+    if refused:
+        raise InferenceTensorError("what was made in inference mode cannot be changed outside of it: clone it first")
+
+
+def take_on(tensor: Tensor, made_by: Edge) -> None:
+    """Give a tensor that was changed in place its new history: of a view it is a part of the history of its base."""
+    if tensor.base is None:
+        tensor.rebase(made_by)
+    else:
+        _copy_into_base(tensor, tensor.base, made_by)
 
 
 def _check_memory(tensor: Tensor, operand: Any) -> None:
@@ -93,7 +113,8 @@ def _check_memory(tensor: Tensor, operand: Any) -> None:
         raise RuntimeError("a tensor cannot be changed in place by another look at its own elements: clone one first")
 
 
-def _old_place(tensor: Tensor) -> Edge | None:
+def old_place(tensor: Tensor) -> Edge | None:
+    """Return where the gradient of what the tensor was before a change is sent."""
     if not recording():
         return None
     edge = tensor.edge()
@@ -112,6 +133,7 @@ def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
     node.outputs = [(base.shape, base.dtype)]
     node.frees = "copies-into-a-base-are-freed"
     base.rebase(Edge(node, 0))
+    part.replayed = -1  # a Function has changed it before, and it may have been made anew since
     part.edge()
 
 

@@ -46,6 +46,40 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "custom-function.mark-dirty.view",
+    level=Level.MUST,
+    sources=[docstring(f"{CONTEXT}.mark_dirty"), notes("autograd", "in-place-correctness-checks")],
+    needs=[*MARKS, Capability.IN_PLACE, Capability.VIEWS],
+    mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
+)
+def test_dirty_view(backend: Backend, trace: Trace) -> None:
+    """A view that forward changed in place and marked has the gradients of that change, whichever input it is."""
+
+    def forward(ctx, first, second):
+        changed, factor = (first, second) if place == 0 else (second, first)
+        ctx.save_for_backward(backend.clone(changed), factor)
+        ctx.mark_dirty(changed)
+        return backend.mul_(changed, factor)
+
+    def backward(ctx, grad):
+        before, factor = ctx.saved_tensors
+        return (grad * factor, grad * before) if place == 0 else (grad * before, grad * factor)
+
+    def run(x, factor):
+        y = x * 1
+        view = backend.view(y, 2)
+        function(*((view, factor) if place == 0 else (factor, view)))
+        return backend.sum(y)
+
+    function = backend.custom_function(forward, backward)
+    for place in (0, 1):
+        x, factor = leaf(backend), backend.tensor([3.0, 4.0], requires_grad=True)
+        backend.backward(backend.call(run, x, factor))
+        grads = [backend.grad_of(x), backend.grad_of(factor)]
+        trace.expect_value(f"gradients with the view as input {place}", [[3.0, 4.0], [1.0, 2.0]], grads)
+
+
+@rule(
     "custom-function.mark-non-differentiable",
     level=Level.MUST,
     sources=[docstring(f"{CONTEXT}.mark_non_differentiable")],
@@ -99,6 +133,24 @@ def test_once(backend: Backend, trace: Trace) -> None:
     (grad,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
 
     trace.expect_value("gradient", [3.0, 12.0], grad)
+    with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
+        backend.grad(backend.sum(grad), [x])
+
+
+@rule(
+    "custom-function.once-differentiable.part",
+    level=Level.SHOULD,
+    sources=[docstring(f"{CONTEXT}.save_for_backward")],
+    needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["function-options-ignored"],
+)
+def test_once_in_part(backend: Backend, trace: Trace) -> None:
+    """A gradient of which such a backward made a part cannot be differentiated either, since that part would lack."""
+    function = cube(backend, once_differentiable=True)
+    x = leaf(backend)
+    (grad,) = backend.grad(backend.call(lambda x: backend.sum(function(x) + x * x), x), [x], create_graph=True)
+
+    trace.expect_value("gradient", [5.0, 16.0], grad)
     with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
         backend.grad(backend.sum(grad), [x])
 
