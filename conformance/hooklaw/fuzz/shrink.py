@@ -96,6 +96,8 @@ def _instructions(one: Instruction) -> Iterator[Instruction]:
     if one.op in PLAIN | {"add", "sub", "mul", "split"} and len(one.made) <= len(one.used) + 1:
         for source in one.used[-2:]:
             yield Instruction("scale", one.made[:1], (source,), (2,), one.thread)
+    if one.op == "checkpoint":
+        yield from (Instruction(op, one.made[:1], one.used[-1:], (), one.thread) for op in ("exp", "sin"))
     if one.op in ("mul_", "cos_"):
         yield Instruction("scale_", (), one.used[:1], (2,), one.thread)
     if one.op == "grad":
