@@ -25,7 +25,7 @@ def checkpoint(draft: Draft) -> None:
 
 
 def _add(draft: Draft, what: str, used: tuple[str, ...], number: int) -> None:
-    reentrant = draft.one_of((False, False, False, True, True)) if draft.below(20) else None
+    reentrant = draft.one_of((False, False, False, True, True)) if draft.below(40) else None
     early_stop = draft.one_of((None, None, None, True, False, False))
     made = tuple(draft.name("v") for _ in range(number))
     draft.add("checkpoint", made, used, (what, reentrant, early_stop))
