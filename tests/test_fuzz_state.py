@@ -1,12 +1,15 @@
 """States and optimizers in programs: each vice is seen in a few instructions, and code shows what a replay shows."""
 
+import sys
 from itertools import product
 
 import pytest
 
 from hooklaw import loading
+from hooklaw.backend import Capability
 from hooklaw.fuzz import emit, emit_state, optimizers, state
 from hooklaw.fuzz.compare import same
+from hooklaw.fuzz.contain import Held
 from hooklaw.fuzz.emitted import events_of
 from hooklaw.fuzz.judge import Judge, engine
 from hooklaw.fuzz.program import Instruction as Do
@@ -203,6 +206,19 @@ def test_a_module_that_takes_its_own_place():
     itself = on_registration("module", "instead", used=("m2",))
 
     assert replay((X, INNER, OUTER, itself, INSIDE), engine(())) == []
+
+
+def test_what_programs_import_late_is_imported_once(monkeypatch):
+    """What a backend imports at the first call of a verb is imported early, if a program calls one of these."""
+    held = Held("reference")
+    late = {Capability.OPTIMIZERS: "xml.dom.pulldom"}
+    monkeypatch.setattr(held.backend, "imports_late", late, raising=False)
+    monkeypatch.delitem(sys.modules, "xml.dom.pulldom", raising=False)
+
+    held.import_early([(X, BACKWARD)])
+    assert "xml.dom.pulldom" not in sys.modules
+    held.import_early([(X, BACKWARD), (X, SGD, STEP)])
+    assert "xml.dom.pulldom" in sys.modules
 
 
 def test_every_action_has_a_form():
