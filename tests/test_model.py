@@ -118,17 +118,14 @@ def test_declares_the_core():
     """What it lacks is hardware, layouts of numbers, and what is built upon an engine: nothing of an engine's hooks."""
     assert set(Capability) - R.capabilities == {
         Capability.ACCELERATOR,
-        Capability.ALLOW_MUTATION,
         Capability.ANOMALY,
         Capability.BFLOAT16,
         Capability.CHECKPOINT,
         Capability.COMPLEX,
-        Capability.DATA_PARALLEL,
         Capability.FUNCTION_MARKS,
         Capability.FUNCTION_OPTIONS,
         Capability.INFERENCE_TENSORS,
         Capability.LAZY_BITS,
-        Capability.LEGACY_MODULE_BACKWARD_HOOKS,
         Capability.MATERIALIZE_GRADS,
         Capability.OPTIMIZERS,
         Capability.REGISTRATION_HOOKS,

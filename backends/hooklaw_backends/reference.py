@@ -12,8 +12,21 @@ from typing import Any
 
 import hooklaw
 from hooklaw.backend import Capability, ErrorKind
-from hooklaw.model import engine, errors, flags, function, modes, multi_grad, ops, views
-from hooklaw.model.module import Module, every_module, register
+from hooklaw.model import (
+    engine,
+    errors,
+    flags,
+    function,
+    legacy,
+    modes,
+    module,
+    multi_grad,
+    mutation,
+    ops,
+    replicas,
+    views,
+)
+from hooklaw.model.module import Module, register
 from hooklaw.model.node import Node
 from hooklaw.model.record import SavedTensor
 from hooklaw.model.strided import contiguous, from_nested
@@ -23,13 +36,10 @@ Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("expectations") / "reference-torch.toml"
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
-    Capability.DATA_PARALLEL: "there are no replicas of modules",
-    Capability.LEGACY_MODULE_BACKWARD_HOOKS: "modules have the full hooks only that took the place of the older kind",
     Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
     Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
     Capability.INFERENCE_TENSORS: "inference_mode is no_grad: tensors made in it are ordinary ones",
     Capability.MATERIALIZE_GRADS: "grad returns None for an unused input, and nothing else",
-    Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
     Capability.CHECKPOINT: "nothing is recomputed",
     Capability.REGISTRATION_HOOKS: "a module has parameters, and no registry of them",
     Capability.STATE_DICT: "a module has parameters, and no registry of them",
@@ -70,7 +80,10 @@ class Reference:
         ErrorKind.SAVED_HOOKS_DISABLED: (errors.SavedHooksDisabledError,),
         ErrorKind.SAVED_HOOKS_ALREADY_SET: (errors.SavedHooksSetError,),
         ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
+        ErrorKind.MODULE_HOOK_KINDS: (errors.HookKindsError,),
         ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
+        ErrorKind.OUTSIDE_MUTATION: (errors.OutsideMutationError,),
+        ErrorKind.NESTED_MUTATION: (errors.NestedMutationError,),
         ErrorKind.MULTI_GRAD_MODE: (ValueError,),
     }
     versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
@@ -90,8 +103,7 @@ class Reference:
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind, and play what this backend is to play."""
         modes.reset()
-        for hooks in every_module.values():
-            hooks.clear()
+        module.reset()
         flags.use(self.flags)
 
     # values
@@ -233,6 +245,7 @@ class Reference:
 
     # saved tensors
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
+    allow_mutation_on_saved_tensors = staticmethod(mutation.allow_mutation_on_saved_tensors)
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
@@ -275,10 +288,17 @@ class Reference:
     register_forward_hook = staticmethod(partial(register, "forward"))
     register_full_backward_pre_hook = staticmethod(partial(register, "backward_pre"))
     register_full_backward_hook = staticmethod(partial(register, "backward"))
+    register_backward_hook = staticmethod(partial(register, legacy.KIND))
     register_module_forward_pre_hook = staticmethod(partial(register, "forward_pre", None))
     register_module_forward_hook = staticmethod(partial(register, "forward", None))
     register_module_full_backward_pre_hook = staticmethod(partial(register, "backward_pre", None))
     register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
+    register_module_backward_hook = staticmethod(partial(register, legacy.KIND, None))
+
+    data_parallel = staticmethod(replicas.data_parallel)
+
+    def replica_count(self) -> int:
+        return replicas.REPLICAS
 
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:

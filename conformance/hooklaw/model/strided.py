@@ -1,7 +1,7 @@
 """Numbers in memory: a storage, and the shape, strides and offset to read it by. Nothing here knows of gradients."""
 
 from array import array
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -21,6 +21,8 @@ class Storage:
     def __init__(self, numbers: MutableSequence[Any], dtype: str) -> None:
         self.numbers, self.dtype = numbers, dtype
         self.version = 0
+        self.watchers: Sequence[Callable[[Strided], object]] = ()
+        """Told once, before the numbers are changed, by which look that is done."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,9 @@ class Strided:
 
     def write(self, values: Iterable[Any]) -> None:
         """Change the elements in place, which every other look at the storage sees."""
+        watchers, self.storage.watchers = self.storage.watchers, ()
+        for tell in watchers:
+            tell(self)
         for place, value in zip(self.places(), values, strict=True):
             self.storage.numbers[place] = value
         self.storage.version += 1
