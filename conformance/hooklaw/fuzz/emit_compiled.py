@@ -14,9 +14,10 @@ from hooklaw.fuzz.script import broken
 STOPS = frozenset(
     {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
     | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode"}
+    | {"allow_mutation", "parallel"}
 )
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""
-SETS_UP = frozenset({"leaf", "module"})
+SETS_UP = frozenset({"leaf", "module", "copy"})
 HOOKS = frozenset({"hook", "prehook", "posthook", "post_accumulate", "multi_grad", "retain_grad"})
 LABELS = re.compile(r'(saw\(|, )"[^"]*"')
 ASSIGNED = re.compile(r"^ *([\w, ]+?) = ", re.MULTILINE)

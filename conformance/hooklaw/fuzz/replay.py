@@ -89,6 +89,12 @@ class Run:
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
         """Tensors that belong to modules."""
+        self.kinds: dict[str, str] = {}
+        """What modules compute."""
+        self.hooked: set[str] = set()
+        """Modules that have had hooks."""
+        self.mutable = False
+        """Whether a context was entered in which saved tensors may be changed in place: it keeps some of them alive."""
         self.skipped: set[int] = set()
         """Instructions that were not carried out, for want of a name or because nothing is said of what they do."""
         self.everywhere: list[Any] = []
@@ -97,6 +103,8 @@ class Run:
         """Nodes with hooks, which vanish with the last reference to them."""
         self.consumed: set[str] = set()
         """What something was made of."""
+        self.frozen: set[str] = set()
+        """Of that, what was then told not to require grad."""
         self.savers: set[str] = set()
         """Tensors whose Nodes have saved their inputs or themselves, until something is changed in place."""
         self.stacks: dict[int, list[AbstractContextManager[Any]]] = {}
