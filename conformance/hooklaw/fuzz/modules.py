@@ -90,7 +90,7 @@ def module(run: Run, one: Instruction) -> None:
     made = run.modules[name] = run.backend.module({"weight": weight}, forward)
     run.tensors[parameter] = made.weight
     run.parameters.add(parameter)
-    run.kinds[name] = one.how[0]
+    run.functions[name] = one.how[0]
 
 
 @operation
@@ -100,7 +100,7 @@ def copy(run: Run, one: Instruction) -> None:
     made = run.modules[name] = deepcopy(run.modules[one.used[0]])
     run.tensors[parameter] = made.weight
     run.parameters.add(parameter)
-    run.kinds[name] = run.kinds[one.used[0]]
+    run.functions[name] = run.functions[one.used[0]]
     run.hooked.update([name] if one.used[0] in run.hooked else [])
 
 
@@ -140,14 +140,14 @@ def parallel(run: Run, one: Instruction) -> None:
     """Call a module in replicas; hooks of modules would run in their threads, in an order that is nobody's."""
     name, *inputs = one.used
     module = run.modules[name]
-    if run.kinds[name] not in ALONE or name in run.hooked or run.everywhere:
+    if run.functions[name] not in ALONE or name in run.hooked or run.everywhere:
         raise UnknownNameError(name)
     tensors = [run.tensors[used] for used in inputs]
     _note_results(run, one, run.backend.call(run.backend.data_parallel(module), *tensors))
 
 
 def _note_results(run: Run, one: Instruction, results: Any) -> None:
-    if run.kinds[one.used[0]] in CONTAINERS:
+    if run.functions[one.used[0]] in CONTAINERS:
         run.log((f"{one.made[0]}.type", type(results).__name__))
     made = zip(one.made, _flat(results), strict=False)
     run.tensors.update((name, tensor) for name, tensor in made if run.backend.is_tensor(tensor))

@@ -89,7 +89,7 @@ class Run:
         """Whether something was changed in place."""
         self.parameters: set[str] = set()
         """Tensors that belong to modules."""
-        self.kinds: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
         """What modules compute."""
         self.hooked: set[str] = set()
         """Modules that have had hooks."""
