@@ -26,6 +26,7 @@ RANDOM = 300
 X = Do("leaf", ("x1",), (), ((2, 2), "float64", True))
 BACKWARD = Do("backward", (), ("v2",), (1.0, None, False))
 WAYS = ("hook", "prehook", "posthook", "post_accumulate", "multi_grad")
+KINDS = {"h1": "backward", "h2": "full_backward"}
 ACTIONS = {
     "scale": (2,),
     "remove": ("h4",),
@@ -218,6 +219,7 @@ def test_a_region_keeps_what_it_uses(torch_eager):
         *product(("forward_pre", "forward", "full_backward_pre", "full_backward"), ((), ("prepend",)), hooks.ACTIONS),
         *product(("forward_pre", "forward"), (("with_kwargs",),), ("nothing", "scale", "wrong")),
         *product(("forward",), (("always_call",),), ("nothing", "scale")),
+        *product(("backward",), ((),), hooks.ACTIONS),
     ],
 )
 def test_each_module_hook_shows_the_same(torch_eager, kind, options, action):
@@ -335,6 +337,65 @@ def test_a_module_in_another(torch_eager):
     hook = Do("global_hook", ("h4",), (), ("forward", ("scale", 2), ()))
 
     agrees((X, inner, outer, hook, Do("call", ("v2",), ("m3", "x1")), BACKWARD), torch_eager)
+
+
+def test_a_copied_module(torch_eager):
+    """A copy of a module, and of that copy, shows the same, whatever it returns, with a hook that scales it."""
+    for forward in modules.FORWARDS:
+        made = Do("module", ("m2", "p2"), ("x1",), (forward,))
+        hook = Do("module_hook", ("h3",), ("m2",), ("forward", ("scale", 2), ()))
+        copies = Do("copy", ("m4", "p4"), ("m2",)), Do("copy", ("m5", "p5"), ("m4",))
+        inputs = ("m5", "x1", "x1") if forward in ("two", "joined") else ("m5", "x1")
+        results = ("v2", "v6") if forward in ("two", "named") else ("v2",)
+        agrees((X, made, hook, *copies, Do("call", results, inputs), BACKWARD), torch_eager)
+
+
+def test_a_module_in_replicas(torch_eager):
+    """Each runs in a thread of its own, where a context of this one does not reach; a failure is raised here."""
+    context = Do("saved_hooks", ("c3",), (), ("detach",))
+    for forward in modules.FORWARDS:
+        made = Do("module", ("m2", "p2"), ("x1",), (forward,))
+        inputs = ("m2", "x1", "x1") if forward in ("two", "joined") else ("m2", "x1")
+        agrees((X, made, context, Do("parallel", ("v2",), inputs), BACKWARD), torch_eager)
+
+
+def test_a_call_that_warns(torch_eager):
+    """It is shown that it warns, also where it fails."""
+    module = Do("module", ("m2", "p2"), ("x1",), ("listed",))
+    full = Do("module_hook", ("h3",), ("m2",), ("full_backward", ("nothing",), ()))
+    always = Do("module_hook", ("h4",), ("m2",), ("forward", ("raise",), ("always_call",)))
+    fails = Do("module_hook", ("h5",), ("m2",), ("forward_pre", ("raise",), ()))
+    call = Do("call", ("v2",), ("m2", "x1"))
+
+    assert ("warned", "v2") in replay((X, module, full, call), torch_eager)
+    agrees((X, module, full, call, BACKWARD), torch_eager)
+    agrees((X, module, always, fails, call), torch_eager)
+
+
+@pytest.mark.parametrize("way", ["prehook", "posthook"])
+def test_a_node_that_nobody_keeps(torch_eager, way):
+    """A hook on a leaf's Node goes with it; one that puts another there keeps it."""
+    multiply = Do("mul", ("v2",), ("x1", "x1"))
+    for action in ("nothing", "register"):
+        hook = Do(way, ("h3",), ("x1",), ((action,), "loose"))
+        agrees((X, hook, multiply, BACKWARD), torch_eager)
+        agrees((X, multiply, hook, BACKWARD), torch_eager)
+
+
+def test_hooks_of_both_kinds(torch_eager):
+    """All modules take backward hooks of one kind: the other is refused, and not removed in the end."""
+    older, full = (Do("global_hook", (name,), (), (kind, ("nothing",), ())) for name, kind in KINDS.items())
+
+    agrees((older, full), torch_eager)
+    agrees((full, older), torch_eager)
+
+
+def test_a_gradient_that_was_never_given(torch_eager):
+    """What nothing has made is given to nobody, so nothing is said of its layout."""
+    hook = Do("hook", ("h3",), ("x1",), (("keep", "k4"),))
+    multiply = Do("mul", ("v2",), ("x1", "x1"))
+
+    agrees((X, hook, Do("give", (), ("x1", "k4")), multiply, BACKWARD), torch_eager)
 
 
 def test_everything_has_a_form():

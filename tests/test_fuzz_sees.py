@@ -71,6 +71,22 @@ SEEN_OF_TORCH = {
     "tensors-in-lists-are-inputs": (X, Do("function", ("v1",), ("x1",), ("listed-alone",))),
     "unused-inputs-always-allowed": (X, OTHER, SQUARE, UNUSED),
 }
+
+
+def module_hook(kind: str, *action: str, options: tuple[str, ...] = ()) -> Do:
+    """Put a hook on the module."""
+    return Do("module_hook", ("h2",), ("m1",), (kind, action or ("nothing",), options))
+
+
+WEIGHTED = Do("module", ("m1", "p1"), ("x1",), ("weighted",))
+ALWAYS = (
+    Do("module_hook", ("h1",), ("m1",), ("forward", ("nothing",), ("always_call",))),
+    module_hook("forward_pre", "raise"),
+)
+CALL = Do("call", ("v1",), ("m1", "x1"))
+PARALLEL = CALL._replace(op="parallel")
+MUTABLE = (X, Do("allow_mutation"), Do("scale", ("v2",), ("x1",), (1,)), Do("mul", ("v1",), ("v2", "v2")))
+CHANGED = Do("scale_", (), ("v2",), (10,))
 SEEN = {
     "gradient-replaced-when-accumulated": (X, SQUARE, BACKWARD, Do("take", ("g1",), ("x1",)), BACKWARD),
     "gradient-always-contiguous": (*LAID_OUT, SQUARE, BACKWARD),
@@ -144,6 +160,37 @@ SEEN = {
         Do("scale_", (), ("v2",), (1,)),
         BACKWARD,
     ),
+    "always-called-hook-needs-forward": (X, WEIGHTED, *ALWAYS, CALL),
+    "freezing-has-no-effect": (X, SQUARE, Do("flag", (), ("x1",), (False,)), BACKWARD),
+    "namedtuple-becomes-a-tuple": (X, WEIGHTED._replace(how=("named",)), CALL),
+    "warnings-of-a-call-are-lost": (X, WEIGHTED._replace(how=("listed",)), module_hook("full_backward"), CALL),
+    "module-hooks-only-on-the-original": (
+        X,
+        WEIGHTED,
+        module_hook("forward"),
+        Do("copy", ("m2", "p2"), ("m1",)),
+        CALL._replace(used=("m2", "x1")),
+    ),
+    "wrong-return-of-a-module-hook-accepted": (
+        X,
+        WEIGHTED,
+        module_hook("forward_pre", "wrong", "bare", options=("with_kwargs",)),
+        CALL,
+    ),
+    "accumulate-grad-lives-with-its-leaf": (
+        X,
+        Do("posthook", ("h1",), ("x1",), (("nothing",), "loose")),
+        SQUARE,
+        BACKWARD,
+    ),
+    "save-on-cpu-leaks": (
+        X,
+        Do("save_on_cpu"),
+        Do("scale", ("v1",), ("x1",), (2,)),
+        Do("sin", ("v2",), ("v1",)),
+        Do("forget", (), ("v2",)),
+        Do("forget", (), ("v1",)),
+    ),
     "ctx-attributes-packed": (
         X,
         Do("saved_hooks", ("c1",), (), ("detach",)),
@@ -166,6 +213,31 @@ def test_a_vice_is_seen(name):
 
     assert mutant(program) is not None, text(program)
     assert Judge(engine(()))(program) is None
+
+
+SEEN_OF_TORCH |= {
+    "both-kinds-of-module-backward-hooks-accepted": (
+        X,
+        WEIGHTED,
+        module_hook("backward"),
+        module_hook("full_backward"),
+    ),
+    "legacy-module-hook-never-runs": (X, WEIGHTED, module_hook("backward"), CALL, BACKWARD),
+    "legacy-module-hook-is-a-full-one": (X, WEIGHTED, module_hook("backward"), CALL, BACKWARD),
+    "mutation-of-saved-tensors-not-allowed": (*MUTABLE, CHANGED, BACKWARD),
+    "mutation-of-saved-tensors-unnoticed": (*MUTABLE, CHANGED, BACKWARD),
+    "mutation-allowed-for-good": (*MUTABLE[:2], Do("leave"), *MUTABLE[2:], CHANGED, BACKWARD),
+    "mutation-context-open-until-backward": (*MUTABLE, Do("leave"), BACKWARD),
+    "gradient-of-one-replica-only": (X, WEIGHTED, PARALLEL, BACKWARD),
+    "exception-in-a-replica-is-lost": (X, WEIGHTED._replace(how=("raises",)), PARALLEL, BACKWARD),
+    "exception-changes-its-type": (X, WEIGHTED._replace(how=("raises",)), PARALLEL),
+    "gradient-keeps-overlapping-strides": (
+        X._replace(how=((2, 1), "float64", True)),
+        Do("expand", ("v2",), ("x1",), (2, 2)),
+        Do("own", ("x2",), ("v2",)),
+        BACKWARD._replace(used=("x2",)),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", SEEN_OF_TORCH)

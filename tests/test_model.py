@@ -118,12 +118,9 @@ def test_declares_the_core():
     """What it lacks is hardware, layouts of numbers, and what is built upon an engine: nothing of an engine's hooks."""
     assert set(Capability) - R.capabilities == {
         Capability.ACCELERATOR,
-        Capability.ALLOW_MUTATION,
         Capability.BFLOAT16,
         Capability.COMPLEX,
-        Capability.DATA_PARALLEL,
         Capability.LAZY_BITS,
-        Capability.LEGACY_MODULE_BACKWARD_HOOKS,
     }
 
 

@@ -279,6 +279,29 @@ def whole_inside_grad(b):
     return outcome(lambda: b.grad(b.sum(y), [x]) and b.tolist(b.grad_of(x)))
 
 
+def changed_elsewhere(b):
+    """Change the second half of a saved tensor where that is allowed."""
+    x = leaf(b)
+    with b.allow_mutation_on_saved_tensors():
+        y = x * 1
+        loss = b.sum(y * y)
+        b.mul_(b.split(b.detach(y), 1)[1], 10)
+        b.backward(loss)
+    return b.tolist(b.grad_of(x))
+
+
+def refused_inside(b):
+    """Enter the context inside itself, which is refused, and run a backward in the outer one."""
+    x = leaf(b)
+    with b.allow_mutation_on_saved_tensors():
+        loss = b.sum(b.exp(x * 0))
+        outcome(b.allow_mutation_on_saved_tensors().__enter__)
+        try:
+            return b.backward(loss)
+        except AssertionError:
+            return "refused"
+
+
 PROGRAMS = [
     ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
     ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
@@ -308,6 +331,8 @@ PROGRAMS = [
     ("pinning-copies", pinned, True, False),
     ("regions-are-reentrant-unless-told", untold, ("refused", []), ([1.0, 4.0], [False])),
     ("passes-inside-limited-ones-are-limited", whole_inside_grad, [1.0, 2.0], "refused"),
+    ("changes-through-another-look-are-missed", changed_elsewhere, [2.0, 4.0], [2.0, 40.0]),
+    ("a-refused-context-ends-the-outer-one", refused_inside, None, "refused"),
     ("hooks-after-a-failure-stay-as-they-are", removed_after_failure, "ZeroDivisionError", "RuntimeError"),
     ("a-hook-removed-meanwhile-gets-no-kwargs", removed_meanwhile, [3], [2]),
     ("hooks-of-states-and-steps-stay-as-they-are", removed_before_another, ["second"], "refused"),

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from copy import deepcopy
 from importlib import import_module
 from typing import NamedTuple
 
@@ -195,3 +196,57 @@ def test_nothing_is_kept_alive():
         assert [one() for one in alive] == [None] * len(alive)
     finally:
         gc.enable()
+
+
+def test_hooks_of_the_older_kind():
+    """They belong to the Node that made the first tensor of the output, and stay there once they are removed."""
+    seen = []
+    module = R.module({}, lambda _, x: {"first": (x * 2) * 3, "second": x * 5})
+    handle = R.register_backward_hook(module, lambda given, grads, outputs: seen.append((given, grads, outputs)))
+    x = R.tensor([1.0, 2.0], requires_grad=True)
+    output = module(x)
+    handle.remove()
+    R.backward(R.sum(output["first"] + output["second"]))
+    R.backward(R.sum(module(x)["first"]))
+
+    ((given, grads, outputs),) = seen
+    assert given is module
+    assert (R.tolist(grads[0]), grads[1], [R.tolist(one) for one in outputs]) == ([3.0, 3.0], None, [[1.0, 1.0]])
+
+
+def test_hooks_of_the_older_kind_replace_what_the_last_node_returns():
+    """Such a hook is one of the Node: what it returns goes on from there."""
+    module = R.module({}, lambda _, x: (x * 2) * 3)
+    R.register_backward_hook(module, lambda _, grads, _outputs: (grads[0] * 10, None))
+    x = R.tensor([1.0, 2.0], requires_grad=True)
+    R.backward(R.sum(module(x)))
+
+    assert R.tolist(R.grad_of(x)) == [60.0, 60.0]
+
+
+def test_kinds_exclude_each_other_for_good():
+    """A module that had backward hooks of one kind takes none of the other; after a reset all modules begin anew."""
+    module = R.module({}, lambda _, x: x)
+    R.register_backward_hook(module, lambda *_: None).remove()
+    R.register_module_backward_hook(lambda *_: None).remove()
+
+    with pytest.raises(errors.HookKindsError):
+        R.register_full_backward_hook(module, lambda *_: None)
+    with pytest.raises(errors.HookKindsError):
+        R.register_module_full_backward_hook(lambda *_: None)
+    R.reset()
+    R.register_module_full_backward_hook(lambda *_: None).remove()
+
+
+def test_a_copy_has_the_hooks_and_parameters_of_its_own():
+    """Hooks that come later, and what hangs on a parameter, are those of one of them alone."""
+    seen = []
+    module = R.module({"weight": R.tensor([2.0])}, lambda module, x: x * module.weight)
+    R.register_forward_hook(module, lambda given, *_: seen.append(given))
+    R.register_hook(module.weight, seen.append)
+    copy = deepcopy(module)
+    R.register_forward_hook(module, lambda *_: seen.append("later"))
+    R.backward(copy(R.tensor([3.0])))
+
+    assert seen == [copy]
+    assert (R.tolist(copy.weight), R.tolist(R.grad_of(copy.weight)), R.grad_of(module.weight)) == ([2.0], [3.0], None)

@@ -12,10 +12,22 @@ from typing import Any
 
 import hooklaw
 from hooklaw.backend import Capability, ErrorKind
-from hooklaw.model import engine, errors, flags, modes, multi_grad, ops, views
+from hooklaw.model import (
+    engine,
+    errors,
+    flags,
+    legacy,
+    modes,
+    module,
+    multi_grad,
+    mutation,
+    ops,
+    replicas,
+    views,
+)
 from hooklaw.model.checkpoint import checkpoint
 from hooklaw.model.function_options import function
-from hooklaw.model.module import Module, every_module, register
+from hooklaw.model.module import Module, register
 from hooklaw.model.node import Node
 from hooklaw.model.optimizer import every_optimizer
 from hooklaw.model.record import SavedTensor
@@ -29,11 +41,8 @@ Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("expectations") / "reference-torch.toml"
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
-    Capability.DATA_PARALLEL: "there are no replicas of modules",
-    Capability.LEGACY_MODULE_BACKWARD_HOOKS: "modules have the full hooks only that took the place of the older kind",
     Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
     Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
-    Capability.ALLOW_MUTATION: "no context lets saved tensors be changed in place",
     Capability.LAZY_BITS: "every operation computes at once, no conjugation or negation is left pending",
 }
 
@@ -77,11 +86,14 @@ class Reference(State):
         ErrorKind.CHECKPOINT_REENTRANT: (errors.CheckpointReentrantError,),
         ErrorKind.CHECKPOINT_MISMATCH: (errors.CheckpointMismatchError,),
         ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
+        ErrorKind.MODULE_HOOK_KINDS: (errors.HookKindsError,),
         ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
         ErrorKind.STATE_HOOK_RETURN: (errors.StateHookError,),
         ErrorKind.LOAD_HOOK_RETURN: (errors.LoadHookError,),
         ErrorKind.STATE_KEYS: (errors.StateKeysError,),
         ErrorKind.STEP_HOOK_RETURN: (errors.StepHookError,),
+        ErrorKind.OUTSIDE_MUTATION: (errors.OutsideMutationError,),
+        ErrorKind.NESTED_MUTATION: (errors.NestedMutationError,),
         ErrorKind.MULTI_GRAD_MODE: (ValueError,),
     }
     versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
@@ -100,7 +112,8 @@ class Reference(State):
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind, and play what this backend is to play."""
         modes.reset()
-        for everywhere in (every_module, registration_hooks, every_optimizer):
+        module.reset()
+        for everywhere in (registration_hooks, every_optimizer):
             for hooks in everywhere.values():
                 hooks.clear()
         flags.use(self.flags)
@@ -246,6 +259,7 @@ class Reference(State):
     # saved tensors
     checkpoint = staticmethod(checkpoint)
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
+    allow_mutation_on_saved_tensors = staticmethod(mutation.allow_mutation_on_saved_tensors)
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
@@ -288,10 +302,17 @@ class Reference(State):
     register_forward_hook = staticmethod(partial(register, "forward"))
     register_full_backward_pre_hook = staticmethod(partial(register, "backward_pre"))
     register_full_backward_hook = staticmethod(partial(register, "backward"))
+    register_backward_hook = staticmethod(partial(register, legacy.KIND))
     register_module_forward_pre_hook = staticmethod(partial(register, "forward_pre", None))
     register_module_forward_hook = staticmethod(partial(register, "forward", None))
     register_module_full_backward_pre_hook = staticmethod(partial(register, "backward_pre", None))
     register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
+    register_module_backward_hook = staticmethod(partial(register, legacy.KIND, None))
+
+    data_parallel = staticmethod(replicas.data_parallel)
+
+    def replica_count(self) -> int:
+        return replicas.REPLICAS
 
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:

@@ -79,6 +79,7 @@ class TorchEager(State):
         torch.set_grad_enabled(True)
         while self._global_hooks:
             self._global_hooks.pop().remove()
+        modules.__dict__["_global_is_full_backward_hook"] = None  # else the kind of those hooks holds for good
 
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:

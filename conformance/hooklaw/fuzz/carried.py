@@ -43,6 +43,10 @@ class Carried(Run):
             tensor = self.tensors[name]
             self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
+    def skips(self, one: Instruction) -> bool:
+        """Tell whether this very instruction is skipped."""
+        return any(self._program[number] is one for number in self.skipped)
+
     def _note(self, event: Event) -> None:
         self.events.append(event)
         if event[0] == "error" and isinstance(event[1], int):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.hooks import UNSERIALIZABLE
+from hooklaw.fuzz.hooks import LOOSE, UNSERIALIZABLE
 
 
 def action(draft: Draft, *words: str) -> tuple[Any, ...]:
@@ -51,7 +51,8 @@ def node_hook(draft: Draft) -> None:
     if x:
         name = draft.name("h")
         op = draft.one_of(("prehook", "posthook"))
-        draft.add(op, (name,), (x,), (action(draft, *EVERY, "wrong"),))
+        loose = (LOOSE,) if draft.tensors[x].leaf and draft.below(3) == 0 else ()
+        draft.add(op, (name,), (x,), (action(draft, *EVERY, "wrong"), *loose))
         draft.hooks.append(name)
 
 
@@ -76,6 +77,19 @@ def multi_grad(draft: Draft) -> None:
         mode = draft.one_of(("all", "any")) if draft.below(25) else "some"
         draft.add("multi_grad", (name,), used, (acts, mode))
         draft.hooks.append(name)
+
+
+def inside_multi_grad(draft: Draft) -> None:
+    """Draw a backward inside another one, for whose tensors a hook waits."""
+    x = draft.tensor(lambda kind: kind.grad)
+    if x and draft.below(8) == 0:
+        first = draft.new("scale", (x,), draft.tensors[x], 2)
+        second = draft.new("scale", (first,), draft.tensors[x], 3)
+        both, inside = draft.name("h"), draft.name("h")
+        draft.add("multi_grad", (both,), (first, second), (("nothing",), "all"))
+        draft.add("hook", (inside,), (second,), (("backward", first),))
+        draft.add("backward", (), (draft.new("clone", (second,), draft.tensors[x]),), (1.0, True, False))
+        draft.hooks += [both, inside]
 
 
 def retain_grad(draft: Draft) -> None:

@@ -114,6 +114,26 @@ def forbid(draft: Draft) -> None:
     draft.contexts.setdefault(draft.thread, []).append("disable_saved_hooks")
 
 
+def allow_mutation(draft: Draft) -> None:
+    """Draw the context in which saved tensors may be changed in place, in the one thread there is."""
+    open_here = draft.contexts.setdefault(draft.thread, [])
+    if draft.threads == 1 and ("allow_mutation" not in open_here or draft.below(8) == 0):
+        draft.add("allow_mutation")
+        open_here.append("allow_mutation")
+
+
+def on_cpu(draft: Draft) -> None:
+    """Draw keeping saved tensors on the CPU, and letting go of one that was saved, and of all that saved it."""
+    draft.add("save_on_cpu", how=(PINNED,) if draft.below(2) else ())
+    draft.contexts.setdefault(draft.thread, []).append("save_on_cpu")
+    x = draft.tensor(lambda kind: kind.grad)
+    if x:
+        kept = draft.new("scale", (x,), draft.tensors[x], 2)
+        for name in (draft.new("sin", (kept,), draft.tensors[x]), kept):
+            del draft.tensors[name]
+            draft.add("forget", (), (name,))
+
+
 def unrecorded(draft: Draft) -> None:
     """Draw no_grad."""
     draft.add("no_grad")

@@ -13,7 +13,7 @@ def checkpoint(draft: Draft) -> None:
     x = draft.tensor()
     if not x:
         return
-    modules = [one for one in draft.done if one.op == "module" and INPUTS[one.how[0]] == 1]
+    modules = [one for one in draft.done if one.op == "module" and INPUTS.get(one.how[0]) == 1]
     what = MODULE if modules and draft.below(3) == 0 else draft.one_of(OFTEN)
     kind = draft.tensors[x]
     if what == MODULE:

@@ -125,12 +125,33 @@ def by_integers(draft: Draft) -> None:
 
 def own(draft: Draft) -> None:
     """Draw a leaf made of another tensor, mostly of one that is laid out in its own way."""
-    x = draft.tensor(lambda kind: len(kind.shape) > 1 and not kind.leaf) or draft.tensor()
+    laid_out = draft.tensor(lambda kind: len(kind.shape) > 1 and not kind.leaf)
+    x = _repeated(draft) if draft.below(4) == 0 else laid_out or draft.tensor()
     if x:
         made = draft.name("x")
         draft.add("own", (made,), (x,))
         kind = draft.tensors[x]
         draft.tensors[made] = Kind(kind.shape, kind.dtype, leaf=True)
+
+
+def _repeated(draft: Draft) -> str:
+    """Draw a tensor whose elements are several at once."""
+    x = draft.name("x")
+    draft.add("leaf", (x,), (), ((2, 1), FLOAT, True))
+    draft.tensors[x] = Kind((2, 1), FLOAT, leaf=True)
+    return draft.new("expand", (x,), Kind((2, 2), FLOAT), 2, 2)
+
+
+def several(draft: Draft) -> None:
+    """Draw a Node with several outputs, one or both of which retain their gradients, and one of which is changed."""
+    x = draft.tensor(lambda kind: kind.grad)
+    if x and draft.below(8) == 0:
+        made = (draft.name("v"), draft.name("v"))
+        draft.add("custom", made, (x,), ("pair",))
+        draft.tensors.update(dict.fromkeys(made, draft.computed(draft.tensors[x], x)))
+        for one in made if draft.below(2) else made[1:]:
+            draft.add("retain_grad", (), (one,))
+        draft.add("scale_", (), (draft.one_of(made),), (2,))
 
 
 def flag(draft: Draft) -> None:

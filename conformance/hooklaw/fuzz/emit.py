@@ -5,10 +5,11 @@ from typing import Any
 
 from hooklaw.fuzz.emit_functions import TEXTS
 from hooklaw.fuzz.emit_hooks import ACTIONS
+from hooklaw.fuzz.emit_modules import FORWARDS
 from hooklaw.fuzz.emit_passes import PACKERS
 from hooklaw.fuzz.emit_regions import CODE as REGIONS
 from hooklaw.fuzz.emit_state import ACTIONS_ON_STATES
-from hooklaw.fuzz.emit_values import FORWARDS, FUNCTIONS
+from hooklaw.fuzz.emit_values import FUNCTIONS
 from hooklaw.fuzz.known import Known
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import FORMS, Script

@@ -16,10 +16,10 @@ STOPS = frozenset(
     | {"sgd", "step", "zero_grad", "step_hook", "global_step_hook", "state_dict", "load_state_dict", "state_hook"}
     | {"add_module", "register_buffer", "registration_hook"}
     | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode", "checkpoint"}
-    | {"detect_anomaly"}
+    | {"detect_anomaly", "allow_mutation", "parallel"}
 )
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""
-SETS_UP = frozenset({"leaf", "module"})
+SETS_UP = frozenset({"leaf", "module", "copy"})
 HOOKS = frozenset({"hook", "prehook", "posthook", "post_accumulate", "multi_grad", "retain_grad"})
 LABELS = re.compile(r'(saw\(|, )"[^"]*"')
 ASSIGNED = re.compile(r"^ *([\w, ]+?) = ", re.MULTILINE)

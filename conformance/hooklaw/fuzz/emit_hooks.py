@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from hooklaw.fuzz.hooks import UNSERIALIZABLE
+from hooklaw.fuzz.hooks import UNSERIALIZABLE, keeps
 from hooklaw.fuzz.known import action_of
+from hooklaw.fuzz.modules import pairs
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import WIDTH, Script, Step, broken, form
 
@@ -54,7 +55,7 @@ def put(  # noqa: PLR0913 - the rest has names
     hook = name if lines or held else f'lambda {place.parameters}: saw("{name}", {place.seen})'
     target = f"{name}_handle" if script.known.wanted(name) or one.op in EVERYWHERE else ""
     after = f"{name}.holds = {', '.join(held)}  # so that they live as long as the hook" if held else ""
-    if one.op in EVERYWHERE:
+    if one.op in EVERYWHERE and not script.known.refused(one):
         script.everywhere.append(f"{target}.remove()")
     return Step(place.register.format(hook), target, before=before, after=after)
 
@@ -87,6 +88,7 @@ def _captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, s
 def _on_node(script: Script, one: Instruction, verb: str, parameters: str) -> Step:
     keep = one.how[0][0] == "register" or script.known.forgets()
     before, node = script.node(one.used[0], f"{one.made[0]}_node", keep=keep)
+    before, node = (before, node) if keeps(one) else ((), script.loose_node(one.used[0]))
     first = parameters.split(", ", maxsplit=1)[0]
     place = Place(one.made[0], f"{node}.{verb}({{}})", parameters, parameters, first, many=True)
     return put(script, one, place, one.how[0], before)
@@ -117,13 +119,17 @@ def post_accumulate(script: Script, one: Instruction) -> Step:
 def multi_grad(script: Script, one: Instruction) -> Step:
     """Put a hook on several tensors."""
     action, mode = one.how
-    tensors = f"[{', '.join(one.used)}]"
-    before: tuple[tuple[str, str], ...] = ()
-    if action[0] == "register" and any(script.known.forgotten(name) for name in one.used):
-        before, tensors = ((f"{one.made[0]}_tensors", tensors),), f"{one.made[0]}_tensors"
+    tensors, before = _all_captured(script, one)
     word = "grad" if mode == "any" else "grads"
     register = f'torch.autograd.graph.register_multi_grad_hook({tensors}, {{}}, mode="{mode}")'
     return put(script, one, Place(one.made[0], register, word, word, word, many=mode != "any"), action, before)
+
+
+def _all_captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
+    tensors, name = f"[{', '.join(one.used)}]", f"{one.made[0]}_tensors"
+    if one.how[0][0] == "register" and any(script.known.forgotten(used) for used in one.used):
+        return name, ((name, tensors),)
+    return tensors, ()
 
 
 @form
@@ -137,8 +143,16 @@ def remove(script: Script, one: Instruction) -> Step:
     """Remove a hook."""
     name = one.used[0]
     put_by = script.known.maker(name)
-    after = f"{name}.holds = None" if put_by and _held(script, put_by) else ""
+    kept = _kept_by(script, put_by) if put_by else []
+    after = f"{' = '.join(kept)} = None" if kept else ""
     return Step(f"{name}_handle.remove()", after=after, anywhere=True)
+
+
+def _kept_by(script: Script, one: Instruction) -> list[str]:
+    """Return the names under which the code keeps what a hook keeps alive."""
+    captured = {"hook": _captured, "post_accumulate": _captured, "multi_grad": _all_captured}.get(one.op)
+    before = captured(script, one)[1] if captured else ()
+    return [*([f"{one.made[0]}.holds"] if _held(script, one) else []), *(name for name, _ in before)]
 
 
 GIVEN = {
@@ -146,6 +160,7 @@ GIVEN = {
     "forward": "output, args",
     "full_backward_pre": "grad_output",
     "full_backward": "grad_input, grad_output",
+    "backward": "grad_input, grad_output",
 }
 """What a module's hook notes; the first may be replaced."""
 
@@ -157,8 +172,9 @@ def _module_place(script: Script, one: Instruction, register: str) -> Place:
     parameters = ", ".join(["module", *(word for word in words if word in seen.split(", "))])
     named = "".join(f", {option}=True" for option in options)
     many = script.known.two_outputs(one) if kind == "forward" else True
-    returned = "({}, kwargs)" if kind == "forward_pre" and "with_kwargs" in options else "{}"
-    if one.op == "global_hook" and {"with_kwargs", "always_call"} <= {*options}:
+    returned = "({}, kwargs)" if pairs(one.how) else "{}"
+    fails = one.op == "global_hook" and "always_call" in options
+    if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(one.made[0])):
         parameters, seen = "module, args, *others", "others[-1], args, *others[:-1]"  # kwargs may be missing in torch
     first = seen.split(", ", maxsplit=1)[0]
     return Place(one.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)

@@ -150,6 +150,12 @@ def save_on_cpu(script: Script, one: Instruction) -> Step | None:
 
 
 @form
+def allow_mutation(script: Script, one: Instruction) -> Step | None:
+    """Let saved tensors be changed in place."""
+    return script.enter(one, "torch.autograd.graph.allow_mutation_on_saved_tensors()")
+
+
+@form
 def inference_mode(script: Script, one: Instruction) -> Step | None:
     """Enter inference mode."""
     return script.enter(one, "torch.inference_mode()")

@@ -1,6 +1,5 @@
 """The code of instructions that make and change tensors."""
 
-from hooklaw.fuzz.modules import OUTER
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.script import FORMS, Script, Step, form
 from hooklaw.fuzz.values import filled
@@ -205,57 +204,3 @@ def define_function(script: Script, kind: str, label: str, suffix: str) -> str:
     text = {key: value.replace("\n", "\n        ") for key, value in lines.items()}
     script.define(FUNCTION.format(name=name, parameters=parameters, grads=grads, label=label, **text))
     return name
-
-
-# --- modules
-
-FORWARDS: dict[str, tuple[str, str]] = {
-    "weighted": ("x", "return x * self.weight"),
-    "two": ("x, y", "return x * self.weight, x + y"),
-    "joined": ("x, y", "return x * self.weight + y"),
-    "scaled": ("x, *, factor=1.0", "return x * self.weight * factor"),
-    "unweighted": ("x", "return x * 2"),
-    "raises": ("x", 'raise Exception("planned")'),
-}
-"""What modules compute: parameters and code."""
-
-MODULE = """\
-class {name}(torch.nn.Module):
-    def __init__(self, weight):
-        super().__init__()
-        self.weight = torch.nn.Parameter(weight)
-
-    def forward(self, {parameters}):
-        {forward}"""
-
-
-@form
-def module(script: Script, one: Instruction) -> Step:
-    """Make a module."""
-    kind = one.how[0]
-    parameters, forward = FORWARDS[kind] if kind != OUTER else ("x", f"return {one.used[1]}(x) * self.weight")
-    title = kind.capitalize() if kind != OUTER else f"Around{one.used[1].upper()}"
-    if kind != "scaled" and any(other.op == "call" and other.how for other in script.known.program):
-        parameters += ", **_"
-    script.define(MODULE.format(name=title, parameters=parameters, forward=forward))
-    name, parameter = one.made
-    weight = f"{name}.weight"
-    after = f"{parameter} = {weight}"
-    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=True)
-
-
-@form
-def call(script: Script, one: Instruction) -> Step:
-    """Call a module."""
-    named = [f"factor={one.how[0]!r}"] if one.how else []
-    arguments = ", ".join([*one.used[1:], *named])
-    made = script.known.made_by(one)
-    others = ("*_",) if 0 < len(made) < len(one.made) else ()
-    called = f"{one.used[0]}.forward" if one.op == "forward" else one.used[0]
-    return Step(f"{called}({arguments})", ", ".join(made + others))
-
-
-@form
-def forward(script: Script, one: Instruction) -> Step | None:
-    """Call the forward of a module."""
-    return call(script, one)

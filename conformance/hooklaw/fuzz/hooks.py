@@ -12,6 +12,8 @@ from hooklaw.fuzz.values import evenly
 Action = tuple[Any, ...]
 UNSERIALIZABLE = "unserializable"
 """Marks a hook so that serializing its tensor does not warn."""
+LOOSE = "loose"
+"""Of a hook on a Node: that the program does not keep the Node, with which the hook goes."""
 
 
 class Place(NamedTuple):
@@ -60,8 +62,8 @@ def put(run: Run, one: Instruction, register: Callable[[Callable[..., Any]], Any
     Hooks(run).put(one.made[0], one.how[0], register)
 
 
-def node_of(run: Run, name: str) -> Any:
-    """Return the Node of a tensor, kept until the end of the run.
+def node_of(run: Run, name: str, *, keep: bool = True) -> Any:
+    """Return the Node of a tensor, kept until the end of the run unless told otherwise.
 
     Those of in-place operations on views, and of views made anew after one, are an implementation's affair: unknown.
     """
@@ -71,7 +73,8 @@ def node_of(run: Run, name: str) -> Any:
     node = run.backend.accumulate_grad(tensor) if run.backend.is_leaf(tensor) else run.backend.grad_fn(tensor)
     if run.backend.node_name(node).endswith("CopySlices"):
         raise UnknownNameError(name)
-    run.kept.append(node)
+    if keep:
+        run.kept.append(node)
     return node
 
 
@@ -86,15 +89,23 @@ def hook(run: Run, one: Instruction) -> None:
 @operation
 def prehook(run: Run, one: Instruction) -> None:
     """Put a hook before the Node of a tensor."""
-    node = node_of(run, one.used[0])
-    put(run, one, lambda function: run.backend.node_register_prehook(node, function))
+    _on_node(run, one, run.backend.node_register_prehook)
 
 
 @operation
 def posthook(run: Run, one: Instruction) -> None:
     """Put a hook after the Node of a tensor."""
-    node = node_of(run, one.used[0])
-    put(run, one, lambda function: run.backend.node_register_hook(node, function))
+    _on_node(run, one, run.backend.node_register_hook)
+
+
+def keeps(one: Instruction) -> bool:
+    """Tell whether an instruction that puts a hook on a Node keeps the Node, as a hook does that puts another there."""
+    return LOOSE not in one.how or one.how[0][0] == "register"
+
+
+def _on_node(run: Run, one: Instruction, register: Callable[..., Any]) -> None:
+    node = node_of(run, one.used[0], keep=keeps(one))
+    put(run, one, lambda function: register(node, function))
 
 
 @operation

@@ -11,20 +11,15 @@ from hooklaw.fuzz.regions import nests
 from hooklaw.fuzz.values import VIEWS
 
 ENTERS = frozenset(
-    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu", "detect_anomaly"},
+    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"}
+    | {"detect_anomaly", "allow_mutation"},
 )
+REFUSING = frozenset({"disable_saved_hooks", "allow_mutation"})
+"""Contexts in which some cannot be entered."""
 SAFE = frozenset(
     {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
-    | {
-        "remove",
-        "module",
-        "global_hook",
-        "registration_hook",
-        "step_hook",
-        "global_step_hook",
-        "state_hook",
-        "detect_anomaly",
-    }
+    | {"remove", "module", "copy", "registration_hook", "step_hook", "global_step_hook", "state_hook"}
+    | {"detect_anomaly"}
 )
 """Operations that never fail."""
 
@@ -129,7 +124,9 @@ class Known:
 
     def _may_fail(self, one: Instruction) -> bool:
         if one.op in ENTERS:
-            return any(other.op == "disable_saved_hooks" for other in self.program)
+            return any(other.op in REFUSING for other in self.program)
+        if one.op == "global_hook":
+            return any(other.op == one.op and other.how[0] == "backward" for other in self.program)
         registers = one.op == "module" and any(other.op == "registration_hook" for other in self.program)
         return registers or one.op not in SAFE
 
@@ -139,7 +136,7 @@ class Known:
         """Tell whether the contexts of a thread can be blocks."""
         if thread:
             return False
-        uncertain = self.events is None and any(one.op == "disable_saved_hooks" for one in self.program)
+        uncertain = self.events is None and any(one.op in REFUSING for one in self.program)
         leaving = (one for one in self.program if one.op == "leave")
         return not uncertain and not any(self.failed(one) or FAILING in one.how for one in leaving)
 
@@ -180,13 +177,14 @@ class Known:
 
     def laid_out(self, name: str) -> bool:
         """Tell whether the layout of a tensor's gradient is shown."""
-        given = any(one.op == "give" and one.used[0] == name for one in self._done)
+        carried = (one for one in self._done if not self._carried.skips(one))
+        given = any(one.op == "give" and one.used[0] == name for one in carried)
         maker = self._makers.get(name)
         return (given or (maker is not None and maker.op == "own")) and not self.created
 
     def begins(self, one: Instruction) -> None:
         """Note that a pass begins."""
-        self.created |= one.how[2]
+        self.created |= one.how[2] and not self._carried.skips(one)
 
     def counts_boxes(self) -> bool:
         """Tell whether it is noted how much of what was packed is there yet."""
@@ -233,8 +231,16 @@ class Known:
 
     def two_outputs(self, one: Instruction) -> bool | None:
         """Tell whether the module of a hook returns a tuple; None where it may be any module."""
-        made = [self._makers[name] for name in one.used]
-        return made[0].how[0] == "two" if made else None
+        return self.kind_of_module(one.used[0]) in ("two", "named") if one.used else None
+
+    def kind_of_module(self, name: str) -> str:
+        """Return what a module computes: a copy does what its original does."""
+        maker = self._makers[name]
+        return self.kind_of_module(maker.used[0]) if maker.op == "copy" else maker.how[0]
+
+    def warns(self, one: Instruction) -> bool:
+        """Tell whether a call warns."""
+        return ("warned", *one.made[:1]) in self._shown
 
     def renewed(self, name: str) -> bool:
         """Tell whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
@@ -276,7 +282,7 @@ class Known:
                 continue
             self._sure[name] = sure and (one.op != "grad" or self.events is not None)
             self._makers[name] = one
-        if one.op in ("module", "own", "save") or (one.op == "leaf" and one.how[2]):
+        if one.op in ("module", "copy", "own", "save") or (one.op == "leaf" and one.how[2]):
             self._grads.update(one.made[-1:])
         if one.op == "function" and self._grads.intersection(one.used):
             self._grads.add(one.made[0])

@@ -44,10 +44,13 @@ OF: dict[str, tuple[Capability, ...]] = {
     "saved_hooks": (Capability.SAVED_TENSOR_HOOKS,),
     "disable_saved_hooks": (Capability.DISABLE_SAVED_TENSOR_HOOKS,),
     "save_on_cpu": (Capability.SAVE_ON_CPU,),
+    "allow_mutation": (Capability.ALLOW_MUTATION,),
     "inference_mode": (Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS),
     "saved_pair": (Capability.NODES, Capability.SAVED_TENSOR_REGISTER),
     "read_saved": (Capability.NODES, Capability.SAVED_TENSOR_ACCESS),
     "module": (Capability.MODULES,),
+    "copy": (Capability.MODULES,),
+    "parallel": (Capability.MODULES, Capability.DATA_PARALLEL),
     "module_hook": (Capability.MODULES, Capability.MODULE_HOOK_OPTIONS),
     "add_module": (Capability.MODULES, Capability.STATE_DICT),
     "register_buffer": (Capability.MODULES, Capability.REGISTRATION_HOOKS),
@@ -65,6 +68,7 @@ OF: dict[str, tuple[Capability, ...]] = {
 """By instruction; one that is not named here needs core verbs only."""
 MODULE_HOOKS = {
     "full_backward": Capability.MODULE_BACKWARD_HOOKS,
+    "backward": Capability.LEGACY_MODULE_BACKWARD_HOOKS,
     "full_backward_pre": Capability.MODULE_BACKWARD_PRE_HOOKS,
 }
 REGIONS = {

@@ -224,6 +224,13 @@ def save_on_cpu(run: Run, one: Instruction) -> None:
 
 
 @operation
+def allow_mutation(run: Run, _: Instruction) -> None:
+    """Let saved tensors be changed in place."""
+    run.mutable = True
+    _enter(run, run.backend.allow_mutation_on_saved_tensors())
+
+
+@operation
 def leave(run: Run, one: Instruction) -> None:
     """Leave the innermost context of this thread, as an exception does if the program says so."""
     stack = run.stacks.get(run.thread)

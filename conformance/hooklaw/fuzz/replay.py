@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hooklaw.fuzz.noted import Noted
 from hooklaw.fuzz.program import Instruction, Program
 
 if TYPE_CHECKING:
@@ -69,10 +70,11 @@ def operation(run: Operation) -> Operation:
     return run
 
 
-class Run:
+class Run(Noted):
     """One program on one backend: what it has made, and where it notes what it sees."""
 
     def __init__(self, backend: Any, log: Log) -> None:
+        super().__init__()
         self.backend = backend
         self.log = log
         self.tensors, self.handles, self.modules, self.edges = Names(), Names(), Names(), Names()
@@ -81,43 +83,15 @@ class Run:
         """What was registered inside of modules, by their ids: modules live as long as the run."""
         self.substitutes: list[Any] = []
         """Modules that a hook may have registered in the place of others."""
-        self.views: set[str] = set()
-        """Tensors that were made as views."""
-        self.handed: set[str] = set()
-        """Tensors that modules returned, which may be views of what they were given."""
-        self.shared: set[str] = set()
-        """Gradients, views of them, and views of what did not require grad: others may have the same numbers."""
-        self.taken: set[str] = set()
-        """Gradients that leaves have accumulated, under names of their own."""
-        self.owned: set[str] = set()
-        """Leaves that have, or whose gradients have, the layout of another tensor."""
         self.boxes: list[weakref.ref[Any]] = []
         """What was packed in a box."""
-        self.passes = 0
-        """How many backward passes are running, one inside another."""
-        self.created = False
-        """Whether a pass was to make gradients that are differentiable."""
-        self.nests = False
-        """Whether a region runs a pass of its own: of one that fails torch keeps for a while what was ready to run."""
-        self.changed = False
-        """Whether something was changed in place."""
-        self.parameters: set[str] = set()
-        """Tensors that belong to modules."""
-        self.skipped: set[int] = set()
-        """Instructions that were not carried out, for want of a name or because nothing is said of what they do."""
         self.everywhere: list[Any] = []
         """Handles of hooks on all modules, which must not outlive the program."""
         self.kept: list[Any] = []
         """Nodes with hooks, which vanish with the last reference to them."""
-        self.consumed: set[str] = set()
-        """What something was made of."""
-        self.savers: set[str] = set()
-        """Tensors whose Nodes have saved their inputs or themselves, until something is changed in place."""
         self.stacks: dict[int, list[AbstractContextManager[Any]]] = {}
         self.inferring: dict[int, int] = {}
         """Of threads in inference mode: how many contexts were open when they entered it."""
-        self.inferred: set[str] = set()
-        """Tensors that were made in inference mode, and views of them."""
         self.thread = 0
         self.ident = 0
         """Of the operating system's thread in which the instruction runs."""

@@ -76,12 +76,13 @@ class Script:
 
     def node(self, tensor: str, name: str, *, keep: bool) -> tuple[tuple[tuple[str, str], ...], str]:
         """Return what must come first, and the code for the Node of a tensor; a leaf's must be kept by somebody."""
-        if self.known.has_node(tensor) and not keep:
-            return (), f"{tensor}.grad_fn"
-        code = f"{tensor}.grad_fn"
-        if not self.known.has_node(tensor):
-            code = f"torch.autograd.graph.get_gradient_edge({tensor}).node"
-        return ((name, code),), name
+        code = self.loose_node(tensor)
+        return ((), code) if self.known.has_node(tensor) and not keep else (((name, code),), name)
+
+    def loose_node(self, tensor: str) -> str:
+        """Return the code for the Node of a tensor where nobody is to keep it."""
+        has_node = self.known.has_node(tensor)
+        return f"{tensor}.grad_fn" if has_node else f"torch.autograd.graph.get_gradient_edge({tensor}).node"
 
     def define(self, text: str) -> None:
         """Put a definition before all statements, once."""

@@ -55,7 +55,7 @@ def theme(often: str, first: str = "unary", last: str = "backward") -> Theme:
     return Theme(steps(often), steps(first), steps(last))
 
 
-APART = theme("context*2 forbid mode binary unary hook custom module_hook backward grad")
+APART = theme("context*2 forbid mode binary unary hook custom module_hook backward grad", "unary parallel")
 """Several threads."""
 THEMES = (
     APART,
@@ -63,16 +63,18 @@ THEMES = (
     theme("unary binary*2 custom hook node_hook retain_grad backward grad*2 edge bump", "unary binary"),
     theme("unary binary context*2 retain_grad twice hook node_hook", "binary context binary", "twice backward"),
     theme("unary*2 forget*3 hook*2 remove*2 look*2 retain_grad node_hook backward value"),
-    theme("unary*2 forget*3 context*2 custom backward", "context unary"),
-    theme("view*2 in_place*3 unary custom hook*2 retain_grad backward", "unary view", "backward*2"),
+    theme("unary*2 forget*3 context on_cpu custom backward", "context unary"),
+    theme("view*2 in_place*3 unary custom hook*2 retain_grad several backward", "unary view", "backward*2"),
     theme("unrecorded view*3 unary look*2 hook in_place leave mode"),
     theme("edge*2 grad*2 custom*2 view unary hook in_place", "unary custom edge", "grad"),
     theme("own*2 give*2 view channels_last binary backward*2 zero", "channels_last own"),
     theme("binary unary custom context*2 saved_pair read_saved*2 in_place backward grad"),
+    theme("in_place*4 binary*2 unary custom allow_mutation leave backward", "allow_mutation unary binary in_place"),
     theme("forbid*3 leave*3 context*2 unary binary backward", "unary forbid"),
-    theme("module call module_hook*3 backward unary hook grad", "module module_hook call", "call backward"),
-    theme("module call*2 module_hook*4 unrecorded", "module*2 module_hook*2 call", "call"),
-    theme("multi_grad*2 hook binary custom view backward*2 grad", "unary multi_grad"),
+    theme("module call module_hook*3 inside_module backward unary hook", "module module_hook call", "call backward"),
+    theme("module call*2 module_hook*4 always copy unrecorded", "module*2 always module_hook*2 call", "call"),
+    theme("module call*2 legacy_hook*3 module_hook copy remove backward", "module legacy_hook call", "call backward"),
+    theme("multi_grad*2 hook binary custom view inside_multi_grad backward*2 grad", "unary multi_grad"),
     theme("post_accumulate node_hook hook binary leaf remove backward*2 zero flag look value"),
     theme(
         "checkpoint*6 unary binary*2 context*2 hook saved_pair read_saved*2 twice backward*2 grad", "unary checkpoint"

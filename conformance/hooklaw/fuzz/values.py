@@ -109,10 +109,11 @@ def about_to_change(run: Run, name: str, *operands: Any) -> Any:
     """Return a tensor that is about to be changed in place, after which nobody knows what its Node has saved.
 
     Some are left alone, since it is said nowhere what becomes of them: gradients and what else may share its numbers
-    with others unseen; what shares its numbers with what a module returned; views, while nothing is recorded.
+    with others unseen; what shares its numbers with what a module returned; views, while nothing is recorded; a leaf
+    that was in a graph and was told not to require grad, which would become a part of that graph's results.
     """
     tensor = run.tensors[name]
-    if name in run.views | run.handed and not run.backend.is_grad_enabled():
+    if name in run.views | run.handed | run.frozen and (run.frozen or not run.backend.is_grad_enabled()):
         raise UnknownNameError(name)
     where = run.where(tensor)
     for other in (run.handed - {name} | run.shared) & {*run.tensors}:
@@ -157,13 +158,16 @@ def zero(run: Run, one: Instruction) -> None:
 def flag(run: Run, one: Instruction) -> None:
     """Switch requires_grad on or off.
 
-    What has it by its history cannot be told so, and nothing is said of graphs that a leaf was in already, or of views.
+    What has it by its history cannot be told so, and nothing is said of views, or of graphs that a tensor was in before
+    it required grad.
     """
     name = one.used[0]
     tensor = run.tensors[name]
-    if name in run.consumed | run.views or (one.how[0] and not run.backend.is_leaf(tensor)):
+    if (one.how[0] and name in run.consumed) or name in run.views or (one.how[0] and not run.backend.is_leaf(tensor)):
         raise UnknownNameError(name)
     run.backend.set_requires_grad(tensor, requires_grad=one.how[0])
+    if name in run.consumed:
+        run.frozen.add(name)
 
 
 @operation
@@ -197,7 +201,7 @@ def give(run: Run, one: Instruction) -> None:
 def forget(run: Run, one: Instruction) -> None:
     """Let go of a tensor, and note whether the graph keeps it; one that is a view, or beside a module, may be kept."""
     name = one.used[0]
-    if run.modules or name in run.views | run.inferred:
+    if run.modules or name in run.views | run.inferred or run.mutable:
         raise UnknownNameError(name)
     reference = weakref.ref(run.tensors[name])
     del run.tensors[name]

@@ -49,38 +49,41 @@ class Boundary:
         outputs = self.outputs.led_through(outputs, self._at_outputs)
         return outputs if isinstance(output, tuple) else outputs[0]
 
-    def _at_outputs(self, _: Gradients, grads: Gradients) -> Gradients:
+    def _at_outputs(self, _: Gradients, grads: Gradients) -> Gradients | None:
         """Call the pre-hooks; what they leave goes on into the module, and to the hooks later."""
-        grad_outputs = self.outputs.spread(grads)
+        memory = self._memory()
+        memory[self] = self.outputs.spread(grads)
         for hook in self.pre_hooks:
-            result = hook(self.module, grad_outputs)
+            result = hook(self.module, memory.get(self))
             if isinstance(result, Tensor) and not on("backward-pre-hooks-return-no-tensor"):
                 result = (result,)
-            grad_outputs = _checked(result, grad_outputs)
-        if self.inputs.is_led:
-            self._memory()[self] = grad_outputs
-        else:
-            self._without_inputs(grad_outputs)
-        return self.outputs.picked(grad_outputs)
+            if result is not None:
+                memory[self] = _checked(result, self.outputs.size)
+        grad_outputs = memory.get(self)
+        if not self.inputs.is_led:
+            self._without_inputs(memory)
+        return grad_outputs and self.outputs.picked(grad_outputs)
 
-    def _without_inputs(self, grad_outputs: Gradients) -> None:
+    def _without_inputs(self, memory: dict[object, Any]) -> None:
         """Call the hooks at once, since no gradient is ever computed of an input."""
-        if self.hooks:
-            warnings.warn("backward hooks are called although no input of their module requires grad", stacklevel=2)
+        warnings.warn("backward hooks are called although no input of their module requires grad", stacklevel=2)
         nothing = self.inputs.spread(())
         for hook in self.hooks:
-            result = hook(self.module, nothing, grad_outputs)
+            result = hook(self.module, nothing, memory.get(self))
             if result is not None and result != (None,) * len(cast("Values", result)):
                 raise ModuleHookError("a backward hook cannot replace gradients of inputs that do not require grad")
+        memory.pop(self, None)
 
     def _at_inputs(self, results: Gradients, _: Gradients) -> Gradients | None:
         """Call the hooks, unless the gradients have come here on another way than through the outputs."""
-        grad_outputs = self._memory().pop(self, None)
-        if grad_outputs is None:
+        memory = self._memory()
+        if self not in memory:
             return None
         grad_inputs = self.inputs.spread(results)
         for hook in self.hooks:
-            grad_inputs = _checked(hook(self.module, grad_inputs, grad_outputs), grad_inputs)
+            result = hook(self.module, grad_inputs, memory.get(self))
+            grad_inputs = grad_inputs if result is None else _checked(result, self.inputs.size)
+        memory.pop(self, None)
         return self.inputs.picked(grad_inputs)
 
     def _memory(self) -> dict[object, Any]:
@@ -124,13 +127,11 @@ class _Side:
         return tuple(grads[nr] for nr in self.places)
 
 
-def _checked(result: Any, before: Gradients) -> Gradients:
-    if result is None:
-        return before
+def _checked(result: Any, size: int) -> Gradients:
     if isinstance(result, Tensor) and result.shape:
         raise HookCountError("a backward hook of a module must return a tuple or None; a tensor is taken for its rows")
     if not isinstance(result, tuple | list):
         raise HookTypeError(f"a backward hook of a module must return a tuple or None, not {type(result).__name__}")
-    if len(given := cast("Sequence[Any]", result)) != len(before):
-        raise HookCountError(f"a backward hook of a module returned {len(given)} gradients for {len(before)}")
+    if len(given := cast("Sequence[Any]", result)) != size:
+        raise HookCountError(f"a backward hook of a module returned {len(given)} gradients for {size}")
     return tuple(given)

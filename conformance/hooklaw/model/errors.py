@@ -65,6 +65,10 @@ class ModuleHookError(RuntimeError):
     """A hook of a module returned something that it may not."""
 
 
+class HookKindsError(RuntimeError):
+    """A module was given backward hooks of both kinds."""
+
+
 class ModuleInPlaceError(RuntimeError):
     """An input or output of a module that has backward hooks was changed in place."""
 
@@ -87,6 +91,14 @@ class StepHookError(RuntimeError):
 
 class UnpackTypeError(TypeError):
     """An unpack hook returned something that is no tensor."""
+
+
+class OutsideMutationError(AssertionError):
+    """What was saved where it may be changed in place was asked for after the end of that context."""
+
+
+class NestedMutationError(RuntimeError):
+    """A context in which saved tensors may be changed in place was entered inside another one."""
 
 
 class PackInPlaceError(RuntimeError):

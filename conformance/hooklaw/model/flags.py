@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 SILENT = "the documentation is silent"
+MUTATION = "the docstring of torch.autograd.graph.allow_mutation_on_saved_tensors"
 
 
 class Flag(NamedTuple):
@@ -127,6 +128,16 @@ TORCH: Mapping[str, Flag] = {
             "passes-inside-limited-ones-are-limited",
             "a reentrant checkpoint refuses a whole backward inside a pass that is limited to inputs",
             why="the docstring of torch.utils.checkpoint.checkpoint: a reentrant one supports backward without inputs",
+        ),
+        Flag(
+            "changes-through-another-look-are-missed",
+            "where saved tensors may be changed in place, a change through a view that begins elsewhere is missed",
+            why=MUTATION,
+        ),
+        Flag(
+            "a-refused-context-ends-the-outer-one",
+            "to enter allow_mutation_on_saved_tensors inside itself is refused, and ends what the outer one allows",
+            why=MUTATION,
         ),
         Flag(
             "global-hooks-after-a-failure-get-no-kwargs",

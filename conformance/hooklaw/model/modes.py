@@ -5,7 +5,8 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hooklaw.model.errors import SavedHooksDisabledError
+from hooklaw.model.errors import NestedMutationError, SavedHooksDisabledError
+from hooklaw.model.flags import on
 
 if TYPE_CHECKING:
     from hooklaw.model.engine import Pass
@@ -23,6 +24,7 @@ class _Modes(threading.local):
     inferring = False
     pairs: tuple[Pair, ...] = ()
     disabled: str | None = None
+    mutable = False
     running: "Pass | None" = None
 
 
@@ -114,6 +116,23 @@ def disable_saved_tensors_hooks(message: str) -> AbstractContextManager[None]:
         return message
 
     return _setting("disabled", inside)
+
+
+def mutable() -> AbstractContextManager[None]:
+    """Let saved tensors be changed in place; not inside a context that does so already."""
+
+    def inside() -> bool:
+        if _here.mutable:
+            _here.mutable = not on("a-refused-context-ends-the-outer-one")
+            raise NestedMutationError("contexts in which saved tensors may be changed in place cannot be nested")
+        return True
+
+    return _setting("mutable", inside)
+
+
+def is_mutable() -> bool:
+    """Tell whether saved tensors may be changed in place now."""
+    return _here.mutable
 
 
 def reset() -> None:

@@ -2,8 +2,10 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple, cast
 
+from hooklaw.model import legacy, ops
 from hooklaw.model.boundary import Boundary
 from hooklaw.model.errors import ModuleHookError
 from hooklaw.model.flags import on
@@ -11,9 +13,10 @@ from hooklaw.model.hooks import Handle, Hook, Hooks
 from hooklaw.model.state import StatefulRegistry
 from hooklaw.model.tensor import Tensor
 
-KINDS = ("forward_pre", "forward", "backward_pre", "backward")
+KINDS = ("forward_pre", "forward", "backward_pre", "backward", legacy.KIND)
 every_module = {kind: Hooks() for kind in KINDS}
 """Hooks that each module calls before its own."""
+_exclusive = legacy.Exclusive()
 
 
 class ModuleHook(NamedTuple):
@@ -34,8 +37,17 @@ class Module(StatefulRegistry):
     def __init__(self, parameters: Mapping[str, Tensor], forward: Callable[..., Any]) -> None:
         super().__init__()
         self.forward, self.hooks = forward, {kind: Hooks() for kind in KINDS}
+        self.exclusive = legacy.Exclusive()
         for name, value in parameters.items():
             self.register("parameter", name, value.detach().requires_grad_())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Module":
+        """Return a module with the same hooks, and parameters of its own, on which there are no hooks yet."""
+        copy = Module({}, self.forward)
+        for name, value in vars(self).items():
+            is_parameter = isinstance(value, Tensor)
+            setattr(copy, name, _as_parameter(value) if is_parameter else deepcopy(value, memo))
+        return copy
 
     def hooks_now(self, kind: str) -> dict[int, Any]:
         """Return the hooks to run by their numbers: one that is registered meanwhile waits for the next time."""
@@ -53,8 +65,20 @@ class Module(StatefulRegistry):
 
 def register(kind: str, module: Module | None, hook: Hook, *, prepend: bool = False, **options: bool) -> Handle:
     """Put a hook of this kind on a module, or on every module."""
-    hooks = every_module if module is None else module.hooks
+    hooks, exclusive = (every_module, _exclusive) if module is None else (module.hooks, module.exclusive)
+    exclusive.admit(kind)
     return hooks[kind].add(ModuleHook(hook, **options), prepend=prepend)
+
+
+def reset() -> None:
+    """Remove the hooks of all modules."""
+    for hooks in every_module.values():
+        hooks.clear()
+    _exclusive.kind = ""
+
+
+def _as_parameter(tensor: Tensor) -> Tensor:
+    return Tensor(ops.clone(tensor.detach()).data, requires_grad=tensor.requires_grad)
 
 
 class _Call:
@@ -68,7 +92,8 @@ class _Call:
     def run(self) -> Any:
         """Run the pre-hooks, forward and the hooks; the backward hooks are those there were at the beginning."""
         module = self.module
-        pre, full = ([hook.hook for hook in module.hooks_now(kind).values()] for kind in ("backward_pre", "backward"))
+        kinds = ("backward_pre", "backward", legacy.KIND)
+        pre, full, older = ([hook.hook for hook in module.hooks_now(kind).values()] for kind in kinds)
         boundary = Boundary(module, pre, full)
         for nr, hook in module.hooks_now("forward_pre").items():
             self.before(self._as_it_is("forward_pre", nr, hook))
@@ -76,7 +101,9 @@ class _Call:
         self.output = module.forward(module, *self.args, **self.kwargs)
         for nr, hook in module.hooks_now("forward").items():
             self.after(nr, self._as_it_is("forward", nr, hook))
-        return boundary.leave(self.output)
+        self.output = boundary.leave(self.output)
+        legacy.put(module, older, self.output)
+        return self.output
 
     def _as_it_is(self, kind: str, nr: int, hook: ModuleHook) -> ModuleHook:
         if nr not in self.module.hooks_now(kind) and on("a-hook-removed-meanwhile-gets-no-kwargs"):

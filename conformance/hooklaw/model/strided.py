@@ -1,7 +1,7 @@
 """Numbers in memory: a storage, and the shape, strides and offset to read it by. Nothing here knows of gradients."""
 
 from array import array
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -25,6 +25,8 @@ class Storage:
         self.version = 0
         self.for_inference = inferring()
         """Whether it was made in inference mode, as was then any look at it: its changes are not counted."""
+        self.watchers: Sequence[Callable[[Strided], object]] = ()
+        """Told once, before the numbers are changed, by which look that is done."""
 
     def count_change(self) -> None:
         """Count a change in place."""
@@ -86,6 +88,9 @@ class Strided:
 
     def write(self, values: Iterable[Any]) -> None:
         """Change the elements in place, which every other look at the storage sees."""
+        watchers, self.storage.watchers = self.storage.watchers, ()
+        for tell in watchers:
+            tell(self)
         for place, value in zip(self.places(), values, strict=True):
             self.storage.numbers[place] = value
         self.storage.count_change()

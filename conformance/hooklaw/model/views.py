@@ -1,6 +1,6 @@
 """Views, and what an in-place operation does to the history of a tensor and of its views."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -50,13 +50,21 @@ def split(x: Tensor, size: int) -> tuple[Tensor, ...]:
 
         def derivative(*grads: Tensor | None) -> tuple[Tensor]:
             pairs = zip(grads, shapes, strict=True)
-            return (_joined([_zeros(shape, dtype) if grad is None else grad for grad, shape in pairs], size),)
+            return (joined([_zeros(shape, dtype) if grad is None else grad for grad, shape in pairs]),)
 
         attach(Node("SplitBackward0", edges, derivative), parts)
     made = tuple(_is_view(part, x, lambda x, nr=nr: split(x, size)[nr]) for nr, part in enumerate(parts))
     for part in made:
         part.fixed_by = part.fixed_by or "split-parts-stay-as-they-are"
     return made
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Join tensors along the first dimension; all but the last have the same length."""
+    size = parts[0].shape[0]
+    shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+    values = [value for part in parts for value in part.data.values()]
+    return record("CatBackward0", parts, filled(values, shape, parts[0].dtype), lambda grad: split(grad, size))
 
 
 def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any = None) -> Tensor:
@@ -81,7 +89,7 @@ def check_change(tensor: Tensor, *, recorded: bool) -> None:
     """Refuse a change in place of what must stay as it is."""
     if tensor.is_fixed or (tensor.base and tensor.base.is_fixed):
         raise ModuleInPlaceError("what goes into or out of a module with backward hooks cannot be changed in place")
-    if recording() and any(one.is_leaf and one.requires_grad for one in (tensor, tensor.base) if one is not None):
+    if recording() and tensor.requires_grad and (tensor.is_leaf or (tensor.base and tensor.base.is_leaf)):
         raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
     if on(tensor.fixed_by) and recorded:
         raise RuntimeError("this view must not be changed in place")
@@ -163,12 +171,6 @@ def _reshaped(data: Strided, shape: Shape) -> Strided:
         raise RuntimeError(f"shape {shape} is no view of shape {data.shape} with strides {data.strides}")
     strides = iter(stride for _, stride in left)
     return data.look(shape, tuple(0 if size == 1 else next(strides) for size in shape))
-
-
-def _joined(parts: list[Tensor], size: int) -> Tensor:
-    shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
-    values = [value for part in parts for value in part.data.values()]
-    return record("CatBackward0", parts, filled(values, shape, parts[0].dtype), lambda grad: split(grad, size))
 
 
 def _zeros(shape: Shape, dtype: str) -> Tensor:
