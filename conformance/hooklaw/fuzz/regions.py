@@ -58,8 +58,8 @@ def nests(one: Instruction) -> bool:
 def checkpoint(run: Run, one: Instruction) -> None:
     """Run a checkpointed region: what it does, which kind of checkpoint it is, and whether it may stop early."""
     region = Region(run, one)
-    run.nests |= nests(one)
     inputs = [run.tensors[name] for name in inputs_of(one)]
+    run.nests |= nests(one)
     results = run.backend.checkpoint(region, *inputs, **region.how)
     made = zip(one.made, results if isinstance(results, tuple) else (results,), strict=False)
     run.tensors.update((name, tensor) for name, tensor in made if run.backend.is_tensor(tensor))
