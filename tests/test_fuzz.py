@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from hooklaw.errors import ProgramError
-from hooklaw.fuzz import hooks, modules, passes, values
+from hooklaw.fuzz import functions, hooks, modules, passes, values
 from hooklaw.fuzz.compare import SCHEDULES, diverges, follow, same
 from hooklaw.fuzz.draft import RandomSource
 from hooklaw.fuzz.generate import from_seed, wide
@@ -73,6 +73,7 @@ def test_everything_is_drawn(programs):
 
     assert set(OPERATIONS) == set(drawn)
     assert set(hooks.ACTIONS) | set(passes.PACKERS) | set(values.FUNCTIONS) | set(modules.FORWARDS) <= set(words)
+    assert set(functions.KINDS) <= set(words)
 
 
 def test_most_programs_do_something(programs):

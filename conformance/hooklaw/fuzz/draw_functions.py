@@ -4,18 +4,22 @@ from hooklaw.fuzz.draft import Draft, Kind
 from hooklaw.fuzz.draw_values import in_place, leaf
 from hooklaw.fuzz.functions import KINDS
 
-WORDS = tuple(KINDS)
-FINE = tuple(word for word in KINDS if word != "nan")
+FAILING = ("dirty-lost", "read-twice", "few")
+"""Functions that are refused, or fail in backward: seldom drawn, since little can be seen behind them."""
+FINE = tuple(word for word in KINDS if word not in (*FAILING, "nan"))
+DIRTY = tuple(word for word in FINE if KINDS[word].changes is not None)
+CONSTANT = {"constant": 0, "constant-first": 0, "constant-second": 1, "listed-alone": 0}
+"""Which output of a Function does not require grad."""
 
 
 def function(draft: Draft) -> None:
     """Draw a custom Function that marks its tensors, or has options."""
-    _call(draft, draft.one_of(FINE))
+    _call(draft, draft.one_of(FINE if draft.below(8) else FAILING))
 
 
 def dirty(draft: Draft) -> None:
     """Draw a custom Function that changes a tensor in place."""
-    _call(draft, draft.one_of([word for word, kind in KINDS.items() if kind.changes is not None]))
+    _call(draft, draft.one_of(DIRTY))
 
 
 def _call(draft: Draft, word: str) -> None:
@@ -31,6 +35,8 @@ def _call(draft: Draft, word: str) -> None:
         draft.touch(x)
     draft.add("function", made, tuple(used), (word,))
     draft.tensors.update(dict.fromkeys(made, draft.computed(kind, *used)))
+    if word in CONSTANT:
+        draft.tensors[made[CONSTANT[word]]] = kind._replace(leaf=False, grad=False, view=False)
     if function.changes is not None:
         draft.tensors[made[0]] = draft.tensors[x] = draft.tensors[made[0]]._replace(view=kind.view)
         draft.family.update({made[0]: draft.family[x]} if x in draft.family else {})
@@ -40,7 +46,7 @@ def _call(draft: Draft, word: str) -> None:
 def _changed(draft: Draft) -> str | None:
     """Draw a tensor to change, a view half the time."""
     x = draft.tensor(lambda kind: kind.view) if draft.below(2) else None
-    return x or draft.tensor(lambda kind: not kind.leaf) or draft.tensor()
+    return x or draft.tensor(lambda kind: not kind.leaf) or (None if draft.below(8) else draft.tensor())
 
 
 def _is_refused(draft: Draft, word: str, x: str) -> bool:
