@@ -39,7 +39,7 @@ def _call(draft: Draft, word: str) -> None:
         draft.tensors[made[CONSTANT[word]]] = kind._replace(leaf=False, grad=False, view=False)
     if function.changes is not None:
         draft.tensors[made[0]] = draft.tensors[x] = draft.tensors[made[0]]._replace(view=kind.view)
-        draft.family.update({made[0]: draft.family[x]} if x in draft.family else {})
+        draft.family[made[0]] = draft.family.get(x, x)
         draft.stale |= {x} if _is_refused(draft, word, x) else set()  # its history is then not rebuilt
 
 
@@ -52,7 +52,7 @@ def _changed(draft: Draft) -> str | None:
 def _is_refused(draft: Draft, word: str, x: str) -> bool:
     """Tell whether a view must not be changed by this Function, or by any."""
     base = draft.tensors.get(draft.family.get(x, x))
-    return x in draft.family and (word in ("dirty-of-two", "dirty-lost") or base is None or base.leaf)
+    return draft.tensors[x].view and (word in ("dirty-of-two", "dirty-lost") or base is None or base.leaf)
 
 
 def _other(draft: Draft, x: str, kind: Kind) -> str:

@@ -81,7 +81,10 @@ THEMES = (
     ),
     theme("function*3 dirty*3 view*2 unary hook*2 retain_grad in_place grad backward", "unary function"),
     theme("inference*4 function unary binary in_place view bump own value backward", "inference unary"),
-    theme("anomaly not_a_number*3 unary binary hook node_hook context backward grad", "unary backward anomaly not_a_number"),
+    theme(
+        "anomaly not_a_number*3 unary binary hook node_hook context backward grad",
+        "unary backward anomaly not_a_number",
+    ),
     theme("leaf hook*2 save*3 remove backward value*2", "hook save"),
     theme(
         "inside buffer registration_hook state*2 load*2 state_hook*4",
