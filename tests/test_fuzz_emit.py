@@ -506,3 +506,12 @@ def test_it_runs_on_its_own(number):
 
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_a_hook_on_several_that_is_refused_keeps_nothing_alive(torch_eager):
+    """The code has no name for tensors that no hook was put on, nor for those of one that is removed."""
+    hook = Do("multi_grad", ("h3",), ("v2",), (("register",), "some"))
+    multiply, forget = Do("mul", ("v2",), ("x1", "x1")), Do("forget", (), ("v2",))
+
+    agrees((X, multiply, hook, forget), torch_eager)
+    agrees((X, multiply, hook._replace(how=(("register",), "all")), Do("remove", (), ("h3",)), forget), torch_eager)

@@ -127,7 +127,8 @@ def multi_grad(script: Script, one: Instruction) -> Step:
 
 def _all_captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
     tensors, name = f"[{', '.join(one.used)}]", f"{one.made[0]}_tensors"
-    if one.how[0][0] == "register" and any(script.known.forgotten(used) for used in one.used):
+    again = one.how[0][0] == "register" and not script.known.refused(one)
+    if again and any(script.known.forgotten(used) for used in one.used):
         return name, ((name, tensors),)
     return tensors, ()
 
