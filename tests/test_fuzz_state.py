@@ -181,6 +181,13 @@ def test_a_step_in_backward(torch_eager):
     )
 
 
+def test_in_another_thread(torch_eager):
+    """What is registered, saved, loaded and changed in another thread shows the same, whatever is recorded here."""
+    there = (BUFFER, SGD, STEP, saved("m2"), loaded("m2"), saved("o1"), loaded("o1"))
+
+    agrees((*PAIR, SQUARE, Do("no_grad"), *(one._replace(thread=1) for one in there)), torch_eager)
+
+
 @pytest.mark.parametrize(
     "one",
     [

@@ -19,7 +19,7 @@ def another(state):
 def add_module(_: Script, one: Instruction) -> Step:
     """Register a module inside another one."""
     (outer, inner), name = one.used, one.how[0]
-    return Step(f'{outer}.add_module("{name}", {inner})', after=f'saw("registered", {outer}.{name}.weight)')
+    return Step(f'{outer}.add_module("{name}", {inner})', after=f'saw("registered", "{name}", {outer}.{name}.weight)')
 
 
 @form
@@ -27,7 +27,7 @@ def register_buffer(_: Script, one: Instruction) -> Step:
     """Register a copy of a tensor as a buffer."""
     (module, tensor), name = one.used, one.how[0]
     code = f'{module}.register_buffer("{name}", {tensor}.detach().clone())'
-    return Step(code, after=f'saw("registered", {module}.{name})')
+    return Step(code, after=f'saw("registered", "{name}", {module}.{name})')
 
 
 @form
@@ -62,7 +62,7 @@ def _shown(script: Script, owner: str, state: str) -> str:
 def state_dict(script: Script, one: Instruction) -> Step:
     """Take a state."""
     owner, name = one.used[0], one.made[0]
-    return Step(f"{owner}.state_dict()", name, after=f'saw("{name}", {_shown(script, owner, name)})')
+    return Step(f"{owner}.state_dict()", name, after=f'saw("state", "{name}", {_shown(script, owner, name)})')
 
 
 @form
@@ -70,7 +70,7 @@ def load_state_dict(script: Script, one: Instruction) -> Step:
     """Load a state."""
     owner, state = one.used
     now = f'{owner}.param_groups[0]["lr"]' if _of_optimizer(script, owner) else f"{owner}.weight"
-    shown = f'saw("load", {_shown(script, owner, state)}, {now})'
+    shown = f'saw("load", "{owner}", {_shown(script, owner, state)}, {now})'
     return Step(f"{owner}.load_state_dict({state})", after=shown)
 
 
@@ -145,7 +145,8 @@ def sgd(_: Script, one: Instruction) -> Step:
 @form
 def step(_: Script, one: Instruction) -> Step:
     """Make a step, and look at the parameters."""
-    return Step(f"{one.used[0]}.step()", after=f'saw("step", {one.used[0]}.{PARAMETERS})')
+    name = one.used[0]
+    return Step(f"{name}.step()", after=f'saw("step", "{name}", {name}.{PARAMETERS})')
 
 
 @form

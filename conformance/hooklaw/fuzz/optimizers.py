@@ -27,7 +27,7 @@ def step(run: Run, one: Instruction) -> None:
     optimizer = run.optimizers[one.used[0]]
     changes_in_place(run)
     run.backend.step(optimizer)
-    run.log(("step", run.seen(parameters_of(optimizer)), run.backend.is_grad_enabled()))
+    run.log(("step", one.used[0], run.seen(parameters_of(optimizer))))
 
 
 def parameters_of(optimizer: Any) -> list[Any]:

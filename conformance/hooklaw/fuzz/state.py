@@ -28,7 +28,7 @@ def add_module(run: Run, one: Instruction) -> None:
     run.backend.add_module(outer, one.how[0], inner)
     child = getattr(outer, one.how[0])
     run.children.setdefault(id(outer), []).append(child)
-    run.log(("registered", run.seen(child.weight), run.backend.is_grad_enabled()))
+    run.log(("registered", one.how[0], run.seen(child.weight)))
 
 
 def _inside(run: Run, module: Any) -> list[Any]:
@@ -42,7 +42,7 @@ def register_buffer(run: Run, one: Instruction) -> None:
     """Register a copy of a tensor as a buffer."""
     module, tensor = run.modules[one.used[0]], run.tensors[one.used[1]]
     run.backend.register_buffer(module, one.how[0], run.backend.clone(run.backend.detach(tensor)))
-    run.log(("registered", run.seen(getattr(module, one.how[0])), run.backend.is_grad_enabled()))
+    run.log(("registered", one.how[0], run.seen(getattr(module, one.how[0]))))
 
 
 @operation
@@ -87,7 +87,7 @@ def state_dict(run: Run, one: Instruction) -> None:
     owner = one.used[0]
     state = run.backend.state_dict(owner_of(run, owner))
     run.states[one.made[0]] = state
-    run.log((one.made[0], *_seen(run, owner, state), run.backend.is_grad_enabled()))
+    run.log(("state", one.made[0], *_seen(run, owner, state)))
 
 
 @operation
@@ -101,7 +101,7 @@ def load_state_dict(run: Run, one: Instruction) -> None:
         changes_in_place(run)
     run.backend.load_state_dict(owner, state)
     now = rate_of(owner) if name in run.optimizers else owner.weight
-    run.log(("load", *_seen(run, name, state), run.seen(now), run.backend.is_grad_enabled()))
+    run.log(("load", name, *_seen(run, name, state), run.seen(now)))
 
 
 def owner_of(run: Run, name: str) -> Any:
