@@ -141,7 +141,7 @@ def test_the_corpus_has_everything():
     operations = Counter(one.op for program in programs for one in program)
     actions = Counter((action_of(one) or ("nothing",))[0] for program in programs for one in program)
 
-    assert len(programs) == 270
+    assert len(programs) == 277
     assert {len(program) for program in programs} <= set(range(4, 11))
     assert all(operations[name] >= 2 for name in OPERATIONS), operations
     assert all(actions[name] >= 2 for name in ACTIONS), actions
