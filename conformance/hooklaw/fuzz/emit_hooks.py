@@ -172,7 +172,8 @@ def _module_place(script: Script, one: Instruction, register: str) -> Place:
     words = ["args", "kwargs", "output"] if kind == "forward" else seen.split(", ")
     parameters = ", ".join(["module", *(word for word in words if word in seen.split(", "))])
     named = "".join(f", {option}=True" for option in options)
-    many = script.known.two_outputs(one) if kind == "forward" else True
+    many = script.known.several_outputs(one) if kind == "forward" else True
+    many = None if "always_call" in options else many  # after a failure there is no output
     returned = "({}, kwargs)" if pairs(one.how) else "{}"
     fails = one.op == "global_hook" and "always_call" in options
     if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(one.made[0])):
@@ -202,13 +203,14 @@ def _nothing(_script: Script, _place: Place) -> list[str]:
     return []
 
 
-def _scale(_script: Script, place: Place, number: float) -> list[str]:
+def _scale(script: Script, place: Place, number: float) -> list[str]:
     one, value = f"one * {number!r}", place.replaced
     several = f"tuple(one if one is None else {one} for one in {value})"
     single = f"{value} * {number!r}"
     single = f"None if {value} is None else {single}" if place.optional else single
     if place.many is None:
-        return [f"if isinstance({value}, tuple):", f"    return {several}", f"return {single}"]
+        kinds = "(tuple, list)" if script.known.returns_lists() else "tuple"
+        return [f"if isinstance({value}, {kinds}):", f"    return {several}", f"return {single}"]
     return [f"return {place.returned.format(several if place.many else single)}"]
 
 
@@ -313,7 +315,8 @@ def _wrong(script: Script, place: Place, what: str = "type") -> list[str]:
         what, f"tuple({each} for one in {value})"
     )
     if place.many is None:
-        return [f"if isinstance({value}, tuple):", f"    return {several}", f"return {single}"]
+        kinds = "(tuple, list)" if script.known.returns_lists() else "tuple"
+        return [f"if isinstance({value}, {kinds}):", f"    return {several}", f"return {single}"]
     return [f"return {place.returned.format(several if place.many else single)}"]
 
 

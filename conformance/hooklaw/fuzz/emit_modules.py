@@ -70,7 +70,7 @@ def module(script: Script, one: Instruction) -> Step:
     name, parameter = one.made
     weight = f"{name}.weight"
     after = f"{parameter} = {weight}"
-    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=True)
+    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=not script.known.infers())
 
 
 @form
@@ -78,7 +78,8 @@ def copy(script: Script, one: Instruction) -> Step:
     """Copy a module with its hooks."""
     script.need("copy")
     name, parameter = one.made
-    return Step(f"copy.deepcopy({one.used[0]})", name, after=f"{parameter} = {name}.weight", anywhere=True)
+    after = f"{parameter} = {name}.weight"
+    return Step(f"copy.deepcopy({one.used[0]})", name, after=after, anywhere=not script.known.infers())
 
 
 @form

@@ -102,9 +102,10 @@ def edge(_: Script, one: Instruction) -> Step:
 
 
 @form
-def give(_: Script, one: Instruction) -> Step:
+def give(script: Script, one: Instruction) -> Step:
     """Give a leaf a gradient."""
-    return Step(f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad", anywhere=True)
+    code, target = f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad"
+    return Step(code, target, anywhere=not script.known.infers())
 
 
 @form

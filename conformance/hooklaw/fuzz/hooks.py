@@ -1,8 +1,8 @@
 """Instructions that register hooks of every kind, and what their hooks do."""
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from hooklaw.backend import Capability
 from hooklaw.fuzz.program import Instruction
@@ -257,8 +257,8 @@ def _same(_run: Run, _place: Place, arguments: tuple[Any, ...]) -> Any:
 def _wrong(run: Run, _place: Place, arguments: tuple[Any, ...], what: str = "type") -> Any:
     """Return what is no gradient: a number, a gradient of another dtype or shape; of a tuple one too many, or none."""
     value = _replaced_by(arguments)
-    if isinstance(value, tuple):
-        many: tuple[Any, ...] = value
+    if isinstance(value, tuple | list):
+        many = cast("Sequence[Any]", value)
         if what == "bare":
             return many[0] if many else 1.0
         return (*many, None) if what == "count" else tuple(_no_gradient(run, one, what) for one in many)

@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw.fuzz.carried import Carried
 from hooklaw.fuzz.functions import KINDS
-from hooklaw.fuzz.passes import BOXED, FAILING
+from hooklaw.fuzz.passes import BOXED, FAILING, MATERIALIZED
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.regions import nests
 from hooklaw.fuzz.values import VIEWS
@@ -229,9 +229,13 @@ class Known:
             return one.made
         return tuple(name for name in one.made if name in self._carried.kinds)
 
-    def two_outputs(self, one: Instruction) -> bool | None:
-        """Tell whether the module of a hook returns a tuple; None where it may be any module."""
-        return self.kind_of_module(one.used[0]) in ("two", "named") if one.used else None
+    def several_outputs(self, one: Instruction) -> bool | None:
+        """Tell whether the module of a hook returns a tuple or a list; None where it may be any module."""
+        return self.kind_of_module(one.used[0]) in ("two", "named", "listed") if one.used else None
+
+    def returns_lists(self) -> bool:
+        """Tell whether any module returns a list."""
+        return any(one.op == "module" and one.how[0] == "listed" for one in self.program)
 
     def kind_of_module(self, name: str) -> str:
         """Return what a module computes: a copy does what its original does."""
@@ -284,6 +288,8 @@ class Known:
             self._makers[name] = one
         if one.op in ("module", "copy", "own", "save") or (one.op == "leaf" and one.how[2]):
             self._grads.update(one.made[-1:])
+        if one.op == "grad" and MATERIALIZED in one.how:
+            self._grads.update(one.made)  # zeros that require grad are leaves
         if one.op == "function" and self._grads.intersection(one.used):
             self._grads.add(one.made[0])
         for kept in _kept(one):

@@ -144,6 +144,7 @@ def parallel(run: Run, one: Instruction) -> None:
     module = run.modules[name]
     if run.functions[name] not in ALONE or name in run.hooked or run.everywhere:
         raise UnknownNameError(name)
+    run.replicated = True
     tensors = [run.tensors[used] for used in inputs]
     _note_results(run, one, run.backend.call(run.backend.data_parallel(module), *tensors))
 
@@ -174,6 +175,8 @@ def _adapted(how: tuple[Any, ...], function: Callable[..., Any]) -> Callable[...
         return lambda _, *given: function(given[-1], *given[:-1])
     if pairs(how):
         return lambda _, args, kwargs: _with(function(args, kwargs), kwargs)
+    if how[0] == "forward_pre" and "with_kwargs" in how[2]:
+        return lambda _, args, kwargs: function(args, kwargs)
     return lambda _, *given: function(*given)
 
 

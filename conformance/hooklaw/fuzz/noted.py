@@ -33,6 +33,8 @@ class Noted:
     """Modules that have had hooks."""
     mutable: bool = False
     """Whether a context was entered in which saved tensors may be changed in place: it keeps some of them alive."""
+    replicated: bool = False
+    """Whether a module was called in replicas: what these save, when and how, is nobody's affair."""
     skipped: set[int] = field(default_factory=set[int])
     """Instructions that were not carried out, for want of a name or because nothing is said of what they do."""
     consumed: set[str] = field(default_factory=set[str])

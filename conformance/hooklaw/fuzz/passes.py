@@ -169,7 +169,9 @@ def _enter(run: Run, context: AbstractContextManager[Any]) -> None:
 
 @operation
 def saved_hooks(run: Run, one: Instruction) -> None:
-    """Enter a context with saved-tensor hooks."""
+    """Enter a context with saved-tensor hooks, unless replicas may save anything in it."""
+    if run.replicated:
+        raise UnknownNameError(one.op)
     _enter(run, run.backend.saved_tensors_hooks(*pair_of(run, one.made[0], one.how[0])))
 
 
@@ -187,7 +189,9 @@ def enable_grad(run: Run, _: Instruction) -> None:
 
 @operation
 def inference_mode(run: Run, one: Instruction) -> None:
-    """Enter inference mode."""
+    """Enter inference mode; where saved tensors may be changed in place torch can make no tensor in it."""
+    if run.mutable:
+        raise UnknownNameError(one.op)
     _enter(run, run.backend.inference_mode())
     run.inferring.setdefault(one.thread, len(run.stacks[one.thread]))
 
@@ -224,8 +228,10 @@ def save_on_cpu(run: Run, one: Instruction) -> None:
 
 
 @operation
-def allow_mutation(run: Run, _: Instruction) -> None:
-    """Let saved tensors be changed in place."""
+def allow_mutation(run: Run, one: Instruction) -> None:
+    """Let saved tensors be changed in place, in no thread that is in inference mode."""
+    if run.inferring:
+        raise UnknownNameError(one.op)
     run.mutable = True
     _enter(run, run.backend.allow_mutation_on_saved_tensors())
 

@@ -81,6 +81,8 @@ class Pass:
         """Run what is ready until nothing is left."""
         before_roots = Node("GraphRoot", [root.needed_edge() for root in roots], tuple)
         self._waiting.update(edge.node for edge in before_roots.next_edges if edge)
+        if detecting_anomaly():
+            _must_be_numbers(before_roots, seeds)
         self._send(before_roots, seeds)
         with grad_mode(self._how.create_graph), running(self):
             while self._ready:

@@ -75,7 +75,8 @@ def custom_function(forward: Hook, backward: Hook, make: Callable[..., CustomNod
         outputs = [_output(node, one, inputs) for one in given]
         if node.next_edges:
             _attach(node, given, outputs)
-            node.saved = saved(node.to_save, outputs)
+            to_save, node.to_save = node.to_save, ()  # or a pair that fails would leave a cycle
+            node.saved = saved(to_save, outputs)
         if any(one not in given for one in node.dirty):
             raise RuntimeError("an input that forward marked as dirty must be one of its outputs")
         node.to_save = node.dirty = node.non_differentiable = node.tensors = ()

@@ -43,10 +43,11 @@ class Module(StatefulRegistry):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Module":
         """Return a module with the same hooks, and parameters of its own, on which there are no hooks yet."""
-        copy = Module({}, self.forward)
-        for name, value in vars(self).items():
-            is_parameter = isinstance(value, Tensor)
-            setattr(copy, name, _as_parameter(value) if is_parameter else deepcopy(value, memo))
+        copy = memo[id(self)] = Module({}, self.forward)
+        for kind, values in self.registered.items():
+            copy.registered[kind] = {name: _copied(value, memo) for name, value in values.items()}
+        others = {name: value for name, value in vars(self).items() if name != "registered"}
+        vars(copy).update(deepcopy(others, memo))
         return copy
 
     def hooks_now(self, kind: str) -> dict[int, Any]:
@@ -77,8 +78,10 @@ def reset() -> None:
     _exclusive.kind = ""
 
 
-def _as_parameter(tensor: Tensor) -> Tensor:
-    return Tensor(ops.clone(tensor.detach()).data, requires_grad=tensor.requires_grad)
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, Tensor):
+        return Tensor(ops.clone(value.detach()).data, requires_grad=value.requires_grad)
+    return deepcopy(value, memo)
 
 
 class _Call:
