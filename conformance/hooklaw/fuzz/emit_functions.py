@@ -75,7 +75,7 @@ WRAPPED = {"listed": "[{}]", "tupled": "({},)", "listed-alone": "[{}]"}
 def function(script: Script, one: Instruction) -> Step:
     """Apply a custom Function, and say what came of it."""
     label, word = one.made[0], one.how[0]
-    name = "".join(map(str.capitalize, word.split("-")))
+    name = "".join(map(str.capitalize, word.split("-"))) + ("Inputs" if word in WRAPPED else "")
     alike = [other for other in script.known.program if other.op == one.op and other.how == one.how]
     name += label.upper() if len(alike) > 1 else ""
     script.define(_class(name, label, word))
