@@ -1,4 +1,4 @@
-"""Mutants whose custom Functions mix up what they saved, what they may return, and what they were given."""
+"""Mutants whose custom Functions mix up what they saved, what they may return, and what they were given or told."""
 
 from typing import Any
 
@@ -99,3 +99,46 @@ class HooksPassOverCustomFunctions(Mutant):
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
         return Handle() if self._is_custom(node) else super().node_register_hook(node, hook)
+
+
+class _Marks(Mutant):
+    """Gives forward other marks."""
+
+    def marks(self, ctx: Any) -> dict[str, Hook]:
+        raise NotImplementedError
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def marked(ctx: Any, *inputs: Any) -> Any:
+            return forward(
+                Context(ctx, **{name: lambda mark=mark: mark for name, mark in self.marks(ctx).items()}), *inputs
+            )
+
+        return super().custom_function(marked, backward, **options)
+
+
+class DirtyMarkIgnored(_Marks):
+    """An input that forward changed in place is not marked."""
+
+    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - it is left as it is
+        return {"mark_dirty": lambda *_: None}
+
+
+class NonDifferentiableMarkIgnored(_Marks):
+    """An output that is not differentiable is not marked."""
+
+    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - it is left as it is
+        return {"mark_non_differentiable": lambda *_: None}
+
+
+class MarkOfTheOtherKind(_Marks):
+    """What is marked as changed is taken for what is not differentiable, and the reverse."""
+
+    def marks(self, ctx: Any) -> dict[str, Hook]:
+        return {"mark_dirty": ctx.mark_non_differentiable, "mark_non_differentiable": ctx.mark_dirty}
+
+
+class FunctionOptionsIgnored(Mutant):
+    """The options of a custom Function have no effect."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:  # noqa: ARG002 - that is the vice
+        return super().custom_function(forward, backward)

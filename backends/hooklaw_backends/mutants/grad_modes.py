@@ -1,4 +1,4 @@
-"""Mutants in which recording goes on where it was switched off, or where too much is switched off with it."""
+"""Mutants in which recording goes on where it was switched off, or too much is switched off with it, or too little."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -41,3 +41,26 @@ class HooksSkippedUnderNoGrad(Mutant):
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         return super().register_hook(tensor, hook) if self.is_grad_enabled() else Handle()
+
+
+class InferenceModeIsNoGrad(Mutant):
+    """Tensors made in inference mode are ordinary ones."""
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        return self.no_grad()
+
+
+class IncrementOfInferenceTensorsRefused(Mutant):
+    """To make a change of a tensor known that was made in inference mode is an error."""
+
+    def increment_version(self, tensors: Any) -> None:
+        if self.is_tensor(tensors) and self.is_for_inference(tensors):
+            raise RuntimeError("an inference tensor has no count of changes")
+        super().increment_version(tensors)
+
+
+class AnomaliesUndetected(Mutant):
+    """Nobody looks for gradients that are no numbers."""
+
+    def detect_anomaly(self) -> AbstractContextManager[Any]:
+        return nullcontext()

@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 SILENT = "the documentation is silent"
-MUTATION = "the docstring of torch.autograd.graph.allow_mutation_on_saved_tensors"
 
 
 class Flag(NamedTuple):
@@ -132,12 +131,12 @@ TORCH: Mapping[str, Flag] = {
         Flag(
             "changes-through-another-look-are-missed",
             "where saved tensors may be changed in place, a change through a view that begins elsewhere is missed",
-            why=MUTATION,
+            why="allow-mutation.works.part",
         ),
         Flag(
             "a-refused-context-ends-the-outer-one",
             "to enter allow_mutation_on_saved_tensors inside itself is refused, and ends what the outer one allows",
-            why=MUTATION,
+            why="allow-mutation.not-nested.outer",
         ),
         Flag(
             "global-hooks-after-a-failure-get-no-kwargs",

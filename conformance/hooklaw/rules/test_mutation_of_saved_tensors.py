@@ -1,5 +1,7 @@
 """A context in which saved tensors may be changed in place, since they are copied when that happens."""
 
+from contextlib import suppress
+
 from hooklaw.backend import Backend, Capability, ErrorKind
 from hooklaw.spec import Basis, Level, docstring, observed, rule
 from hooklaw.trace import Trace
@@ -29,6 +31,30 @@ def test_works(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x))
 
     trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
+
+
+@rule(
+    "allow-mutation.works.part",
+    level=Level.MUST,
+    sources=[MUTATION],
+    needs=[*NEEDS, Capability.MULTI_OUTPUT],
+    mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
+)
+def test_part(backend: Backend, trace: Trace) -> None:
+    """Inside the context any part of a saved tensor may be changed in place, with its values in backward as before."""
+
+    def forward(x):
+        y = x * 1
+        loss = backend.sum(y * y)
+        backend.mul_(backend.split(backend.detach(y), 1)[part], 10)
+        return loss
+
+    for part in (0, 1):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        with backend.allow_mutation_on_saved_tensors():
+            backend.backward(backend.call(forward, x))
+
+        trace.expect_value(f"x.grad where part {part} was changed", [2.0, 4.0], backend.grad_of(x))
 
 
 @rule(
@@ -63,6 +89,24 @@ def test_nested(backend: Backend, trace: Trace) -> None:
         backend.allow_mutation_on_saved_tensors(),
     ):
         pass
+
+
+@rule(
+    "allow-mutation.not-nested.outer",
+    level=Level.SHOULD,
+    sources=[MUTATION],
+    needs=[Capability.ALLOW_MUTATION],
+)
+def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
+    """Where the context cannot be entered inside itself, the refusal leaves the outer one as it was."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.allow_mutation_on_saved_tensors():
+        loss = backend.call(lambda x: backend.sum(x * x), x)
+        with suppress(Exception), backend.allow_mutation_on_saved_tensors():
+            pass
+        backend.backward(loss)
+
+    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
 
 
 @rule(

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from hooklaw_backends.mutants.base import Mutant, Passes
-from hooklaw_backends.mutants.over_torch import OverTorch
 
 
 class MutationOfSavedTensorsNotAllowed(Mutant):
@@ -23,7 +22,7 @@ class _Lenient(Mutant):
     def mul_(self, tensor: Any, factor: Any) -> Any:
         if not self.lenient:
             return super().mul_(tensor, factor)
-        self.overwrite(tensor.data, tensor.data * factor)
+        self.overwrite_unseen(tensor, self.detach(tensor) * factor)
         return tensor
 
 
@@ -62,5 +61,5 @@ class MutationContextOpenUntilBackward(Passes):
 
     @contextmanager
     def allow_mutation_on_saved_tensors(self) -> Generator[None]:
-        self._open.enter_context(OverTorch.allow_mutation_on_saved_tensors(self))
+        self._open.enter_context(super().allow_mutation_on_saved_tensors())
         yield
