@@ -88,6 +88,8 @@ def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
         at.value += 1
         difference = judge(program)
         spent.value = time.process_time() - began
+        if spent.value > LIMIT:
+            return
         if difference is None or (difference.flags and difference.flags <= flags):
             continue
         small = shrink(program, alike(judge, difference.flags), trials=300)

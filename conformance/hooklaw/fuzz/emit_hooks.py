@@ -209,9 +209,13 @@ def _scale(script: Script, place: Place, number: float) -> list[str]:
     single = f"{value} * {number!r}"
     single = f"None if {value} is None else {single}" if place.optional else single
     if place.many is None:
-        kinds = "(tuple, list)" if script.known.returns_lists() else "tuple"
-        return [f"if isinstance({value}, {kinds}):", f"    return {several}", f"return {single}"]
+        return [f"if isinstance({value}, {_kinds(script)}):", f"    return {several}", f"return {single}"]
     return [f"return {place.returned.format(several if place.many else single)}"]
+
+
+def _kinds(script: Script) -> str:
+    """Return the types of what a module may return several tensors in."""
+    return "(tuple, list)" if script.known.returns_lists() else "tuple"
 
 
 def _nan(script: Script, place: Place) -> list[str]:
@@ -294,10 +298,10 @@ def _context(_script: Script, place: Place) -> list[str]:
     ]
 
 
-def _keep(_script: Script, place: Place, name: str) -> list[str]:
+def _keep(script: Script, place: Place, name: str) -> list[str]:
     value = place.replaced
     if place.many is None:
-        value = f"({value}[0] if isinstance({value}, tuple) else {value})"
+        value = f"({value}[0] if isinstance({value}, {_kinds(script)}) else {value})"
     elif place.many:
         value += "[0]"
     return [f"global {name}", f"if {value} is not None:", f"    {name} = {value}"]
@@ -315,8 +319,7 @@ def _wrong(script: Script, place: Place, what: str = "type") -> list[str]:
         what, f"tuple({each} for one in {value})"
     )
     if place.many is None:
-        kinds = "(tuple, list)" if script.known.returns_lists() else "tuple"
-        return [f"if isinstance({value}, {kinds}):", f"    return {several}", f"return {single}"]
+        return [f"if isinstance({value}, {_kinds(script)}):", f"    return {several}", f"return {single}"]
     return [f"return {place.returned.format(several if place.many else single)}"]
 
 

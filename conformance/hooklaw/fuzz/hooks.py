@@ -243,7 +243,7 @@ def _context(run: Run, place: Place, _arguments: tuple[Any, ...]) -> None:
 def _keep(run: Run, _place: Place, arguments: tuple[Any, ...], name: str) -> None:
     """Keep the gradient as a tensor of the program."""
     grad = _replaced_by(arguments)
-    grad = grad[0] if isinstance(grad, tuple) else grad
+    grad = cast("Sequence[Any]", grad)[0] if isinstance(grad, tuple | list) else grad
     if grad is not None:
         run.tensors[name] = grad
         run.shared.add(name)
