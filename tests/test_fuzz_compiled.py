@@ -102,7 +102,7 @@ def test_order_between_names_is_free():
     assert diverges(program, law, trace[:-1], stream=by_name) is not None
 
 
-KNOWN = (4, 27, 30, 33, 36, 158)
+KNOWN = (4, 27, 30, 33, 36, 155)
 AS_EAGER = (5, 10, 24, 114)
 NOT_COMPILED = (9, 51)
 

@@ -38,9 +38,9 @@ def _shares(value: Any) -> Sequence[Any]:
 def _replica(module: Module) -> Module:
     """Return a module with the same hooks, and copies of the parameters, to which gradients flow back."""
     replica = copy(module)
-    for name, value in vars(module).items():
-        if isinstance(value, Tensor):
-            setattr(replica, name, ops.clone(value))
+    parameters = {name: ops.clone(value) for name, value in module.registered["parameter"].items()}
+    inside = {name: _replica(child) for name, child in module.children().items()}
+    vars(replica)["registered"] = {**module.registered, "parameter": parameters, "module": inside}
     return replica
 
 
