@@ -5,7 +5,6 @@ shows what `hooklaw fuzz` would call new: what neither the law nor the backend's
 and every stretch of programs on torch, runs in a process of its own, since some programs end theirs.
 """
 
-import gc
 import multiprocessing
 import statistics
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 from hooklaw import loading
 from hooklaw.fuzz import findings_file
 from hooklaw.fuzz.compare import SCHEDULES, follow
-from hooklaw.fuzz.contain import Held
+from hooklaw.fuzz.contain import Held, spare_collections
 from hooklaw.fuzz.draft import RandomSource
 from hooklaw.fuzz.findings_file import Known
 from hooklaw.fuzz.generate import from_seed, wide
@@ -43,7 +42,7 @@ def stretch(out: Pipe, start: int, stop: int) -> None:
     """Send how long programs take to be made, run on torch and on the engine, and compared, and how many differ."""
     judge = Judge(loading.load("torch-eager"))
     judge(from_seed(0, 0))  # torch's first pass takes a quarter of a second
-    gc.freeze()  # as the verb's own processes do
+    spare_collections()  # as the verb's own processes do
     began = time.process_time()
     differing = sum(judge(from_seed(1, number)) is not None for number in range(start, stop))
     out.send((stop - start, time.process_time() - began, differing))
@@ -81,7 +80,7 @@ def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
     judge = Judge(loading.load(spec))
     listed = _listed(judge.backend)
     flags = {entry.flag for entry in listed}
-    gc.freeze()  # as the verb's own processes do
+    spare_collections()  # as the verb's own processes do
     began = time.process_time() - spent.value
     while spent.value < LIMIT:
         program = from_seed(3, at.value)

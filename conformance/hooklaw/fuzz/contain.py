@@ -103,6 +103,12 @@ class Held:
         return Capability.HOST in self.backend.capabilities
 
 
+def spare_collections() -> None:
+    """Let the collector pass over all there is, and look less often at what programs leave, most of which is freed."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 class Line:
     """A process's way to tell its parent what it found, and where it is."""
 
@@ -170,7 +176,7 @@ def _run(held: Held, work: Callable[..., None], pipe: Connection, marks: Any, gi
     try:
         judge = held.judge
         _note_steps(judge, marks)
-        gc.freeze()
+        spare_collections()
         work(judge, Line(pipe, marks), *given)
         watch(0)
         pipe.send(DONE)

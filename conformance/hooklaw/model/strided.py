@@ -10,6 +10,7 @@ from typing import Any
 from hooklaw.model.modes import inferring
 
 Shape = tuple[int, ...]
+_product = cache(prod)
 
 
 CODES = {"bool": "", "uint8": "B", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
@@ -50,7 +51,7 @@ class Strided:
     @property
     def size(self) -> int:
         """Return the number of elements."""
-        return prod(self.shape)
+        return _product(self.shape)
 
     def is_contiguous(self) -> bool:
         """Tell whether the elements lie row after row, without gaps."""
@@ -58,6 +59,8 @@ class Strided:
 
     def is_dense(self) -> bool:
         """Tell whether some order of the dimensions makes it contiguous: no gaps, no overlap."""
+        if self.is_contiguous():
+            return True
         expected = 1
         for stride, size in sorted((st, sz) for st, sz in zip(self.strides, self.shape, strict=True) if sz != 1):
             if stride != expected:
