@@ -3,6 +3,9 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+from hooklaw import loading
+from hooklaw.fuzz.judge import Judge, engine
+
 DATA = Path(__file__).parent / "data"
 TOY_RULES = DATA / "toy_rules"
 KNOWN = {"rule": "toy.broken", "outcome": "fail", "reason": "the toy is a toy"}
@@ -27,3 +30,9 @@ def entry(**parts):
 def ran(code, out, err):
     """Return what a verb did in the shape of a finished process."""
     return SimpleNamespace(returncode=code, stdout=out, stderr=err)
+
+
+def shows_the_vice(program, name):
+    """Tell whether a program shows the vice of that name, and nothing of the engine without it."""
+    mutant = Judge(loading.load(f"hooklaw_backends.mutants:of_reference:{name}"))
+    return mutant(program) is not None and Judge(engine(()))(program) is None

@@ -1,5 +1,7 @@
 """The fuzzer's parts: programs, their generator, the comparison with the engine, and shrinking."""
 
+import gc
+import weakref
 from collections import Counter
 from random import Random
 
@@ -117,6 +119,21 @@ def test_nothing_is_left_behind():
     seen = replay([X, module, Instruction("call", ("v",), ("m", "x"))], judge)
 
     assert not any(event[0] == "error" for event in seen)
+
+
+def test_run_leaves_no_circles():
+    """What a program made goes with the run, hooks that hold the run included, without a collection of garbage."""
+    made = []
+    run = Run(engine(()), lambda _: made.append(weakref.ref(run.tensors["y"])))
+    gc.disable()
+    try:
+        run.all((X, Y, HOOK, BACKWARD))
+        left = [one() for one in made]
+    finally:
+        gc.enable()
+
+    assert left
+    assert not any(one is not None for one in left)
 
 
 def test_legal_orders_are_no_difference():

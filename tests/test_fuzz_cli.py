@@ -229,7 +229,7 @@ def test_backend_that_cannot_be_inherited(fuzz):
 
 def test_own_way(fuzz):
     """A backend may replay programs in its own way: order between names is free then, and a refusal is counted."""
-    done = fuzz("InItsOwnWay", "--programs", 150)
+    done = fuzz("InItsOwnWay", "--programs", 250)
 
     assert done.returncode == 0
     assert done.found["findings"] == []

@@ -432,6 +432,27 @@ def test_the_page_names_the_flags():
     assert rows == [(flag.name, flag.says) for flag in flags.TORCH.values()]
 
 
+@each_flag
+def test_met_flags_are_those_that_matter(flag, program, documented, departs):
+    """Who turns on what a program came by, and no other flag, sees what all flags show."""
+    every = backend("torch")
+    assert program(every) == departs
+    met = flags.met()
+
+    assert flag in met
+    assert len(met) < len(flags.TORCH) / 2
+    assert program(backend(",".join(sorted(met)))) == departs
+
+
+def test_no_flag_is_met_by_what_none_can_change():
+    """A program on which all flags agree may come by none; what was met is forgotten with the next program."""
+    every = backend("torch")
+    captured(every)
+    every.reset()
+
+    assert flags.met() == frozenset()
+
+
 def test_playing_ends():
     """The flags of a block are on in it alone, also after an exception."""
     flags.use(["pinning-copies"])

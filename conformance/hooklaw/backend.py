@@ -514,8 +514,9 @@ def _check_kinds(backend: Any, known_as: str) -> None:
 
 
 def _check_names(names: Iterable[str], kind: type[StrEnum], known_as: str, what: str) -> None:
+    known = set(kind)
     for name in names:
-        if name not in set(kind):
+        if name not in known:
             every = ", ".join(sorted(kind))
             raise BackendContractError(
                 f"backend {known_as!r} declares the unknown {what} {name!r}: choose from {every}"

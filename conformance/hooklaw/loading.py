@@ -31,6 +31,8 @@ def resolve(spec: str) -> tuple[str, str]:
     Raises UnknownBackendError where the name is neither known nor of the form ``module:attribute``.
     """
     name, _, argument = spec.partition(":")
+    if name in BUILTIN:
+        return BUILTIN[name], argument  # looking at what is installed takes some milliseconds
     known = known_backends()
     if name in known:
         return known[name], argument

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import Event, Run
@@ -182,8 +182,8 @@ def same(first: Any, second: Any, close: float = CLOSE["float64"]) -> bool:
     """Tell whether two things that were seen are alike, numbers up to rounding."""
     if first == second:
         return True
-    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
-        return _all_same(first, second, close)
+    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
+        return _all_same(cast("Sequence[Any]", first), cast("Sequence[Any]", second), close)
     if isinstance(first, float) and isinstance(second, float):
         return _near(first, second, close)
     return False

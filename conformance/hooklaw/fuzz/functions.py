@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from hooklaw.backend import Capability
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import Run, UnknownNameError, operation
-from hooklaw.fuzz.values import about_to_change
+from hooklaw.fuzz.values import about_to_change, product, product_backward
 
 Forward = Callable[..., Any]
 
@@ -58,13 +58,7 @@ def _second_multiplied(backend: Any, ctx: Any, a: Any, b: Any) -> Any:
 
 
 def _product(_: Any, ctx: Any, a: Any, b: Any) -> Any:
-    ctx.save_for_backward(a, b)
-    return a * b
-
-
-def _product_backward(ctx: Any, grad: Any) -> Any:
-    a, b = ctx.saved_tensors
-    return grad * b, grad * a
+    return product(ctx, a, b)
 
 
 def _needed_backward(ctx: Any, grad: Any) -> Any:
@@ -109,8 +103,8 @@ KINDS: dict[str, Kind] = {
     "dirty-saved": Kind(_tripled_and_saved, lambda ctx, grad: grad * 3 + ctx.saved_tensors[0] * 0, changes=0),
     "dirty-of-two": Kind(_tripled_of_two, lambda _, first, second: first * 3 + second * 6, outputs=2, changes=0),
     "dirty-lost": Kind(_tripled_and_lost, lambda _, grad: grad * 6, changes=0),
-    "dirty-first": Kind(_first_multiplied, _product_backward, inputs=2, changes=0),
-    "dirty-second": Kind(_second_multiplied, _product_backward, inputs=2, changes=1),
+    "dirty-first": Kind(_first_multiplied, product_backward, inputs=2, changes=0),
+    "dirty-second": Kind(_second_multiplied, product_backward, inputs=2, changes=1),
     "constant-second": Kind(_constant_second, lambda _, first, __: first * 2, outputs=2),
     "constant-first": Kind(_constant_first, lambda _, __, second: second * 2, outputs=2),
     "constant": Kind(_constant, lambda _, grad: grad),

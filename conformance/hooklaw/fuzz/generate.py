@@ -21,7 +21,7 @@ def program(source: Source, longest: int = 13) -> Program:
     for step in theme.first:
         step(draft)
     for _ in range(3 + draft.below(longest - 3)):
-        if draft.threads > 1:
+        if draft.threads > 1 and draft.below(2):
             draft.thread = draft.below(draft.threads)
         draft.one_of(theme.often if draft.below(3) else STEPS)(draft)
     for step in theme.last:

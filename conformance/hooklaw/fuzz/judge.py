@@ -9,7 +9,7 @@ from hooklaw import loading
 from hooklaw.fuzz.compare import SCHEDULES, Divergence, Reach, Stream, by_name, by_streams, follow, in_one, same, shown
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import Event, Replayed, replay
-from hooklaw.model.flags import TORCH
+from hooklaw.model.flags import TORCH, met
 
 USUAL = 4
 """How many flags are tried alone before all of them."""
@@ -87,7 +87,7 @@ class Judge:
     def _explained(
         self, program: Sequence[Instruction], observed: list[Event], by_law: Reach, schedules: int
     ) -> Difference:
-        flags = self._flags(program, observed, schedules)
+        flags = self._flags(program, observed, schedules, met())
         if any(self._seen[name] <= OFTEN for name in flags):
             return Difference(*self._parting(program, observed, self._law, by_law), flags)
         return Difference(observed, Divergence(by_law.matched, [], by_law.exhausted), flags)
@@ -110,23 +110,27 @@ class Judge:
     def _fits(self, program: Sequence[Instruction], engine: Any, observed: Sequence[Event], schedules: int) -> bool:
         return self._follow(program, engine, observed, schedules).fits
 
-    def _flags(self, program: Sequence[Instruction], observed: Sequence[Event], schedules: int) -> frozenset[str]:
-        """Return the flags that explain a trace; one that explained many before is tried first."""
-        for name, _ in self._seen.most_common(USUAL):
+    def _flags(
+        self, program: Sequence[Instruction], observed: Sequence[Event], schedules: int, among: frozenset[str]
+    ) -> frozenset[str]:
+        """Return those of the flags that explain a trace; one that explained many before is tried first."""
+        usual = [name for name, _ in self._seen.most_common() if name in among]
+        for name in usual[:USUAL]:
             if self._fits(program, engine([name]), observed, schedules):
                 self._seen[name] += 1
                 return frozenset([name])
-        flags = self._needed(program, observed, schedules)
+        flags = self._needed(program, observed, schedules, [name for name in TORCH if name in among])
         self._seen.update(flags)
         return flags
 
-    def _needed(self, program: Sequence[Instruction], observed: Sequence[Event], schedules: int) -> frozenset[str]:
-        """Return flags that explain a trace, none of which can be spared.
+    def _needed(
+        self, program: Sequence[Instruction], observed: Sequence[Event], schedules: int, rest: Sequence[str]
+    ) -> frozenset[str]:
+        """Return those of the flags that explain a trace, none of which can be spared.
 
         The last flag of the shortest run that explains it is needed; what is before that run's end is searched again.
         """
         needed: set[str] = set()
-        rest = list(TORCH)
         while rest and not self._fits(program, engine(needed), observed, schedules):
             few, enough = 0, len(rest)
             while enough - few > 1:

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hooklaw.fuzz.noted import Noted
 from hooklaw.fuzz.program import Instruction, Program
@@ -44,13 +45,9 @@ class Names(dict[str, Any]):
         raise UnknownNameError(name)
 
 
-IN_INFERENCE = {"leave", "mode", "leaf", "add", "sub", "mul", "scale", "shift", "sin", "cos", "exp", "sum", "clone"} | {
-    "view",
-    "transpose",
-    "scale_",
-    "mul_",
-    "cos_",
-    "value",
+IN_INFERENCE = {
+    *("leave", "mode", "leaf", "add", "sub", "mul", "scale", "shift", "sin", "cos", "exp", "sum", "clone"),
+    *("view", "transpose", "scale_", "mul_", "cos_", "value"),
 }
 """What is carried out in inference mode, where nothing has a gradient; the verbs of gradients are for elsewhere."""
 FREES = {"backward", "grad", "forget"}
@@ -100,21 +97,28 @@ class Run(Noted):
     def all(self, program: Sequence[Instruction]) -> None:
         """Run every instruction, go on after errors, and look at everything in the end."""
         try:
-            for number, one in enumerate(program):
-                self.step(number, one)
+            for thread, together in groupby(enumerate(program), key=lambda numbered: numbered[1].thread):
+                self._steps(thread, [*together])
             self.look()
         finally:
             self.close()
 
-    def step(self, number: int, one: Instruction) -> None:
-        """Run one instruction in its thread; an error is an event."""
-        if one.thread == 0:
-            self._do(number, one)
-        else:
-            pool = self._pools.setdefault(one.thread, ThreadPoolExecutor(1))
-            pool.submit(self._do, number, one).result()
+    def _steps(self, thread: int, numbered: Sequence[tuple[int, Instruction]]) -> None:
+        """Run instructions that follow one another in the same thread."""
 
-    def _do(self, number: int, one: Instruction) -> None:
+        def run() -> None:
+            for number, one in numbered:
+                self.step(number, one)
+
+        if thread and thread not in self._pools:
+            self._pools[thread] = ThreadPoolExecutor(1)
+        if thread:
+            self._pools[thread].submit(run).result()
+        else:
+            run()
+
+    def step(self, number: int, one: Instruction) -> None:
+        """Run one instruction, in its thread; an error is an event."""
         self.thread, self.ident = one.thread, threading.get_ident()
         try:
             operation = _not_now if one.thread in self.inferring and one.op not in IN_INFERENCE else OPERATIONS[one.op]
@@ -162,15 +166,15 @@ class Run(Noted):
         """Return what can be compared: of a tensor its values, with the dtype where it is not the usual one."""
         if value is None:
             return None
-        if isinstance(value, tuple | list):
-            return [self.seen(one) for one in value]
+        backend = self.backend
+        if backend.is_tensor(value):
+            dtype, values = backend.dtype(value), backend.tolist(value)
+            return values if dtype == "float64" else (dtype, values)
+        if isinstance(value, (tuple, list)):
+            return [self.seen(one) for one in cast("Sequence[Any]", value)]
         if isinstance(value, dict):
-            return [[key, self.seen(one)] for key, one in value.items()]
-        if not self.backend.is_tensor(value):
-            return value if isinstance(value, bool | float | str) else type(value).__name__
-        dtype = self.backend.dtype(value)
-        values = self.backend.tolist(value)
-        return values if dtype == "float64" else (dtype, values)
+            return [[key, self.seen(one)] for key, one in cast("dict[Any, Any]", value).items()]
+        return value if isinstance(value, (bool, float, str)) else type(value).__name__
 
     def standing(self, tensor: Any) -> tuple[Any, ...]:
         """Return how a tensor stands to those of the program: which it is, whose numbers it shares, its layout.
@@ -204,6 +208,9 @@ class Run(Noted):
             handle.remove()
         for pool in self._pools.values():
             pool.shutdown()
+        for made in (self.tensors, self.handles, self.modules, self.edges, self.states, self.optimizers):
+            made.clear()  # what hooks hold of the run would else be garbage in circles, which takes time to find
+        self.kept.clear()
 
 
 def _not_now(_: Run, one: Instruction) -> None:

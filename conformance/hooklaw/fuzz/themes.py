@@ -55,7 +55,7 @@ def theme(often: str, first: str = "unary", last: str = "backward") -> Theme:
     return Theme(steps(often), steps(first), steps(last))
 
 
-APART = theme("context*2 forbid mode binary unary hook custom module_hook backward grad", "unary parallel")
+APART = theme("context*2 forbid mode binary unary hook custom module_hook parallel backward grad")
 """Several threads."""
 THEMES = (
     APART,
@@ -85,7 +85,7 @@ THEMES = (
         "anomaly not_a_number*3 unary binary hook node_hook context backward grad",
         "unary backward anomaly not_a_number",
     ),
-    theme("leaf hook*2 save*3 remove backward value*2", "hook save"),
+    theme("leaf hook*2 save remove backward value*2", "hook save"),
     theme(
         "inside buffer registration_hook state*2 load*2 state_hook*4",
         "registration_hook module*2 sgd inside state_hook*3",

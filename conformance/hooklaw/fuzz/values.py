@@ -291,12 +291,14 @@ def _square(ctx: Any, x: Any) -> Any:
     return x * x
 
 
-def _product(ctx: Any, a: Any, b: Any) -> Any:
+def product(ctx: Any, a: Any, b: Any) -> Any:
+    """Multiply, as the forward of a custom Function."""
     ctx.save_for_backward(a, b)
     return a * b
 
 
-def _product_backward(ctx: Any, grad: Any) -> Any:
+def product_backward(ctx: Any, grad: Any) -> Any:
+    """Return the gradients of both factors."""
     a, b = ctx.saved_tensors
     return grad * b, grad * a
 
@@ -325,7 +327,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "double": (lambda _, x: x * 2, lambda _, grad: grad * 2),
     "square": (_square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2),
     "attribute": (_held, lambda ctx, grad: grad * ctx.held * 2),
-    "product": (_product, _product_backward),
+    "product": (product, product_backward),
     "output": (_tripled, _tripled_backward),
     "trailing": (lambda _, x: x * 2, lambda _, grad: (grad * 2, None)),
     "surplus": (lambda _, x: x * 2, lambda _, grad: (grad * 2, grad)),

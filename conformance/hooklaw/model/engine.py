@@ -141,7 +141,9 @@ class Pass:
 
     def _capture(self, node: Node, grads: Gradients) -> None:
         """Note what is asked for."""
-        self._captures.update({Edge(node, nr): one for nr, one in enumerate(grads) if Edge(node, nr) in self._captures})
+        if self._captures:
+            asked = ((Edge(node, nr), one) for nr, one in enumerate(grads))
+            self._captures.update({edge: one for edge, one in asked if edge in self._captures})
 
     def _execute(self, node: Node, grads: Gradients) -> Gradients:
         if isinstance(node, AccumulateGrad):

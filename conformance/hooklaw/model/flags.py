@@ -203,6 +203,7 @@ TORCH: Mapping[str, Flag] = {
 
 class _Active:
     names: frozenset[str] = frozenset()
+    met: frozenset[str] = frozenset()
 
 
 _active = _Active()
@@ -210,12 +211,21 @@ _active = _Active()
 
 def on(name: str) -> bool:
     """Tell whether the engine departs from the documentation here, as PyTorch does."""
-    return name in _active.names
+    if name not in _active.names:
+        return False
+    if name not in _active.met:
+        _active.met |= {name}
+    return True
+
+
+def met() -> frozenset[str]:
+    """Return those of the flags turned on that a program has come by since: no other can have changed what it shows."""
+    return _active.met
 
 
 def use(names: Iterable[str]) -> None:
     """Turn on these flags, in every thread, and no others."""
-    _active.names = known(names)
+    _active.names, _active.met = known(names), frozenset()
 
 
 def known(names: Iterable[str]) -> frozenset[str]:

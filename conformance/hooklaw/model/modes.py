@@ -141,11 +141,16 @@ def reset() -> None:
     _everywhere.__dict__.clear()
 
 
-@contextmanager
-def _setting(name: str, inside: Callable[[], Any]) -> Generator[None]:
-    before = getattr(_here, name)
-    setattr(_here, name, inside())
-    try:
-        yield
-    finally:
-        setattr(_here, name, before)
+class _setting:  # noqa: N801 - it is called as a function is; a generator would take three times as long
+    """A context in which something holds in this thread; what holds is asked for when it is entered."""
+
+    def __init__(self, name: str, inside: Callable[[], Any]) -> None:
+        self._name, self._inside = name, inside
+
+    def __enter__(self) -> None:
+        before = getattr(_here, self._name)
+        setattr(_here, self._name, self._inside())
+        self._before = before
+
+    def __exit__(self, *_: object) -> None:
+        setattr(_here, self._name, self._before)

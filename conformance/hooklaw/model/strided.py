@@ -2,10 +2,9 @@
 
 from array import array
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from hooklaw.model.modes import inferring
 
@@ -34,8 +33,7 @@ class Storage:
         self.version += not self.for_inference
 
 
-@dataclass(frozen=True)
-class Strided:
+class Strided(NamedTuple):
     """One way to look at a storage; views and detached tensors look at the same one."""
 
     storage: Storage
@@ -100,7 +98,7 @@ class Strided:
 
     def look(self, shape: Shape, strides: Shape, offset: int | None = None) -> "Strided":
         """Look at the same storage by another shape."""
-        return replace(self, shape=shape, strides=strides, offset=self.offset if offset is None else offset)
+        return self._replace(shape=shape, strides=strides, offset=self.offset if offset is None else offset)
 
     def tolist(self) -> Any:
         """Return nested lists, or one number."""

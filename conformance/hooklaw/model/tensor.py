@@ -17,6 +17,14 @@ Operator = ClassVar[Callable[..., "Tensor"]]
 _making = threading.Lock()
 
 
+def _no_node() -> None:
+    return None
+
+
+def _itself(base: "Tensor") -> "Tensor":
+    return base
+
+
 class Tensor:
     """Numbers with a place in the graph: a leaf that the user made, or an output of a Node."""
 
@@ -28,30 +36,31 @@ class Tensor:
     __rmul__: Operator
     __neg__: Operator
 
+    grad: "Tensor | None" = None
+    retains_grad = False
+    is_view = False
+    """Whether its numbers are those of another tensor."""
+    base: "Tensor | None" = None
+    """Of a view: the tensor whose history it shares."""
+    rebases = replayed = 0
+    """Of a base: how often its history changed; of a view: which of these its own history is made from."""
+    fixed_by = ""
+    """Of a view: the flag by which neither it nor what it shares its numbers with may be changed in place."""
+    is_fixed = False
+    """Of what goes into or out of a module with backward hooks: it must not be changed in place."""
+    is_detached = False
+    """Whether it was detached from another one while changes are counted."""
+    _hooks_were_at: Hooks | None = None
+
     def __init__(self, data: Strided, *, requires_grad: bool = False, made_by: Edge | None = None) -> None:
         self.data = data
-        self.grad: Tensor | None = None
         self.hooks, self.post_accumulate_hooks = Hooks(), Hooks()
         """Those of a leaf; the hooks of any other tensor are with its Node."""
-        self.retains_grad = False
-        self.accumulate: Callable[[], AccumulateGrad | None] = lambda: None
-        self.is_view = False
-        """Whether its numbers are those of another tensor."""
-        self.base: Tensor | None = None
-        """Of a view: the tensor whose history it shares."""
-        self.replay: Callable[[Tensor], Tensor] = lambda base: base
+        self.accumulate: Callable[[], AccumulateGrad | None] = _no_node
+        self.replay: Callable[[Tensor], Tensor] = _itself
         """Of a view: how it is made from its base."""
-        self.rebases = self.replayed = 0
-        """Of a base: how often its history changed; of a view: which of these its own history is made from."""
-        self.fixed_by = ""
-        """Of a view: the flag by which neither it nor what it shares its numbers with may be changed in place."""
-        self.is_fixed = False
-        """Of what goes into or out of a module with backward hooks: it must not be changed in place."""
-        self.is_detached = False
-        """Whether it was detached from another one while changes are counted."""
         self._is_leaf_with_grad = requires_grad
         self._made_by = made_by
-        self._hooks_were_at: Hooks | None = None
 
     @property
     def shape(self) -> Shape:
