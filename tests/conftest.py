@@ -9,6 +9,7 @@ import pytest
 
 from helpers import DATA, TOY_RULES, ran
 from hooklaw.cli import main
+from hooklaw.model import flags
 
 ROOT = Path(__file__).parent.parent
 collect_ignore = ["data"]
@@ -28,6 +29,13 @@ def run_hooklaw(*args, path=(), cwd=None, timeout=120):
     return subprocess.run(
         command, cwd=cwd, env=environment, timeout=timeout, capture_output=True, text=True, check=False
     )
+
+
+@pytest.fixture(autouse=True)
+def _engine_as_documented():
+    """Leave the engine of this process as documented, whatever a test had it play."""
+    yield
+    flags.use(())
 
 
 @pytest.fixture(scope="session")

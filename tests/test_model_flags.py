@@ -344,12 +344,6 @@ each_flag = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(autouse=True)
-def _none_on():
-    yield
-    flags.use(())
-
-
 @each_flag
 def test_engine_departs(flag, program, documented, departs):
     """Without flags a program does what is documented, with its flag alone what PyTorch does."""

@@ -13,6 +13,12 @@ SKIPPED = Instruction("remove", (), ("nothing of this name",))
 OF_HOOKS = {"forget", "save"}
 """Events that tell of hooks themselves: a tensor lives as long as a hook that knows it, and saving warns of hooks."""
 
+OF_KINDS = {"module_hook", "global_hook", "registration_hook"}
+"""Instructions that say of which kind a hook is, before they say what it does.
+
+Those on states and steps are no onlookers: torch is known to fail where one is registered or removed meanwhile.
+"""
+
 
 class InvariantError(AssertionError):
     """Two runs that must show the same show something else."""
@@ -47,7 +53,7 @@ def onlookers_change_nothing(program: Program, show: Show) -> None:
 
 def _only_looks(one: Instruction) -> bool:
     """Tell of hooks that return nothing; a full backward hook of a module adds Nodes to the graph even so."""
-    kind, action = (one.how[0], one.how[1]) if one.op in ("module_hook", "global_hook") else ("", one.how[:1])
+    kind, action = one.how[:2] if one.op in OF_KINDS else ("", one.how[:1])
     return one.made[:1] != () and one.made[0][0] == "h" and "nothing" in str(action) and "backward" not in kind
 
 
