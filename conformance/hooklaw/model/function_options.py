@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from hooklaw.model.errors import OnceDifferentiableError, SavedTensorsClearedError
 from hooklaw.model.flags import on
 from hooklaw.model.function import CustomNode, custom_function
-from hooklaw.model.hooks import Hook
+from hooklaw.model.hooks import Gradients, Hook
 from hooklaw.model.modes import grad_mode, recording
 from hooklaw.model.node import Edge, Node
 from hooklaw.model.record import attach
@@ -66,9 +66,13 @@ def _once(backward: Hook) -> Hook:
 def _refusing(results: Sequence[Tensor | None], behind: Sequence[Edge | None]) -> tuple[Tensor | None, ...]:
     """Return the gradients as if made by a Node, which can only fail, of what they depend on."""
     made = [None if result is None else result.detach() for result in results]
-    attach(Node("Error", behind, _fail), [one for one in made if one is not None])
+    attach(Refusal("Error", behind, tuple), [one for one in made if one is not None])
     return tuple(made)
 
 
-def _fail(*_: Tensor | None) -> NoReturn:
-    raise OnceDifferentiableError("a gradient from a backward that is differentiable once was differentiated")
+class Refusal(Node):
+    """Fails as soon as a gradient gets there, even if none is asked of it."""
+
+    def execute(self, grads: Gradients, needed: Sequence[bool]) -> NoReturn:  # noqa: ARG002 - as of any Node
+        """Refuse."""
+        raise OnceDifferentiableError("a gradient from a backward that is differentiable once was differentiated")

@@ -95,10 +95,20 @@ class Tensor:
         """Tell whether no Node made the tensor."""
         return self.made_by is None
 
-    def rebase(self, made_by: Edge | None) -> None:
-        """Take on another history. Hooks stay with the Node they were put on, a retained gradient moves along."""
-        before, self._made_by, self._hooks_were_at = self._made_by, made_by, None
+    def rebase(self, made_by: Edge | None, *, retained_first: bool = False) -> None:
+        """Take on another history. Hooks stay with the Node they were put on, a retained gradient moves along.
+
+        It moves before the history does, or after; that matters only where PyTorch loses it on the way.
+        """
+        before = self._made_by
+        if retained_first:
+            self._move_retained(before, made_by)
+        self._made_by, self._hooks_were_at = made_by, None
         self.rebases += 1
+        if not retained_first:
+            self._move_retained(before, made_by)
+
+    def _move_retained(self, before: Edge | None, made_by: Edge | None) -> None:
         if self.retains_grad and before and made_by:
             mixed_up = on("retained-gradients-are-mixed-up")
             moved = before.node.retained.pop(made_by.nr if mixed_up else before.nr, None)

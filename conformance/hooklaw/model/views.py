@@ -140,7 +140,7 @@ def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
     )
     node.outputs = [(base.shape, base.dtype)]
     node.frees = "copies-into-a-base-are-freed"
-    base.rebase(Edge(node, 0))
+    base.rebase(Edge(node, 0), retained_first=True)
     part.replayed = -1  # a Function has changed it before, and it may have been made anew since
     part.edge()
 
