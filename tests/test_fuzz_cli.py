@@ -37,6 +37,14 @@ MUTANTS = [
     "hooks-run-with-grad-mode-on",
 ]
 
+CRASHES = """
+[[finding]]
+fingerprint = "crash SIGSEGV: leaf backward"
+pattern = ["leaf", "{}"]
+rule = "documentation silent"
+reason = "a test says so"
+"""
+
 
 @pytest.fixture
 def fuzz(verb):
@@ -200,6 +208,17 @@ def test_what_does_not_happen_again_is_said_so(fuzz):
     assert finding["note"] == "it did not happen again when the program was run by itself"
     assert not finding["shrunk"]
     assert len(finding["program"]) == finding["shrunk_from"]
+
+
+@pytest.mark.parametrize(("ends", "known"), [("backward", True), ("load_state_dict", False)])
+def test_what_survived_a_known_crash_is_known(fuzz, tmp_path, ends, known):
+    """A difference that comes but once is put down to the known crash that its program is of the kind of."""
+    file = tmp_path / "known.toml"
+    file.write_text(CRASHES.format(ends))
+    (finding, *_) = fuzz("Fickle", "--programs", 500, "--known", file).found["findings"]
+
+    assert finding["known"] == known
+    assert finding["note"] == "it did not happen again when the program was run by itself"
 
 
 def test_candidate_that_crashes_is_passed_over(fuzz, corpus):

@@ -426,6 +426,24 @@ def test_the_page_names_the_flags():
     assert rows == [(flag.name, flag.says) for flag in flags.TORCH.values()]
 
 
+@pytest.mark.parametrize(
+    ("name", "gradient"), [("reference", [1.0, 1.0]), ("reference:torch", [2.0, 2.0]), ("torch-eager", [2.0, 2.0])]
+)
+def test_a_post_hook_may_hold_what_became_grad(name, gradient):
+    """What a post-hook of a leaf's Node is given changes with .grad in PyTorch, though that is another gradient."""
+    if name == "torch-eager":
+        pytest.importorskip("torch", reason="it is about torch, which is not installed")
+    b = load(name)
+    x, given = leaf(b), []
+    y = b.sum(x * 1)
+    node = b.accumulate_grad(x)
+    b.node_register_hook(node, lambda _, grads: given.append(grads[0]))
+    b.backward(y, retain_graph=True)
+    b.backward(y)
+
+    assert b.tolist(given[0]) == gradient
+
+
 @each_flag
 def test_met_flags_are_those_that_matter(flag, program, documented, departs):
     """Who turns on what a program came by, and no other flag, sees what all flags show."""

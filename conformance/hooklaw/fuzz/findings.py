@@ -198,11 +198,13 @@ class Book:
             return None
         finding = self._finding(fingerprint, how.partition(" ")[0], place, self._program(place))
         died_at = least.step if finding.kind in ("crash", "hang") else None
-        self._judge(finding, self._entry(fingerprint, how, least.program, died_at))
+        entry = self._entry(fingerprint, how, least.program, died_at)
         finding.count = 1
         finding.program, finding.shrunk = least.program, self._shrink and least.again
         if not least.again:
             finding.note = "it did not happen again when the program was run by itself"
+            entry = entry or self._fatal(least.program)
+        self._judge(finding, entry)
         self.findings[fingerprint] = finding
         return finding
 
@@ -211,6 +213,11 @@ class Book:
         exact = (one for one in self._entries if fingerprint in (one.fingerprint, *one.also))
         alike = (one for one in self._entries if one.fits(how, program, died_at))
         return next(exact, None) or next(alike, None)
+
+    def _fatal(self, program: Program) -> Known | None:
+        """Return an entry by which a program is known to crash: one that reads foreign memory may survive it once."""
+        crashes = ((entry, entry.fingerprint.partition(":")[0]) for entry in self._entries)
+        return next((entry for entry, how in crashes if how.startswith("crash") and entry.fits(how, program)), None)
 
     def _finding(self, fingerprint: str, kind: str, place: int, program: Program) -> Finding:
         number = self._hunt.programs.at(place)[0]

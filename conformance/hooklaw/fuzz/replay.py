@@ -180,13 +180,14 @@ class Run(Noted):
         """Return how a tensor stands to those of the program: which it is, whose numbers it shares, its layout.
 
         How gradients are laid out, and views once something was changed in place, is an implementation's affair, and
-        so is which gradients share their numbers.
+        so is which gradients share their numbers, and with what replicas of a module do.
         """
         backend = self.backend
         where = self.where(tensor)
         itself = next((name for name, one in self.tensors.items() if one is tensor), None)
         beside = next((name for name, one in self.tensors.items() if self.where(one) == where), None)
-        beside = itself if itself in self.shared and beside in self.shared else beside
+        if self.replicated or (itself in self.shared and beside in self.shared):
+            beside = itself
         return itself, beside, backend.requires_grad(tensor), backend.is_leaf(tensor), self._layout(tensor, beside)
 
     def where(self, tensor: Any) -> tuple[bool, int]:

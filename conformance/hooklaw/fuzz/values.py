@@ -2,9 +2,9 @@
 
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay import PlannedError, Run, UnknownNameError, operation
@@ -20,6 +20,8 @@ def evenly(shape: tuple[int, ...], number: float) -> Any:
 
 SAVERS = {"mul", "sin", "cos", "exp"}
 """Operations that save tensors."""
+PERIODIC = {"sin", "cos"}
+LARGE = 100.0
 VIEWS = {"view", "transpose", "expand"}
 LOOKS = VIEWS | {"split", "detach"}
 """What shares the numbers of a tensor."""
@@ -54,6 +56,8 @@ def _note_inferred(run: Run, one: Instruction) -> None:
 def _unary(compute: Callable[..., Any]) -> Callable[[Run, Instruction], None]:
     def run_it(run: Run, one: Instruction) -> None:
         tensors = [run.tensors[name] for name in one.used]
+        if one.op in PERIODIC:
+            _must_be_small(run, one.used[0], *tensors)
         if one.op in VIEWS and one.thread in run.inferring and one.used[0] not in run.inferred:
             raise UnknownNameError(one.used[0])  # of what is no tensor of inference mode, as under no_grad
         run.tensors[one.made[0]] = run.backend.call(lambda *given: compute(run.backend, *given, *one.how), *tensors)
@@ -64,6 +68,22 @@ def _unary(compute: Callable[..., Any]) -> Callable[[Run, Instruction], None]:
             run.savers.add(one.made[0])
 
     return run_it
+
+
+def _must_be_small(run: Run, name: str, tensor: Any) -> None:
+    """Leave alone large numbers of single precision: the sine of one depends on its last bit."""
+    if run.backend.dtype(tensor) == "float32" and any(
+        abs(number) > LARGE for number in _flat(run.backend.tolist(tensor))
+    ):
+        raise UnknownNameError(name)
+
+
+def _flat(values: Any) -> Iterator[float]:
+    if isinstance(values, list):
+        for one in cast("list[Any]", values):
+            yield from _flat(one)
+    else:
+        yield values
 
 
 def _note_views(run: Run, one: Instruction) -> None:
@@ -145,6 +165,7 @@ def mul_(run: Run, one: Instruction) -> None:
 @operation
 def cos_(run: Run, one: Instruction) -> None:
     """Replace by the cosine in place."""
+    _must_be_small(run, one.used[0], run.tensors[one.used[0]])
     run.backend.cos_(about_to_change(run, one.used[0]))
 
 

@@ -147,7 +147,7 @@ class Pass:
 
     def _execute(self, node: Node, grads: Gradients) -> Gradients:
         if isinstance(node, AccumulateGrad):
-            return _accumulate(node.leaf, grads[0])
+            return _accumulate(node, grads[0])
         everything = self.is_whole or node.computes_all or not on("unneeded-gradients-are-none")
         needed = [edge is not None and (everything or edge.node in self._reached) for edge in node.next_edges]
         return _fitting(node, node.execute(grads, needed))
@@ -201,21 +201,23 @@ def _retain(node: Node, grads: Gradients) -> None:
             tensor.grad = ops.clone(new) if tensor.grad is None else tensor.grad + new
 
 
-def _accumulate(leaf: Tensor, new: Tensor | None) -> tuple[()]:
+def _accumulate(node: AccumulateGrad, new: Tensor | None) -> tuple[()]:
     """Add to the leaf's .grad, in place unless it is to be differentiable, then run the post-accumulate hooks."""
+    leaf = node.leaf
     new = new if leaf.requires_grad else None
     if new is not None:
-        _add(leaf, new)
+        _add(leaf, new, held=new.is_view or bool(node.post_hooks))
     if new is not None or on("post-accumulate-without-gradient"):
         _post_accumulate(leaf)
     return ()
 
 
-def _add(leaf: Tensor, new: Tensor) -> None:
+def _add(leaf: Tensor, new: Tensor, *, held: bool) -> None:
+    """Add to the leaf's .grad; `held` tells whether somebody else knows the numbers of what is added."""
     with _accumulating:
         if leaf.grad is None:
             strides = leaf.data.strides if leaf.data.is_dense() else contiguous(leaf.shape)
-            shared = new.is_view and new.data.strides == strides and on("views-of-gradients-become-grad")
+            shared = held and new.data.strides == strides and on("views-of-gradients-become-grad")
             leaf.grad = Tensor(new.data) if shared and not recording() else ops.clone(new, strides)
         elif recording():
             leaf.grad = leaf.grad + new

@@ -53,7 +53,8 @@ TORCH: Mapping[str, Flag] = {
         ),
         Flag(
             "views-of-gradients-become-grad",
-            "a gradient that is a view of another one becomes .grad without a copy, so that to change one changes both",
+            "a gradient that is a view of another one, or that post-hooks are given, becomes .grad without a copy: "
+            "to change one changes both",
             why="post-acc.in-place-grad.others",
             issue="https://github.com/pytorch/pytorch/issues/34082",
         ),
