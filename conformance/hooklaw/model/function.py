@@ -75,11 +75,12 @@ def custom_function(forward: Hook, backward: Hook, make: Callable[..., CustomNod
         outputs = [_output(node, one, inputs) for one in given]
         if node.next_edges:
             _attach(node, given, outputs)
-            to_save, node.to_save = node.to_save, ()  # or a pair that fails would leave a cycle
+        to_save, dirty = node.to_save, node.dirty
+        node.to_save = node.dirty = node.non_differentiable = node.tensors = ()  # or a failing pair would leave a cycle
+        if node.next_edges:
             node.saved = saved(to_save, outputs)
-        if any(one not in given for one in node.dirty):
+        if any(one not in given for one in dirty):
             raise RuntimeError("an input that forward marked as dirty must be one of its outputs")
-        node.to_save = node.dirty = node.non_differentiable = node.tensors = ()
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
     return apply
