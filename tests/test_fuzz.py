@@ -121,7 +121,7 @@ def test_nothing_is_left_behind():
     assert not any(event[0] == "error" for event in seen)
 
 
-def test_run_leaves_no_circles():
+def test_run_leaves_no_cycles():
     """What a program made goes with the run, hooks that hold the run included, without a collection of garbage."""
     made = []
     run = Run(engine(()), lambda _: made.append(weakref.ref(run.tensors["y"])))

@@ -210,7 +210,7 @@ class Run(Noted):
         for pool in self._pools.values():
             pool.shutdown()
         for made in (self.tensors, self.handles, self.modules, self.edges, self.states, self.optimizers):
-            made.clear()  # what hooks hold of the run would else be garbage in circles, which takes time to find
+            made.clear()  # what hooks hold of the run would else be garbage in cycles, which takes time to find
         self.kept.clear()
 
 

@@ -203,8 +203,9 @@ TORCH: Mapping[str, Flag] = {
 
 
 class _Active:
-    names: frozenset[str] = frozenset()
-    met: frozenset[str] = frozenset()
+    def __init__(self) -> None:
+        self.names: frozenset[str] = frozenset()
+        self.met: set[str] = set()
 
 
 _active = _Active()
@@ -214,19 +215,18 @@ def on(name: str) -> bool:
     """Tell whether the engine departs from the documentation here, as PyTorch does."""
     if name not in _active.names:
         return False
-    if name not in _active.met:
-        _active.met |= {name}
+    _active.met.add(name)
     return True
 
 
 def met() -> frozenset[str]:
     """Return those of the flags turned on that a program has come by since: no other can have changed what it shows."""
-    return _active.met
+    return frozenset(_active.met)
 
 
 def use(names: Iterable[str]) -> None:
     """Turn on these flags, in every thread, and no others."""
-    _active.names, _active.met = known(names), frozenset()
+    _active.names, _active.met = known(names), set()
 
 
 def known(names: Iterable[str]) -> frozenset[str]:
