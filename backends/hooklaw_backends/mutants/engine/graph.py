@@ -22,9 +22,9 @@ class RetainedGradientLostOnRebase(Inside):
     """A tensor that retains its gradient stops to when it is changed in place."""
 
     @instead_of(Tensor, "rebase")
-    def without_moving(self, old: Hook, this: Any, made_by: Any) -> None:
+    def without_moving(self, old: Hook, this: Any, made_by: Any, **how: Any) -> None:
         before, this.retains_grad = this.retains_grad, False
-        old(this, made_by)
+        old(this, made_by, **how)
         this.retains_grad = before
 
 

@@ -134,11 +134,11 @@ class FirstGradientKeptAsItIs(Inside):
     """The first gradient of a leaf becomes its .grad without a copy, in the layout that it happens to have."""
 
     @instead_of(engine, "_add")
-    def keep(self, old: Hook, leaf: Any, new: Any) -> None:
+    def keep(self, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
         if leaf.grad is None:
             leaf.grad = new
         else:
-            old(leaf, new)
+            old(leaf, new, **how)
 
 
 class BackwardRecordsAsItsCallerDoes(Inside):
