@@ -401,9 +401,14 @@ def test_minutes(verb):
 
 def test_interrupt(environment):
     """Ctrl-C prints what was found so far, exits 3 and leaves no process behind."""
-    command = [sys.executable, "-m", "hooklaw", "fuzz", "--backend", "dangerous:backend:Segfaults", "--minutes", "5"]
+    command = [sys.executable, "-m", "hooklaw", "fuzz", "--backend", "dangerous:backend:Segfaults", "--stop-after", "0"]
     run = subprocess.Popen(
-        [*command, "--jobs", "2"], env=environment, start_new_session=True, text=True, stdout=-1, stderr=-1
+        [*command, "--minutes", "5", "--jobs", "2"],
+        env=environment,
+        start_new_session=True,
+        text=True,
+        stdout=-1,
+        stderr=-1,
     )
     time.sleep(5)
     os.killpg(run.pid, signal.SIGINT)
