@@ -127,9 +127,13 @@ class Child:
         self.answers, far = context.Pipe(duplex=False)
         self._process = context.Process(target=_run, args=(held, work, far, self.marks, given), daemon=True)
         self._done = False
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that threads of a library may be lost in the child
-            self._process.start()
+        held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what forks would swallow it
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that threads of a library may be lost in the child
+                self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
         far.close()
 
     def answer(self) -> Any:
