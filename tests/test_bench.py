@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from conftest import ROOT, environment_with
 from helpers import DATA, complaint
 from hooklaw.errors import BenchError
-from hooklaw.offload import comparing
+from hooklaw.offload import comparing, running
 from hooklaw.offload.hand import kept
 from hooklaw.offload.plan import QUICK, STRATEGIES, Wanted, orders, quick
 from hooklaw.offload.worker import Start, hello
@@ -166,6 +168,102 @@ def test_nothing_is_left_in_the_temporary_folder(bad):
 
     assert not os.path.exists((folder / "left").read_text())  # noqa: PTH110 - the text of a path that is gone
     assert sorted(one.name for one in folder.iterdir() if one.name.startswith("hooklaw-")) in ([], ["hooklaw-0"])
+
+
+# visits
+def test_a_cell_is_visited_again(hooklaw, tmp_path):
+    """A worker comes back to each cell: the record has all rounds, pytest-benchmark's JSON each visit by itself."""
+    files = [f"--{name}={tmp_path / name}" for name in ("results", "json")]
+    done = hooklaw(*named(["none", "disk-raw"], "--rounds=5", *files))
+    cells = read(tmp_path / "results")[0].cells
+    found = json.loads((tmp_path / "json").read_text())
+
+    assert done.returncode == 0, done.stderr
+    assert [one.rounds for one in cells] == [5, 5]
+    assert cells[1].packs > 0  # which the first visit counted
+    assert cells[1].efficiency == pytest.approx(cells[1].floor / cells[1].step)
+    assert [one["name"] for one in found["benchmarks"]] == [
+        f"test_cell[tiny-{name}-fp32{again}]" for again in ("", "-again1") for name in ("none", "disk-raw")
+    ]
+    assert [one["stats"]["rounds"] for one in found["benchmarks"]] == [2, 2, 3, 3]
+    assert [one["extra_info"]["rounds"] for one in found["benchmarks"]] == [2, 2, 5, 5]
+    assert msgspec.convert(found["hooklaw"]["cells"], list[Cell]) == cells
+    assert [line.split(":")[0].strip() for line in done.stderr.splitlines()[1:]] == [
+        "1/2 tiny none",
+        "2/2 tiny disk-raw",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Wrong", (Outcome.FAIL, 2, "wrong gradients")),
+        ("WrongAgain", (Outcome.FAIL, 4, "wrong gradients")),
+        ("DiesAgain", (Outcome.CRASH, 2, "the process died of signal 9")),
+    ],
+)
+def test_a_marked_cell_is_not_visited_again(hooklaw_command, tmp_path, name, expected):
+    """What breaks in any visit marks the cell, ends its visits, and costs the cells beside it nothing."""
+    words = named([f"bad_strategies:{name}", "none"], "--rounds=6", "--results", tmp_path / "r.jsonl")
+    done = hooklaw_command(*words, path=[DATA], timeout=300)
+    plain, bad = read(tmp_path / "r.jsonl")[0].cells
+
+    assert done.returncode == 1, done.stderr
+    assert (plain.strategy, plain.outcome, plain.rounds) == ("none", Outcome.PASS, 6)
+    assert (bad.outcome, bad.rounds) == expected[:2]
+    assert expected[2] in bad.detail
+
+
+def test_an_unsure_cell_gets_further_rounds_in_every_visit(hooklaw_command, tmp_path):
+    """None of its visits is left out, however many rounds those before it took."""
+    words = named(["bad_strategies:Unsteady"], "--results", tmp_path / "r.jsonl", "--json", tmp_path / "json")
+    done = hooklaw_command(*words, path=[DATA], timeout=300)
+    visits = json.loads((tmp_path / "json").read_text())["benchmarks"]
+    [found] = read(tmp_path / "r.jsonl")[0].cells
+
+    assert done.returncode == 0, done.stderr
+    assert [one["stats"]["rounds"] for one in visits] == [2, 2, 2, 2]
+    assert visits[2]["extra_info"]["rounds"] >= 8  # so many would do for a steady one
+    assert found.rounds > visits[2]["extra_info"]["rounds"]
+    assert found.ratio_q3 > found.ratio_q1 * 1.2
+
+
+def test_a_terminal_shows_every_visit(capfd):
+    """The line is rewritten at each visit; elsewhere a line tells that a cell is over."""
+    wanted, both = Wanted(rounds=4), [cell("none", 10, 1.0), cell("async", 10, 1.2)]
+    marked = cell("bf16", 0, 0, outcome=Outcome.ERROR)
+    session = SimpleNamespace(orders=[1, 2, 3], left=lambda: [1, 2, 3], wanted=wanted)
+    said = {}
+    for live in (True, False):
+        progress = running.Progress()
+        progress._live = live
+        progress.start(session)
+        for one, visit in ((both[0], 0), (marked, 0), (both[1], 0), (both[0], 1), (both[1], 1)):
+            progress.step(one, visit)
+        progress.end()
+        said[live] = capfd.readouterr().err.replace("\r\x1b[K", "\n").split("\n")
+
+    assert said[True][2:7] == [
+        "    0/3 conv none: 1.00 x, visit 1 of 2",
+        "    1/3 conv bf16: error",
+        "    1/3 conv async: 1.20 x, visit 1 of 2",
+        "    2/3 conv none: 1.00 x",
+        "    3/3 conv async: 1.20 x",
+    ]
+    assert said[False][1:4] == ["    1/3 conv bf16: error", "    2/3 conv none: 1.00 x", "    3/3 conv async: 1.20 x"]
+
+
+def test_a_cell_with_too_few_rounds_is_measured_again(hooklaw, tmp_path):
+    """A run that was ended between two visits has cells with some of their rounds; going on takes all of them."""
+    words = named(["none", "disk-raw"], "--results", tmp_path / "r.jsonl")
+    assert hooklaw(*words, "--rounds=2").returncode == 0
+    again = hooklaw(*words, "--rounds=4", "--resume")
+    [found] = read(tmp_path / "r.jsonl")
+
+    assert again.returncode == 0, again.stderr
+    assert [(one.strategy, one.rounds) for one in found.cells] == [("none", 4), ("disk-raw", 4)]
+    assert hooklaw(*words, "--rounds=4", "--resume").returncode == 0
+    assert read(tmp_path / "r.jsonl")[0].cells == [msgspec.structs.replace(one, run=ANY) for one in found.cells]
 
 
 # resuming

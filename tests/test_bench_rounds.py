@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from hooklaw.offload import hand, running, session
+from hooklaw.offload import hand, running, visit
 from hooklaw.offload.plan import Order, Wanted
-from hooklaw.offload.rounds import quartiles, unsure
-from hooklaw.offload.session import Measurement
+from hooklaw.offload.rounds import Taken, Times, needed, quartiles
+from hooklaw.offload.visit import Measurement
 
 STEADY, SHAKY = [1.0, 1.01], [1.0, 1.0, 1.3, 1.3]
+ONCE = {"device": "cuda"}
+"""A device whose cells are visited once."""
 FAULTS = """
 import resource, sys, torch
 from hooklaw.offload.steps import Stepper
@@ -46,17 +48,24 @@ class FakeHand:
         return self.own[self.taken.count("own") % len(self.own)] if which == "own" else 1.0
 
     def finish(self, warm_ups):
-        """End the cell."""
-        return {"rounds": self.taken.count("own") - warm_ups}
+        """End the visit."""
+        return self.taken.count("own") - warm_ups
 
 
-def measured(own, *, warm_ups=1, spare=9.0, **wanted):
-    """Measure a made-up cell, and return how many rounds it counts and what was taken."""
-    add = lambda _, **figures: figures["rounds"]  # noqa: E731 - a method of the session, in one line
-    given = SimpleNamespace(wanted=Wanted(**wanted), warm_ups=warm_ups, spare=spare, add=add)
+def made_session(*, warm_ups=0, spare=9.0, earlier=(), **wanted):
+    """Make up a session whose cell was visited before, with these ratios."""
+    known = Taken([(Times(1.0, 0.0), Times(own, 0.0)) for own in earlier], (0, 0), None) if earlier else None
+    parts = {"earlier": lambda _: known, "add": lambda _order, _visit, rounds: rounds}
+    return SimpleNamespace(wanted=Wanted(**wanted), warm_ups=warm_ups, spare=spare, **parts)
+
+
+def measured(own, *, which=None, **given):
+    """Visit a made-up cell, in its last visit unless told, and return how many rounds count and what was taken."""
+    session = made_session(**given)
     made = FakeHand(own)
-    cell = Measurement(given, made, Order(workload="mlp", strategy="async"))
-    for _ in range(warm_ups + given.wanted.rounds):
+    last = session.wanted.visits - 1
+    cell = Measurement(session, made, Order(workload="mlp", strategy="async"), last if which is None else which)
+    for _ in range(session.warm_ups + cell.rounds):
         cell.round()
     return cell.close(), made.taken
 
@@ -67,19 +76,19 @@ def measured(own, *, warm_ups=1, spare=9.0, **wanted):
 )
 def test_a_cell_gets_further_rounds_where_its_ratio_is_unsure(own, most, expected):
     """A steady ratio has enough with the usual rounds, a shaky one gets up to the most that are allowed."""
-    assert measured(own, most=most)[0] == expected
+    assert measured(own, rounds=9, most=most, **ONCE)[0] == expected
 
 
 def test_further_rounds_end_where_the_ratio_is_sure():
     """What was shaky at first is steady in the end: no further round is taken from then on."""
-    rounds, _ = measured([1.0, *SHAKY, *STEADY * 10], rounds=4, most=18)
+    rounds, _ = measured([1.0, *SHAKY, *STEADY * 10], rounds=4, most=18, **ONCE)
 
     assert 4 < rounds < 18
 
 
 def test_every_round_has_both_steps_in_either_order():
     """A further round is one like all others: the plain step and the strategy's, and either may come first."""
-    rounds, taken = measured(SHAKY, most=18)
+    rounds, taken = measured(SHAKY, warm_ups=1, most=18, **ONCE)
     pairs = [tuple(taken[at : at + 2]) for at in range(0, len(taken), 2)]
 
     assert set(pairs) == {("plain", "own"), ("own", "plain")}
@@ -89,24 +98,24 @@ def test_every_round_has_both_steps_in_either_order():
 @pytest.mark.parametrize("how", ["seconds", "limit"])
 def test_no_further_round_is_begun_after_a_while(monkeypatch, how):
     """Neither the machine's noise nor slow steps make a run endless, or run a cell into its limit."""
-    monkeypatch.setattr(session, "SECONDS", 0.0)
+    monkeypatch.setattr(visit, "SECONDS", 0.0)
     given = {"seconds": {"spare": 0.0}, "limit": {"limit": 0.0}}[how]
 
-    assert measured(SHAKY, most=18, **given)[0] == 9
-    assert measured(SHAKY, most=18)[0] == 18
+    assert measured(SHAKY, rounds=9, most=18, **ONCE, **given)[0] == 9
+    assert measured(SHAKY, rounds=9, most=18, **ONCE)[0] == 18
 
 
 def test_time_that_a_cell_does_not_need_is_left_to_the_next(monkeypatch):
     """A steady cell adds to what is spare, and a shaky one takes from it."""
-    given = SimpleNamespace(wanted=Wanted(most=18), warm_ups=0, spare=0.0, add=lambda *_, **__: None)
-    cell = Measurement(given, FakeHand(STEADY), Order(workload="mlp", strategy="async"))
-    for _ in range(9):
+    given = made_session(spare=0.0, most=18, **ONCE)
+    cell = Measurement(given, FakeHand(STEADY), Order(workload="mlp", strategy="async"), 0)
+    for _ in range(cell.rounds):
         cell.round()
     cell.close()
     spared = given.spare
-    monkeypatch.setattr(session, "SECONDS", 0.0)
-    cell = Measurement(given, FakeHand(SHAKY), Order(workload="mlp", strategy="bf16"))
-    for _ in range(9):
+    monkeypatch.setattr(visit, "SECONDS", 0.0)
+    cell = Measurement(given, FakeHand(SHAKY), Order(workload="mlp", strategy="bf16"), 0)
+    for _ in range(cell.rounds):
         cell.round()
     cell.close()
 
@@ -116,16 +125,39 @@ def test_time_that_a_cell_does_not_need_is_left_to_the_next(monkeypatch):
 
 def test_what_warms_up_is_not_looked_at():
     """Rounds that do not count do not make the others unsure either."""
-    assert measured([1.0, *[9.0] * 3, *[1.0] * 60], warm_ups=3, most=18)[0] == 9
+    assert measured([1.0, *[9.0] * 3, *[1.0] * 60], warm_ups=3, rounds=9, most=18, **ONCE)[0] == 9
 
 
-def test_unsure_is_a_matter_of_the_quartiles_and_of_how_many():
-    """One round is sure of itself, an outlier shakes nothing, and many rounds are surer than few."""
+def test_needed_rounds_are_a_matter_of_the_quartiles():
+    """One round is sure of itself, an outlier shakes nothing, and twice the distance takes four times the rounds."""
     assert quartiles([1.5]) == (1.5, 1.5, 1.5)
-    assert not unsure([1.5])
-    assert not unsure([1.0] * 8 + [9.0])
-    assert unsure([1.0, 1.06] * 5)
-    assert not unsure([1.0, 1.06] * 9)
+    assert needed([1.5]) == 0
+    assert needed([1.0] * 8 + [9.0]) == 0
+    assert needed([0.97, 1.03] * 5) == needed([0.97, 1.03] * 9) == 22
+    assert needed([0.94, 1.06] * 9) == 87
+
+
+# visits
+@pytest.mark.parametrize(
+    ("rounds", "device", "expected"),
+    [(8, "cpu", [2, 2, 2, 2]), (9, "cpu", [2, 2, 2, 3]), (5, "cpu", [2, 3]), (3, "cpu", [3]), (8, "cuda", [8])],
+)
+def test_rounds_are_spread_over_visits(rounds, device, expected):
+    """A machine may be slow for seconds, so a cell is looked at more than once; a device has no such neighbours."""
+    wanted = {"rounds": rounds, "device": device}
+    given = made_session(**wanted)
+    visits = [Measurement(given, None, Order(workload="mlp", strategy="async"), n) for n in range(given.wanted.visits)]
+
+    assert [one.rounds for one in visits] == expected
+
+
+def test_further_rounds_are_spread_too():
+    """An unsure cell takes in each visit its share of what is missing; what earlier visits took is looked at."""
+    steady, shaky = [1.0] * 2, [1.0, 1.3] * 3
+
+    assert measured(SHAKY, earlier=SHAKY[:2], which=1, rounds=8, most=20)[0] == 2 + 4
+    assert measured(STEADY, earlier=shaky, which=3, rounds=8, most=20)[0] > 2
+    assert measured(STEADY, earlier=steady, which=3, rounds=8, most=20)[0] == 2
 
 
 def test_pytest_benchmark_looks_at_the_machine_for_its_json_only(tmp_path):

@@ -73,7 +73,7 @@ def _measure(wanted: Wanted, results: Path, most: float) -> int:
         return int(any(cell.detail for cell in session.run.cells))
 
 
-def _show(cell: Cell) -> None:
+def _show(cell: Cell, _visit: int) -> None:
     sys.stdout.write(msgspec.json.encode(cell).decode() + "\n")
     sys.stdout.flush()
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import torch
 
+GREETING = 1
+"""So many instances a worker makes of a strategy before it measures any."""
+
 
 class Bad(torch.autograd.graph.saved_tensors_hooks):
     """Packs right, which the others do not."""
@@ -71,6 +74,36 @@ class WrongLater(Bad):
 
     def unpack(self, tensor):
         return tensor * 2 if self.steps > 1 and tensor.is_floating_point() else tensor
+
+
+class WrongAgain(Wrong):
+    """Is right in the first visit, and wrong in the next, as one is that keeps what another instance left."""
+
+    visits = 0
+
+    def __init__(self):
+        super().__init__()
+        WrongAgain.visits += 1
+
+    def unpack(self, tensor):
+        return super().unpack(tensor) if WrongAgain.visits > GREETING + 1 else tensor
+
+
+class DiesAgain(WrongAgain):
+    """Ends the process in the second visit."""
+
+    def unpack(self, tensor):
+        if WrongAgain.visits > GREETING + 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return tensor
+
+
+class Unsteady(Bad):
+    """Takes longer every other step."""
+
+    def __enter__(self):
+        time.sleep(0.01 * (self.steps % 2))
+        return super().__enter__()
 
 
 class NotFinite(Bad):

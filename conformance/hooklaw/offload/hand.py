@@ -7,13 +7,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Self
+from typing import IO, Self
 
 import msgspec
 
 from hooklaw.errors import BenchError
 from hooklaw.isolation import last_words
 from hooklaw.offload.plan import Order, Wanted
+from hooklaw.offload.rounds import Taken
 from hooklaw.offload.worker import Answer, Broke, Done, Fault, Finish, Hello, Open, Start, Take, Word
 from hooklaw.outcome import Outcome
 
@@ -41,23 +42,23 @@ class Hand:
         self._fit = False
         self.hello = self._greeted()
 
-    def open(self, order: Order) -> None:
-        """Begin with a cell."""
+    def open(self, order: Order, earlier: Taken | None) -> None:
+        """Begin with a cell, or go on with it."""
         if not self._fit:
             self._worker.end()
             self._worker = _Worker()
             self._greeted()
-        self._ask(Open(order))
+        self._ask(Open(order, earlier))
 
     def take(self, which: str) -> float:
         """Have a step taken, and return its seconds."""
-        return self._ask(Take(which))["seconds"]
+        return self._ask(Take(which)).figures["seconds"]
 
-    def finish(self, warm_ups: int) -> dict[str, Any]:
-        """Have the cell ended, and return its figures."""
-        figures = self._ask(Finish(warm_ups))
+    def finish(self, warm_ups: int) -> Done:
+        """Have the visit ended, and return what came of it."""
+        done = self._ask(Finish(warm_ups))
         self._fit = not self._wanted.device.startswith("cuda")  # which gives pinned memory back at the end only
-        return figures
+        return done
 
     def close(self) -> None:
         """End the worker and what it left in its folder."""
@@ -84,14 +85,14 @@ class Hand:
         self._fit = True
         return answer
 
-    def _ask(self, word: Word) -> dict[str, Any]:
+    def _ask(self, word: Word) -> Done:
         try:
             answer = self._worker.ask(word)
         except BrokenError:
             self._fit = False
             raise
         if isinstance(answer, Done):
-            return answer.figures
+            return answer
         self._fit = False
         raise BrokenError(Outcome.ERROR, answer.detail if isinstance(answer, Broke) else repr(answer))
 

@@ -20,10 +20,10 @@ class Ceiling(NamedTuple):
     out: float
     back: float
 
-    @property
-    def both(self) -> float:
-        """Return the rate of going out and coming back."""
-        return 2 / (1 / self.out + 1 / self.back)
+
+def both(out: float, back: float) -> float:
+    """Return the rate of going out and coming back, out of the rate of each."""
+    return 2 / (1 / out + 1 / back)
 
 
 def ceiling(medium: str, nbytes: int, device: torch.device, rate: float, clock: Clock) -> Ceiling:

@@ -18,7 +18,10 @@ PRECISIONS = ("fp32", "tf32", "amp")
 CLOCKS = ("wall", "cpu")
 """The processor's time is the same however busy the machine is, and sees no waiting."""
 QUICK = ("none", "save-on-cpu", "disk-raw", "bf16", "checkpoint", "checkpoint+disk-raw")
-ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 9, 18, 3
+ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 8, 20, 3
+VISITS = 4
+"""So many times a cell is looked at on a CPU, all cells in turn: a machine may be slower for seconds,
+which no number of rounds in a row shows."""
 LIMIT = 120.0
 """Seconds that a cell may take."""
 PLAIN = "none"
@@ -58,6 +61,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     module: str = STRATEGIES
 
     @property
+    def visits(self) -> int:
+        """Return in how many visits a cell takes its rounds; none has fewer than two, unless it is the only one."""
+        return max(1, min(VISITS, self.rounds // 2)) if self.device == "cpu" else 1
+
+    def planned(self, visit: int) -> int:
+        """Return how many rounds a cell has after this visit, counted from 0, if it needs no further ones."""
+        return self.rounds * (visit + 1) // self.visits
+
+    @property
     def span(self) -> str:
         """Return how many rounds a cell takes, in words."""
         return f"{self.rounds} to {self.most}" if self.most > self.rounds else str(self.rounds)
@@ -71,8 +83,8 @@ def quick(wanted: Wanted) -> Wanted:
 
 
 def warm_ups(device: str) -> int:
-    """Return how many rounds are taken before any counts; on the CPU the step that is checked warms too."""
-    return 1 if device == "cpu" else 2
+    """Return how many rounds are taken before any counts; on the CPU the step that is checked warms enough."""
+    return 0 if device == "cpu" else 2
 
 
 def refuse(wanted: Wanted) -> None:

@@ -64,18 +64,22 @@ class Progress:
     def __init__(self) -> None:
         self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
         self._live = self._stream.isatty()
-        self._all = self._done = 0
+        self._all = self._done = self._visits = 0
 
     def start(self, session: Session) -> None:
         """Learn how much there is to do."""
-        self._all, self._done = len(session.orders), len(session.run.cells)
+        self._all, self._visits = len(session.orders), session.wanted.visits
+        self._done = self._all - len(session.left())
         self.say(f"{self._all} cells, {session.wanted.span} rounds each, on {session.wanted.device}")
 
-    def step(self, cell: Cell) -> None:
-        """Show that one more cell is done."""
-        self._done += 1
+    def step(self, cell: Cell, visit: int) -> None:
+        """Show that one more cell is done; on a terminal, that it was visited."""
+        over = visit + 1 == self._visits or cell.outcome is not Outcome.PASS
+        self._done += over
         came = f"{cell.ratio:.2f} x" if cell.outcome is Outcome.PASS else str(cell.outcome)
-        self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}")
+        which = "" if over else f", visit {visit + 1} of {self._visits}"
+        if over or self._live:
+            self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}{which}")
 
     def say(self, text: str) -> None:
         """Show where the run stands."""

@@ -1,13 +1,12 @@
-"""A run of the benchmark: cells are measured one by one, and the record is whole after each of them."""
+"""A run of the benchmark: cells are visited one by one, and the record is whole after each of them."""
 
 import datetime as dt
-import random
 import sys
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
@@ -15,7 +14,10 @@ from hooklaw import __version__, machine, records
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload.hand import BrokenError, Hand, kept
 from hooklaw.offload.plan import Order, Wanted, orders, refuse, warm_ups
-from hooklaw.offload.rounds import SECONDS, unsure
+from hooklaw.offload.rounds import Taken
+from hooklaw.offload.visit import Measurement
+from hooklaw.offload.worker import Done
+from hooklaw.outcome import Outcome
 from hooklaw.records import FORMAT, Cell, Footer, Header, Run
 from hooklaw.spec import digest
 
@@ -32,11 +34,12 @@ class Session:
         results: Path | None = None,
         *,
         lawful: Lawful | None = None,
-        on_cell: Callable[[Cell], object] = lambda _: None,
+        on_cell: Callable[[Cell, int], object] = lambda *_: None,
     ) -> None:
         self.wanted = wanted
         self.spare = 0.0
-        """Seconds for further rounds that no cell has needed so far."""
+        """Seconds for further rounds that no visit has needed so far."""
+        self._taken: dict[Order, Taken] = {}
         self._results = results
         self._lawful = lawful or {}
         self._on_cell = on_cell
@@ -70,20 +73,36 @@ class Session:
             self.run.cells += [cell for cell in kept if self._order_of(cell)]
 
     def left(self) -> list[Order]:
-        """Return the cells that are still to be measured."""
-        return [order for order in self.orders if not any(self._order_of(cell) == order for cell in self.run.cells)]
+        """Return the cells that are still to be measured, or have fewer rounds than they are to have."""
+        enough = self.wanted.rounds
+        over = [cell for cell in self.run.cells if cell.rounds >= enough or cell.outcome is not Outcome.PASS]
+        done = [self._order_of(cell) for cell in over]
+        return [order for order in self.orders if order not in done]
+
+    def visits(self) -> list[tuple[Order, int]]:
+        """Return what is to be visited, and for which time: all cells in turn, then all of them again."""
+        left = self.left()
+        return [(order, visit) for visit in range(self.wanted.visits) for order in left]
 
     def judge(self, lawful: Lawful) -> None:
         """Take over verdicts on packers, before anything is measured."""
         self._lawful = lawful
 
-    def begin(self, order: Order) -> "Measurement":
-        """Return a cell, ready to be measured."""
-        return Measurement(self, self._hand, order)
+    def begin(self, order: Order, visit: int = 0) -> Measurement:
+        """Return a cell, ready to be measured, or measured again."""
+        return Measurement(self, self._hand, order, visit)
+
+    def find(self, order: Order) -> Cell | None:
+        """Return what is known of a cell so far."""
+        return next((cell for cell in self.run.cells if self._order_of(cell) == order), None)
+
+    def earlier(self, order: Order) -> Taken | None:
+        """Return what earlier visits of a cell took."""
+        return self._taken.get(order)
 
     def measure(self, order: Order) -> Cell:
-        """Measure a cell without a runner around it."""
-        cell = self.begin(order)
+        """Measure a cell in one visit, without a runner around it."""
+        cell = self.begin(order, self.wanted.visits - 1)
         try:
             cell.open()
             for _ in range(self.warm_ups + self.wanted.rounds):
@@ -92,12 +111,17 @@ class Session:
         except BrokenError as error:
             return cell.broken(error)
 
-    def add(self, order: Order, **figures: Any) -> Cell:
-        """Add a cell to the run, and write the record anew."""
-        hello = self._hand.hello
+    def add(self, order: Order, visit: int, done: Done) -> Cell:
+        """Put a cell into the run, in place of what earlier visits found, and write the record anew."""
+        before, hello = self.find(order), self._hand.hello
+        known = msgspec.to_builtins(before) if before and order in self._taken else {}
+        error = max(known.get("error", 0.0), done.figures.get("error", 0.0))
+        if done.taken:
+            self._taken[order] = done.taken
         packer = hello.packers.get(order.strategy, "")
         cell = msgspec.convert(
             {
+                **known,
                 "kind": "cell",
                 "run": self.run.header.run,
                 "workload": order.workload,
@@ -106,13 +130,17 @@ class Session:
                 "strategy": order.strategy,
                 "text": hello.strategies.get(order.strategy, ""),
                 "lawful": self._lawful.get(packer) if packer else None,
-                **figures,
+                **done.figures,
+                "error": error,
             },
             Cell,
         )
-        self.run.cells.append(cell)
+        if before:
+            self.run.cells[self.run.cells.index(before)] = cell
+        else:
+            self.run.cells.append(cell)
         self.save()
-        self._on_cell(cell)
+        self._on_cell(cell, visit)
         return cell
 
     def finish(self, *, interrupted: bool = False) -> Run:
@@ -172,66 +200,6 @@ class Session:
             command=_command(),
             started=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
         )
-
-
-class Measurement:
-    """A cell while it is measured: each round takes the plain step and the strategy's, in shuffled order."""
-
-    def __init__(self, session: Session, hand: Hand, order: Order) -> None:
-        self._session, self._hand = session, hand
-        self._order = order
-        self._random = random.Random(order.name)  # noqa: S311 - an order of steps is no secret
-        self._plain_first = True
-        self._taken: dict[str, list[float]] = {"plain": [], "own": []}
-        self._began = time.perf_counter()
-
-    def open(self) -> None:
-        """Load the workload and check the gradients."""
-        self._hand.open(self._order)
-
-    def before(self) -> None:
-        """Begin a round."""
-        self._plain_first = self._random.random() < 0.5  # noqa: PLR2004 - a coin
-        if self._plain_first:
-            self._take("plain")
-
-    def step(self) -> float:
-        """Take the strategy's step."""
-        return self._take("own")
-
-    def after(self) -> None:
-        """End a round."""
-        if not self._plain_first:
-            self._take("plain")
-
-    def round(self) -> None:
-        """Take a round."""
-        self.before()
-        self.step()
-        self.after()
-
-    def close(self) -> Cell:
-        """Take further rounds where the ratio is unsure, and return the figures."""
-        wanted, now = self._session.wanted, time.perf_counter()
-        end = min(now + self._session.spare + SECONDS, self._began + wanted.limit / 2)
-        while len(self._ratios) < wanted.most and unsure(self._ratios) and time.perf_counter() < end:
-            self.round()
-        self._session.spare += SECONDS - (time.perf_counter() - now)
-        return self._session.add(self._order, **self._hand.finish(self._session.warm_ups))
-
-    @property
-    def _ratios(self) -> list[float]:
-        pairs = zip(self._taken["own"], self._taken["plain"], strict=True)
-        return [own / plain for own, plain in pairs][self._session.warm_ups :]
-
-    def _take(self, which: str) -> float:
-        seconds = self._hand.take(which)
-        self._taken[which].append(seconds)
-        return seconds
-
-    def broken(self, error: BrokenError) -> Cell:
-        """Return a marked cell instead."""
-        return self._session.add(self._order, outcome=error.outcome, detail=error.detail)
 
 
 def setting(order: Order) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from hooklaw.offload.rounds import Times
 from hooklaw.offload.workloads import Workload
 
 TURN = "hooklaw: after forward"
@@ -39,18 +40,6 @@ class Strategy(Protocol):
     def close(self) -> None:
         """End it."""
         ...
-
-
-class Times(NamedTuple):
-    """Seconds of one step."""
-
-    step: float
-    forward: float
-
-    @property
-    def backward(self) -> float:
-        """Return what was not forward."""
-        return self.step - self.forward
 
 
 class Memory(NamedTuple):

@@ -1,17 +1,17 @@
-"""One cell in the worker: gradients against the plain step's, rounds beside the plain step, then the accounting."""
+"""A visit of a cell in the worker: gradients against the plain step's, rounds beside it, at first the accounting."""
 
 import gc
 import importlib
 import statistics
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from hooklaw.offload import gradients, links, workloads
 from hooklaw.offload.plan import STRATEGIES, Order
-from hooklaw.offload.rounds import quartiles
-from hooklaw.offload.steps import CLOCKS, Stepper, Strategy, Times
+from hooklaw.offload.rounds import Taken, Times, quartiles
+from hooklaw.offload.steps import CLOCKS, Stepper, Strategy
 from hooklaw.offload.workloads import Workload
 from hooklaw.outcome import Outcome
 
@@ -21,53 +21,68 @@ IO = Path("/proc/self/io")
 Figures = dict[str, Any]
 
 
+class Shared(NamedTuple):
+    """What the cells of a workload share."""
+
+    start: Workload
+    """The workload that gradients are checked on."""
+    gradients: gradients.Plain
+    """What the plain step makes of it."""
+    plain: Stepper | None
+    """What takes the plain steps; on a device each cell has its own, with more samples."""
+
+
 class Bench:
     """What the cells of a worker share: the strategies' module, and what the plain step gives."""
 
     def __init__(self, module: str) -> None:
         self._module = module
-        self._first: dict[tuple[str, ...], tuple[Workload, gradients.Plain]] = {}
+        self._shared: dict[tuple[str, ...], Shared] = {}
 
     def find(self, spec: str) -> Strategy:
         """Return a new strategy."""
         found: Any = importlib.import_module(self._module)
         return cast("Strategy", found.find(spec))
 
-    def floor(self, plain: Times, ceiling: links.Ceiling, nbytes: int) -> float:
+    def floor(self, plain: Times, ceiling: tuple[float, float], nbytes: int) -> float:
         """Return the seconds that a step with so many bytes away takes at least."""
         formula: Any = importlib.import_module(f"{STRATEGIES}.formula")
         times = {"forward": plain.forward, "backward": plain.backward}
-        return formula.Step(out_rate=ceiling.out, back_rate=ceiling.back, **times).floor(nbytes)
+        return formula.Step(out_rate=ceiling[0], back_rate=ceiling[1], **times).floor(nbytes)
 
-    def first(self, order: Order) -> tuple[Workload, gradients.Plain]:
-        """Return the workload that gradients are checked on, and what the plain step makes of it."""
-        key = (order.workload, order.device, order.precision, str(order.batch))
-        if key not in self._first:
-            self._first.clear()  # one at a time: they are large
-            batch = order.batch if order.device == "cpu" else min(order.batch or CHECKED, CHECKED)
-            workload = workloads.build(order.workload, batch).to(order.device)
-            self._first[key] = workload, gradients.plain(workload, order.precision)
-        return self._first[key]
+    def shared(self, order: Order) -> Shared:
+        """Return what is the same for all strategies."""
+        key = (order.workload, order.device, order.precision, str(order.batch), order.clock)
+        if key not in self._shared:
+            on_cpu = order.device == "cpu"
+            batch = order.batch if on_cpu else min(order.batch or CHECKED, CHECKED)
+            if not on_cpu:
+                self._shared.clear()  # one at a time: they are large
+            start = workloads.build(order.workload, batch).to(order.device)
+            expected = gradients.plain(start, order.precision)
+            self._shared[key] = Shared(start, expected, _warm(start, order) if on_cpu else None)
+        return self._shared[key]
 
 
 class Trial:
     """A cell under measurement."""
 
-    def __init__(self, bench: Bench, order: Order) -> None:
+    def __init__(self, bench: Bench, order: Order, earlier: Taken | None = None) -> None:
         self._bench = bench
         self._order = order
+        self._earlier = earlier
         _set_precision(order.precision)
         torch.manual_seed(0)
         self._figures: Figures = {}
         self._outcome, self._detail = Outcome.PASS, ""
-        start, plain = bench.first(order)
+        start, expected, plain = bench.shared(order)
         self._own = self._stepper(start)
-        self._check(plain)
-        if order.device != "cpu":  # there it was checked with fewer samples
+        self._check(expected)
+        if not plain:  # gradients were checked with fewer samples
             self._strategy.close()
             start = workloads.build(order.workload, order.batch).to(order.device)
             self._own = self._stepper(start)
-        self._plain = Stepper(start.copied(), order.precision, clock=CLOCKS[order.clock])
+        self._plain = plain or _plain(start, order)
         self._rounds: list[tuple[Times, Times]] = []
         self._half: dict[str, Times] = {}
         gc.collect()
@@ -80,13 +95,14 @@ class Trial:
             self._rounds.append((self._half.pop("plain"), self._half.pop("own")))
         return times.step
 
-    def finish(self, warm_ups: int) -> Figures:
-        """Return all figures, and end the strategy."""
+    def finish(self, warm_ups: int) -> tuple[Figures, Taken]:
+        """Return all figures, what a later visit goes on from, and end the strategy."""
         self._hold_last_gradients()
-        self._account()
-        self._time(self._rounds[warm_ups:])
+        taken = self._earlier or self._account()
+        taken.rounds += self._rounds[warm_ups:]
+        self._time(taken)
         self._strategy.close()
-        return {**self._figures, "outcome": self._outcome, "detail": self._detail}
+        return {**self._figures, "outcome": self._outcome, "detail": self._detail}, taken
 
     @property
     def _strategy(self) -> Strategy:
@@ -125,12 +141,12 @@ class Trial:
         self._mark(gradients.complaint(error, noise=noise, **self._allowed))
         self._figures["error"] = max(error, self._figures["error"])
 
-    def _account(self) -> None:
+    def _account(self) -> Taken:
         before, written = self._strategy.counters(), _written()
         memory = self._own.measured()
         moved = {name: many - before.get(name, 0) for name, many in self._strategy.counters().items()}
         self._own.synchronize()
-        out = moved.get("bytes_out", 0)
+        out, back = moved.get("bytes_out", 0), moved.get("bytes_back", 0)
         self._mark(_unproven(self._strategy.medium, out, _written() - written))
         self._figures |= {
             **memory._asdict(),
@@ -139,30 +155,29 @@ class Trial:
             "packs": moved.get("packs", 0),
             "packed": moved.get("bytes_packed", 0),
             "out": out,
-            "back": moved.get("bytes_back", 0),
+            "back": back,
             "deduplicated": moved.get("bytes_deduplicated", 0),
         }
+        return Taken([], (out, back), self._ceiling(out))
 
-    def _time(self, rounds: list[tuple[Times, Times]]) -> None:
-        plain = _middle([one for one, _ in rounds])
-        own = _middle([one for _, one in rounds])
-        ratios = [mine.step / other.step for other, mine in rounds]
-        out, back = self._figures["out"], self._figures["back"]
-        first, middle, third = quartiles(ratios)
-        ceiling = self._ceiling(out)
+    def _time(self, taken: Taken) -> None:
+        plain = _middle([one for one, _ in taken.rounds])
+        own = _middle([one for _, one in taken.rounds])
+        first, middle, third = quartiles(taken.ratios)
         again = plain.forward if _recomputes(self._order.strategy) else 0.0
         least = Times(plain.step + again, plain.forward)
-        floor = self._bench.floor(least, ceiling, out) if ceiling else least.step
+        ceiling = taken.ceiling
+        floor = self._bench.floor(least, ceiling, taken.moved[0]) if ceiling else least.step
         self._figures |= {
-            "rounds": len(rounds),
+            "rounds": len(taken.rounds),
             "step": own.step,
             "forward": own.forward,
             "backward": own.backward,
             "ratio": middle,
             "ratio_q1": first,
             "ratio_q3": third,
-            "rate": (out + back) / own.step,
-            "ceiling": ceiling.both if ceiling else 0.0,
+            "rate": sum(taken.moved) / own.step,
+            "ceiling": links.both(*ceiling) if ceiling else 0.0,
             "floor": floor,
             "efficiency": floor / own.step,
         }
@@ -177,6 +192,16 @@ class Trial:
     def _mark(self, complaint: str) -> None:
         if complaint and not self._detail:
             self._outcome, self._detail = Outcome.FAIL, complaint
+
+
+def _plain(start: Workload, order: Order) -> Stepper:
+    return Stepper(start.copied(), order.precision, clock=CLOCKS[order.clock])
+
+
+def _warm(start: Workload, order: Order) -> Stepper:
+    plain = _plain(start, order)
+    plain.step()
+    return plain
 
 
 def _middle(times: list[Times]) -> Times:

@@ -17,6 +17,7 @@ import msgspec
 from hooklaw.errors import BenchError, HooklawError
 from hooklaw.isolation import LOADING_LIMIT, Watchdog
 from hooklaw.offload.plan import Order
+from hooklaw.offload.rounds import Taken
 
 
 class Start(msgspec.Struct, tag=True):
@@ -34,6 +35,8 @@ class Open(msgspec.Struct, tag=True):
     """Begin with a cell."""
 
     order: Order
+    earlier: Taken | None = None
+    """What earlier visits took: then its memory is known."""
 
 
 class Take(msgspec.Struct, tag=True):
@@ -74,6 +77,7 @@ class Done(msgspec.Struct, tag=True):
     """What came of an order."""
 
     figures: dict[str, Any] = {}
+    taken: Taken | None = None
 
 
 Word = Start | Open | Take | Finish
@@ -137,14 +141,14 @@ class Server:
             self._trial = None
             gc.collect()
             gc.freeze()  # collecting a cell's garbage need not look at a whole framework
-            self._trial = Trial(self._bench, word.order)
+            self._trial = Trial(self._bench, word.order, word.earlier)
             return Done()
         if isinstance(word, Take):
             return Done({"seconds": self._trial.take(word.which)})
         assert isinstance(word, Finish)  # noqa: S101 - there is no fourth
-        figures = self._trial.finish(word.warm_ups)
+        figures, taken = self._trial.finish(word.warm_ups)
         self._watchdog.stop()
-        return Done(figures)
+        return Done(figures, taken)
 
 
 def main() -> int:
