@@ -76,7 +76,7 @@ def test_mutant_is_found(fails, mutant):
     assert "   expected: " in str(error)
     assert "   observed: " in str(error)
     assert "state.begin(instructions=x1 = leaf(" in "\n".join(error.__notes__)
-    assert len(program) <= 6
+    assert len(program) <= 5
     with pytest.raises(DifferenceError):
         given_alone(program, MUTANT.format(mutant))
 

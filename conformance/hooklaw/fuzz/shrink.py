@@ -13,6 +13,8 @@ PLAIN = frozenset(
     | {"custom", "function", "call", "checkpoint"}
 )
 """Instructions that may be replaced by a product with a number."""
+HOOKS = frozenset({"hook", "post_accumulate", "multi_grad"})
+"""Instructions that may be about another tensor."""
 
 
 class _Search:
@@ -89,6 +91,8 @@ def _plainer(program: Program, place: int) -> Iterator[Program]:
             yield tuple(_using(then, other, source) for then in rest)
     for plainer in _instructions(one):
         yield (*program[:place], plainer, *program[place + 1 :])
+    if one.op in HOOKS:
+        yield from _hooks_of_a_leaf(program, place)
 
 
 def _instructions(one: Instruction) -> Iterator[Instruction]:
@@ -111,11 +115,19 @@ def _instructions(one: Instruction) -> Iterator[Instruction]:
 
 
 def _with_fewer_inputs(one: Instruction) -> Iterator[Instruction]:
-    for left_out in range(1, len(one.used)):
+    for left_out in range(one.op != "multi_grad", len(one.used)):  # the first is the root, if it is a pass
         used = one.used[:left_out] + one.used[left_out + 1 :]
         made = one.made[: left_out - 1] + one.made[left_out:] if one.op == "grad" else one.made
-        if len(used) > 1 or one.op != "grad":
+        if len(used) > (one.op == "grad"):
             yield one._replace(made=made, used=used)
+
+
+def _hooks_of_a_leaf(program: Program, place: int) -> Iterator[Program]:
+    """Yield the program with all hooks of a tensor on the first leaf instead, which may need fewer instructions."""
+    leaf = next((name for one in program[:place] if one.op == "leaf" for name in one.made), None)
+    for name in program[place].used:
+        if leaf and name != leaf:
+            yield tuple(_using(one, name, leaf) if one.op in HOOKS else one for one in program)
 
 
 def _plainer_ways(one: Instruction) -> Iterator[tuple[Any, ...]]:
