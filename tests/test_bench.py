@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -291,6 +292,30 @@ def test_the_script_goes_on_where_it_was_killed(tmp_path):
     while list(tmp_path.glob("hooklaw-*")) and time.monotonic() < deadline:
         time.sleep(0.1)  # the worker of the killed process is about to find that nobody is there
     assert not list(tmp_path.glob("hooklaw-*"))
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="tools/ stands in the repository only, not in an sdist")
+def test_the_script_s_cuts_need_as_little_as_they_are_to():
+    """Memory grows with the batch, so small batches on the CPU tell what 256 samples need of 7 GB on a device."""
+    given = runpy.run_path(str(SCRIPT))
+    assert all(f"{given['FINE']}+" in name for name in given["MEMORY"][4:7])
+
+    assert at_256(f"{given['FINE']}+disk-raw") < 6.4e9
+    assert 8e9 < at_256(given["STAGES"]) < 9e9
+
+
+def at_256(strategy):
+    """Return the peak with 256 pictures of 224 pixels, for which 3,136 of 64 pixels stand."""
+    from hooklaw.offload.steps import Stepper
+    from hooklaw.offload.workloads import RESNET152, Workload, resnet
+    from hooklaw_backends.offload import find
+
+    def peak(many):
+        given = torch.randn(many, 3, 64, 64), torch.arange(many), torch.nn.CrossEntropyLoss()
+        return Stepper(Workload(resnet(RESNET152), *given), "fp32", find(strategy)).measured().peak
+
+    few, more = peak(24), peak(48)
+    return few + (more - few) * (256 * 49 / 4 - 24) / 24
 
 
 def test_nothing_is_taken_over_from_another_machine(hooklaw, tmp_path):

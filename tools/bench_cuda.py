@@ -22,8 +22,15 @@ from hooklaw.offload.wording import text  # noqa: E402 - idem
 from hooklaw.records import Cell  # noqa: E402 - idem
 
 STAGES = "checkpoint:1,2,2,4,5,9,9,9,11"
-"""Cuts of ResNet-152 that leave the least at their boundaries for what each segment computes again."""
-MEMORY = ("none", "hook-only", "checkpoint", STAGES, f"{STAGES}+async", "checkpoint+async", "checkpoint+bf16+async")
+"""Cuts of ResNet-152 that need the least where what stands at their boundaries stays on the device."""
+FINE = "checkpoint:1,1,1,1,2,2,2,2,6,6,6,6,6,6,4"
+"""Cuts that need the least where it leaves: no segment has two of the first stage's blocks, which are the largest."""
+AWAY = "async:window=256MiB"
+MEMORY = (
+    *("none", "hook-only", "checkpoint", STAGES),
+    *(f"{FINE}+{AWAY}", f"{FINE}+fraction:0.8+{AWAY}", f"{FINE}+fraction:0.6+{AWAY}"),
+    *("checkpoint+async", "checkpoint+bf16+async"),
+)
 LINK = ("none", "fraction:0.1+async", "fraction:0.2+async", "fraction:0.3+async", "fraction:0.5+async", "async")
 CODEC = ("none", "bf16", "int8", "bf16+async", "int8+async", "fraction:0.5+bf16+async")
 ANCHOR = ("none", "save-on-cpu-pinned", "save-on-cpu")
