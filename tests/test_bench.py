@@ -348,6 +348,21 @@ def test_a_terminated_run_says_so_and_keeps_its_cells(tmp_path):
     assert not list(tmp_path.glob("hooklaw-*"))
 
 
+def test_an_interrupted_run_says_what_is_measured_in_part(tmp_path):
+    """A cell that still has visits before it is in the record, with the rounds it has, and is no measured one."""
+    words = named(["none", "bad_strategies:HangsAgain"], "--rounds=4", "--results", tmp_path / "r.jsonl")
+    command = [sys.executable, "-m", "hooklaw", *map(str, words)]
+    with subprocess.Popen(command, env=environment_with([DATA]), stderr=subprocess.PIPE, text=True) as process:
+        seen = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+    found = read(tmp_path / "r.jsonl", incomplete=True)[0]
+
+    assert "1/2 tiny none" in seen[1]
+    assert rest.splitlines()[-1].startswith("hooklaw: interrupted, 1 of 2 cells are measured, 1 in part; --resume")
+    assert [(one.strategy, one.rounds) for one in found.cells] == [("none", 4), ("bad_strategies:HangsAgain", 2)]
+
+
 # bad input
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -98,6 +98,14 @@ class DiesAgain(WrongAgain):
         return tensor
 
 
+class HangsAgain(WrongAgain):
+    """Never comes to an end in the second visit."""
+
+    def unpack(self, tensor):
+        time.sleep(1000 * (WrongAgain.visits > GREETING + 1))
+        return tensor
+
+
 class Unsteady(Bad):
     """Takes longer every other step."""
 

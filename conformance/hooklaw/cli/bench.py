@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
     progress = running.Progress()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     try:
-        run = _measure(args, results, progress)
+        run, left = _measure(args, results, progress)
         progress.end()
         say(wording.render(run, args.format))
         if args.report and run.complete and results:
@@ -100,7 +100,7 @@ def main(args: argparse.Namespace) -> int:
         signal.signal(signal.SIGTERM, before)
         if results and not args.results:
             results.unlink(missing_ok=True)
-    return _exit(run).code
+    return _exit(run, left).code
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -115,7 +115,7 @@ def _compare(args: argparse.Namespace) -> int:
     return (Exit.REGRESSION if found.worse else Exit.OK).code
 
 
-def _measure(args: argparse.Namespace, results: Path | None, progress: running.Progress) -> Run:
+def _measure(args: argparse.Namespace, results: Path | None, progress: running.Progress) -> tuple[Run, int]:
     wanted = Wanted(
         workloads=tuple(args.workload),
         strategies=tuple(args.strategy),
@@ -135,12 +135,14 @@ def _measure(args: argparse.Namespace, results: Path | None, progress: running.P
         if args.resume:
             session.resume()
         progress.start(session)
-        return running.run(session, args.json)
+        return running.run(session, args.json), len(session.left())
 
 
-def _exit(run: Run) -> Exit:
+def _exit(run: Run, left: int) -> Exit:
     if not run.complete:
-        done = f"{len(run.cells)} of {run.header.collected} cells are measured"
+        begun = len(run.cells) + left - run.header.collected
+        done = f"{run.header.collected - left} of {run.header.collected} cells are measured"
+        done += f", {begun} in part" if begun else ""
         sys.stderr.write(f"hooklaw: interrupted, {done}; --resume goes on from the results file\n")
         return Exit.BROKEN
     return Exit.OK if all(cell.outcome is Outcome.PASS for cell in run.cells) else Exit.REGRESSION
