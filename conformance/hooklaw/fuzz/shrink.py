@@ -115,11 +115,12 @@ def _instructions(one: Instruction) -> Iterator[Instruction]:
 
 
 def _with_fewer_inputs(one: Instruction) -> Iterator[Instruction]:
-    for left_out in range(one.op != "multi_grad", len(one.used)):  # the first is the root, if it is a pass
+    first = 0 if one.op == "multi_grad" else 1  # of a pass the first is the root
+    least = 2 if one.op == "grad" else 1
+    for left_out in range(first, len(one.used) if len(one.used) > least else 0):
         used = one.used[:left_out] + one.used[left_out + 1 :]
         made = one.made[: left_out - 1] + one.made[left_out:] if one.op == "grad" else one.made
-        if len(used) > (one.op == "grad"):
-            yield one._replace(made=made, used=used)
+        yield one._replace(made=made, used=used)
 
 
 def _hooks_of_a_leaf(program: Program, place: int) -> Iterator[Program]:
