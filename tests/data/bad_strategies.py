@@ -106,14 +106,6 @@ class HangsAgain(WrongAgain):
         return tensor
 
 
-class Unsteady(Bad):
-    """Takes longer every other step."""
-
-    def __enter__(self):
-        time.sleep(0.01 * (self.steps % 2))
-        return super().__enter__()
-
-
 class NotFinite(Bad):
     """Unpacks what is no number."""
 
