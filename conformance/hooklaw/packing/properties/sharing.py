@@ -55,16 +55,25 @@ def twice(packer, device, tolerance):
     agree("the gradient", expected, seen, tolerance)
 
 
+def at_an_old_address(addresses, like):
+    """Return a new tensor, at one of these addresses where the allocator has one of them to give."""
+    fresh = [torch.empty_like(like) for _ in range(50)]
+    return next((one for one in fresh if one.data_ptr() in addresses), fresh[0])
+
+
 @law("packer.sharing.reused-address", sources=[HOOKS], wrong=["address-keyed-deduplication"])
 def reused_address(packer, device, tolerance):
     """A tensor at the address of one that is gone is another tensor, and comes back as itself."""
 
-    def gradient(x):
-        loss = torch.zeros((), device=device)
+    def gradient(w):
+        loss, addresses = torch.zeros((), device=device), set()
         for factor in range(1, 9):
-            loss = loss + (x * factor).pow(2).sum()
+            y = at_an_old_address(addresses, w).fill_(factor)
+            addresses.add(y.data_ptr())
+            loss = loss + (w * y).sum()
+            del y
         loss.backward()
-        return x.grad
+        return w.grad
 
     expected = gradient(numbers(1000, device=device).requires_grad_())
     with packer():
