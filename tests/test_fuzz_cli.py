@@ -399,20 +399,22 @@ def test_minutes(verb):
     assert 1.8 <= found["seconds"] < 20
 
 
-def test_interrupt(environment):
+def test_interrupt(environment, tmp_path):
     """Ctrl-C prints what was found so far, exits 3 and leaves no process behind."""
+    deaths, deadline = tmp_path / "deaths", time.monotonic() + 60
     command = [sys.executable, "-m", "hooklaw", "fuzz", "--backend", "dangerous:backend:Segfaults", "--stop-after", "0"]
     run = subprocess.Popen(
         [*command, "--minutes", "5", "--jobs", "2"],
-        env=environment,
+        env={**environment, "DEATHS": str(deaths)},
         start_new_session=True,
         text=True,
         stdout=-1,
         stderr=-1,
     )
-    time.sleep(5)
+    while time.monotonic() < deadline and not (deaths.exists() and deaths.stat().st_size > 20):
+        time.sleep(0.1)
     os.killpg(run.pid, signal.SIGINT)
-    out, err = run.communicate(timeout=20)
+    out, err = run.communicate(timeout=60)
 
     assert run.returncode == 3
     assert "NEW  crash SIGSEGV: leaf exp" in out
