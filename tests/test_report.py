@@ -187,11 +187,30 @@ class TestPage:
         assert sentences.place("", 0) == ""
 
     def test_two_runs_of_one_backend(self):
-        """Two runs of one backend are told apart by their files."""
+        """Two runs of one backend are told apart by their files, which the heading counts."""
         runs = [made.run("a", [made.rule()], [made.passed()]) for _ in range(2)]
         runs[1].file = "other.jsonl"
 
         assert [column.name for column in page(runs).sheets[0].columns] == ["a (a.jsonl)", "a (other.jsonl)"]
+        assert sentences.headline(runs) == "1 rule, 1 backend in 2 runs"
+
+    @pytest.mark.parametrize("versions", [("2.13.0", "2.15.0"), ("2.13.0", "2.13.0"), ("", "")])
+    def test_two_versions_of_one_backend(self, versions):
+        """Of a framework's versions each run is called by its own, as long as that tells them apart."""
+        given = [{"torch": one, "python": "3.11.7"} if one else {} for one in versions]
+        runs = [made.run("a", [made.rule()], [made.passed()], versions=one) for one in given]
+        called = [f"a (torch {one})" for one in versions] if len({*versions}) == 2 else ["a (a.jsonl)"] * 2
+
+        assert [column.name for column in page(runs).sheets[0].columns] == called
+        assert [one.split(": ")[0] for one in sentences.sentences(runs).split("; ")] == called
+
+    def test_two_versions_of_one_packer(self):
+        """A packer's own package tells its runs apart, not the machine's Python."""
+        given = [{"python": "3.11.7", "torch": "2.13.0", "trl": one} for one in ("1.15.0", "1.16.0")]
+        runs = [made.run("packer:a:b", [made.rule()], [made.passed()], versions=one) for one in given]
+        called = [f"a:b (torch 2.13.0, trl {one})" for one in ("1.15.0", "1.16.0")]
+
+        assert [column.name for column in page(runs).sheets[0].columns] == called
 
     def test_a_rule_that_only_one_run_has(self):
         """A rule that a run was not asked for is not-run there."""

@@ -1,10 +1,10 @@
 """What the runs of a report are about: rules on backends, properties on packers, or what offloading costs."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
+from hooklaw import machine
 from hooklaw.records import Run
 
 
@@ -48,9 +48,22 @@ def sorted_out(runs: Sequence[Run]) -> list[tuple[Kind, list[Run]]]:
 
 
 def names(runs: Sequence[Run]) -> list[str]:
-    """Return the columns' names; where two runs judge one backend, the file tells them apart."""
-    often = Counter(run.header.backend for run in runs)
-    return [f"{_name(run)} ({run.file})" if often[run.header.backend] > 1 else _name(run) for run in runs]
+    """Return the columns' names; of runs that judge one backend the versions tell them apart, or else the files."""
+    return [_name(run) + _apart(run, [one for one in runs if one.header.backend == run.header.backend]) for run in runs]
+
+
+def versions_of(run: Run) -> list[str]:
+    """Return what a run judged, with versions: a backend's framework, which it names first, or a packer's packages."""
+    found = list(run.header.versions.items())
+    own = [(name, version) for name, version in found if name not in machine.versions()]
+    return [f"{name} {version}" for name, version in (own if is_packer(run) else found[:1])]
+
+
+def _apart(run: Run, same: Sequence[Run]) -> str:
+    if len(same) == 1:
+        return ""
+    shown = [", ".join(versions_of(one)) for one in same]
+    return f" ({', '.join(versions_of(run))})" if all(shown) and len({*shown}) == len(same) else f" ({run.file})"
 
 
 def _name(run: Run) -> str:

@@ -1,13 +1,13 @@
 """What several runs came to, in words."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from hooklaw.outcome import Outcome
 from hooklaw.records import Run, rules_of
 from hooklaw.tally import counted, sentence
-from hooklaw_reports.kinds import Kind, is_bench, is_packer, sorted_out
+from hooklaw_reports.kinds import Kind, is_bench, is_packer, names, sorted_out
 
 
 def place(file: str, line: int) -> str:
@@ -30,9 +30,10 @@ def _of_packer(said: str) -> str:
     return re.sub(r"(\d+) regressions?", r"\1 MUST broken", said)
 
 
-def sentences(runs: Iterable[Run]) -> str:
+def sentences(runs: Sequence[Run]) -> str:
     """Return the verdicts of several runs in one line."""
-    return "; ".join(f"{run.header.backend}: {of(run)}" for run in runs)
+    kinds = ["packer:" if is_packer(run) else "" for run in runs]
+    return "; ".join(f"{kind}{name}: {of(run)}" for kind, name, run in zip(kinds, names(runs), runs, strict=True))
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -53,7 +54,8 @@ def unfinished(run: Run) -> str:
 def _subject(kind: Kind, runs: Sequence[Run]) -> str:
     laws, judged = len(rules_of(runs)), len({run.header.backend for run in runs})
     law = kind.law if laws == 1 else kind.laws
-    return f"{laws} {law}, {counted(judged, kind.judged)}"
+    several = f" in {len(runs)} runs" if len(runs) > judged else ""
+    return f"{laws} {law}, {counted(judged, kind.judged)}{several}"
 
 
 def _measured(run: Run) -> str:

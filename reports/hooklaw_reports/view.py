@@ -7,13 +7,12 @@ from datetime import datetime
 
 import msgspec
 
-from hooklaw import machine
 from hooklaw.outcome import JUDGED, Exit, Outcome, Stale, Verdict
 from hooklaw.records import Run, rules_of
 from hooklaw.spec import Level, Rule
 from hooklaw.tally import exit_of_run, of_verdict, words
 from hooklaw_reports import sentences
-from hooklaw_reports.kinds import Kind, is_packer, names, sorted_out
+from hooklaw_reports.kinds import Kind, is_packer, names, sorted_out, versions_of
 from hooklaw_reports.offload import Offload, offload
 from hooklaw_reports.published import last_result
 
@@ -123,9 +122,7 @@ class Column(msgspec.Struct, frozen=True):
     @property
     def framework(self) -> str:
         """The version that matters most, which a backend names first; of a packer's own package, too."""
-        names = list(self.run.header.versions)
-        shown = [name for name in names if name not in machine.versions()] if is_packer(self.run) else names[:1]
-        return "".join(f"{name} {self.run.header.versions[name]}, " for name in shown)
+        return "".join(f"{one}, " for one in versions_of(self.run))
 
 
 class Choice(msgspec.Struct, frozen=True):
