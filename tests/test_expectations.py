@@ -247,6 +247,42 @@ def test_update_removes_what_holds(update, file):
     assert f"{file}: order.first holds now: entry removed\n" == done.stdout
 
 
+@pytest.mark.parametrize(
+    ("when", "left"),
+    [
+        ("torch>=2.4,<2.16", "torch>=2.4,<2.16,!=2.13.*"),
+        ("torch>=2.13", "torch>=2.13,!=2.13.*"),
+        ("torch<2.14", "torch<2.14,!=2.13.*"),
+        ("torch>=2.13,<2.14", None),
+        ("torch==2.13.0", None),
+        ("torch!=2.12.*", "torch!=2.12.*,!=2.13.*"),
+    ],
+)
+def test_update_keeps_what_it_knows_of_other_versions(update, file, when, left):
+    """An entry for several versions, of which one holds, is kept for the others, with all that is written about it."""
+    file.write_text(entry(rule="order.first", when=when) + "# tail\n")
+    done, text = update(*all_pass())
+    known = [one.when for one in expectations.parse(file)]
+
+    assert known == ([left] if left else [])
+    assert f"order.first holds now: entry {f'kept for {left}' if left else 'removed'}\n" in done.stdout
+    assert text.endswith("# tail\n")
+    assert not known or "nothing to change" in update(*all_pass())[0].stdout
+
+
+def test_update_knows_the_reason_from_other_versions(update, file):
+    """What is known of another version, with the same outcome, explains this one; another outcome is not explained."""
+    told = {"reason": "a view has no history", "issue": "https://example.org/1", "when": "torch<2.13"}
+    file.write_text(entry(rule="order.first", **told) + entry(rule="order.second", **told))
+    done, _ = update(*all_pass(first=made.failed("order.first"), second=made.failed("order.second", Outcome.CRASH)))
+    first, second = expectations.parse(file)[2:]
+
+    assert (first.reason, first.issue, first.when) == (told["reason"], told["issue"], "torch==2.13.0")
+    assert second.reason.startswith("unexplained: ")
+    assert "order.first: entry added, with the reason of line 1\n" in done.stdout
+    assert "order.second: entry added, its reason is yours to write\n" in done.stdout
+
+
 def test_update_adds_an_outcome(update, file):
     """A divergence that shows itself otherwise is added to its entry, and comments stay where they are."""
     file.write_text(entry(rule="order.first").replace("'fail'", "'fail' # so far") + "# tail\n")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion
+from packaging.version import InvalidVersion, Version
 
 from hooklaw.errors import ExpectationFileError
 from hooklaw.outcome import Expectation, Outcome, Stale
@@ -150,6 +150,18 @@ def applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
         return wanted.specifier.contains(versions[wanted.name], prereleases=True)
     except InvalidVersion:  # what older releases of packaging make of a version such as a GPU's name
         return False
+
+
+def without(entry: Expectation, versions: Mapping[str, str]) -> str:
+    """Return the entry's range less the minor version at hand, or nothing where it speaks of no other."""
+    wanted = _requirement(entry)
+    if wanted is None:
+        return ""
+    major, minor = (*Version(versions[wanted.name]).release, 0)[:2]
+    before = f"{major}.{minor - 1}" if minor else f"{max(major - 1, 0)}.99"
+    if not any(wanted.specifier.contains(one) for one in (before, f"{major}.{minor + 1}", f"{major + 1}")):
+        return ""
+    return f"{entry.when},!={major}.{minor}.*"
 
 
 def _fail(entry: Expectation, what: str) -> NoReturn:

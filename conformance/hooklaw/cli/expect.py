@@ -8,7 +8,7 @@ a person has yet to write, one that is gone loses its entry, every other line st
 import argparse
 import datetime as dt
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tomlkit
@@ -87,11 +87,17 @@ def updated(path: Path, run: Run) -> tuple[str, list[str]]:
     """
     entries = expectations.parse(path) if path.exists() else []
     known = {one.rule: one for one in entries if expectations.applies(one, run.header.versions)}
-    gone = [known[rule.id] for rule in run.header.rules if rule.id in known and _holds(run, rule)]
+    held = [known[rule.id] for rule in run.header.rules if rule.id in known and _holds(run, rule)]
+    left = {one.line: expectations.without(one, run.header.versions) for one in held}
+    gone = [one for one in held if not left[one.line]]
     text = _without(path.read_text(encoding="utf-8") if path.exists() else "", [one.line for one in gone])
     document, fresh = tomlkit.parse(text), tomlkit.aot()
     tables = document.get("expect", fresh)
-    told = [change for rule in run.header.rules if (change := _settle(tables, fresh, rule, known.get(rule.id), run))]
+    told = [_narrow(tables, one, left[one.line]) for one in held if left[one.line]]
+    fails = [run.results[rule.id] for rule in run.header.rules if _fails(run, rule)]
+    told += [_other(tables, known[one.rule], one) for one in fails if one.rule in known]
+    told += [_add(fresh, one, run.header.versions, entries) for one in fails if one.rule not in known]
+    told = [one for one in told if one]
     text = tomlkit.dumps(document) if told else text
     return _joined(text, fresh), [f"{one.rule} holds now: entry removed" for one in gone] + told
 
@@ -120,30 +126,43 @@ def _without(text: str, entries: Sequence[int]) -> str:
     return "".join(lines)
 
 
-def _settle(tables: AoT, fresh: AoT, rule: Rule, known: Expectation | None, run: Run) -> str:
-    result = run.results[rule.id]
-    if result.outcome not in expectations.EXPECTABLE or (result.outcome is Outcome.FAIL and rule.level is Level.MAY):
-        return ""
-    if not known:
-        fresh.append(_entry(rule, result, run))
-        return f"{rule.id}: entry added, its reason is yours to write"
+def _fails(run: Run, rule: Rule) -> bool:
+    outcome = run.results[rule.id].outcome
+    return outcome in expectations.EXPECTABLE and (outcome is not Outcome.FAIL or rule.level is not Level.MAY)
+
+
+def _narrow(tables: AoT, known: Expectation, when: str) -> str:
+    _table(tables, known)["when"] = when
+    return f"{known.rule} holds now: entry kept for {when}"
+
+
+def _other(tables: AoT, known: Expectation, result: Result) -> str:
     if result.outcome in known.outcome:
         return ""
-    table = next(table for table in tables if _is_entry(table, rule.id, known.when))
-    table["outcome"] = [*known.outcome, str(result.outcome)]
-    return f"{rule.id}: outcome {result.outcome} added"
+    _table(tables, known)["outcome"] = [*known.outcome, str(result.outcome)]
+    return f"{result.rule}: outcome {result.outcome} added"
 
 
-def _is_entry(table: object, rule: str, when: str) -> bool:
-    return isinstance(table, dict) and table.get("rule") == rule and table.get("when", "") == when
+def _add(fresh: AoT, result: Result, versions: Mapping[str, str], entries: Sequence[Expectation]) -> str:
+    """Add an entry for this version, explained as one is that speaks of the same outcome in other versions."""
+    elsewhere = [one for one in entries if one.rule == result.rule and result.outcome in one.outcome]
+    fresh.append(_entry(result, versions, elsewhere))
+    why = f"with the reason of line {elsewhere[0].line}" if elsewhere else "its reason is yours to write"
+    return f"{result.rule}: entry added, {why}"
 
 
-def _entry(rule: Rule, result: Result, run: Run) -> Table:
+def _table(tables: AoT, known: Expectation) -> Table:
+    return next(one for one in tables if (one.get("rule"), one.get("when", "")) == (known.rule, known.when))
+
+
+def _entry(result: Result, versions: Mapping[str, str], elsewhere: Sequence[Expectation]) -> Table:
     made = tomlkit.table()
-    made.add("rule", tomlkit.string(rule.id).comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
+    made.add("rule", tomlkit.string(result.rule).comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
     made["outcome"] = str(result.outcome)
-    made["reason"] = expectations.UNEXPLAINED + result.detail[:200]
-    name, version = next(iter(run.header.versions.items()))
+    made["reason"] = elsewhere[0].reason if elsewhere else expectations.UNEXPLAINED + result.detail[:200]
+    if elsewhere and elsewhere[0].issue:
+        made["issue"] = elsewhere[0].issue
+    name, version = next(iter(versions.items()))
     when = f"{name}=={version.partition('+')[0]}"
     if expectations.is_range(when):
         made["when"] = when
