@@ -15,7 +15,6 @@ import pytest
 import made_records as made
 from hooklaw.errors import OutputError, RecordFileError
 from hooklaw.outcome import Outcome
-from hooklaw.records import read_all
 from hooklaw.tally import sentence
 from hooklaw.trace import Check
 from hooklaw_reports import cli, html, published, sentences
@@ -204,6 +203,13 @@ class TestPage:
         assert [column.name for column in page(runs).sheets[0].columns] == called
         assert [one.split(": ")[0] for one in sentences.sentences(runs).split("; ")] == called
 
+    def test_a_name_breaks_where_it_may(self):
+        """A long name may go on in the next line behind a sign, but no version's number is taken apart."""
+        name = "trl.models:Off_load (torch 2.13.0+cu130)"
+        [column] = page([made.run(name, [made.rule()], [made.passed()])]).sheets[0].columns
+
+        assert column.parts == ["trl.", "models:", "Off_", "load (torch 2.13.0+cu130)"]
+
     def test_two_versions_of_one_packer(self):
         """A packer's own package tells its runs apart, not the machine's Python."""
         given = [{"python": "3.11.7", "torch": "2.13.0", "trl": one} for one in ("1.15.0", "1.16.0")]
@@ -380,7 +386,7 @@ class TestPublished:
 
     def test_what_is_published_is_whole(self):
         """Every published file is a complete run that named what it ran on."""
-        runs = [run for path in published.FOLDER.glob("*.jsonl") for run in read_all([path])]
+        runs = published.runs()
 
         assert {"torch-eager", "torch-compile:aot_eager", "paddle"} <= {run.header.backend for run in runs}
         assert all(run.complete and run.header.versions for run in runs)

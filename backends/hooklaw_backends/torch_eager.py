@@ -3,7 +3,8 @@
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hooklaw.errors import NotRunError
 try:
     import torch
     from torch.autograd.function import once_differentiable
-    from torch.utils.checkpoint import checkpoint
+    from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 except ImportError as missing:
     raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
 
@@ -26,6 +27,8 @@ Hook = Callable[..., Any]
 HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
 CHANNELS_LAST_DIMENSIONS = 4
+EARLY_STOP_OPTION = "early_stop" in signature(checkpoint).parameters
+"""Before 2.9 a checkpoint is told by a context alone."""
 
 
 def backend(argument: str = "") -> "TorchEager":
@@ -263,7 +266,11 @@ class TorchEager(State):
         return graph.allow_mutation_on_saved_tensors()
 
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
-        return checkpoint(fn, *tensors, **how)
+        early = nullcontext()
+        if "early_stop" in how and not EARLY_STOP_OPTION:
+            early = set_checkpoint_early_stop(how.pop("early_stop"))
+        with early:
+            return checkpoint(fn, *tensors, **how)
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
         return graph.save_on_cpu(pin_memory=pin_memory)

@@ -9,11 +9,15 @@ from hooklaw.tally import sentence
 FOLDER = Path(__file__).with_name("published")
 
 
+def runs() -> list[Run]:
+    """Return every published run."""
+    return [run for path in sorted(FOLDER.glob("*.jsonl")) for run in read_all([path])]
+
+
 @cache
 def published() -> dict[str, Run]:
     """Return the latest published run of each backend."""
-    runs = [run for path in sorted(FOLDER.glob("*.jsonl")) for run in read_all([path])]
-    return {run.header.backend: run for run in sorted(runs, key=lambda run: run.header.started)}
+    return {run.header.backend: run for run in sorted(runs(), key=lambda run: run.header.started)}
 
 
 def last_result(backend: str) -> str:

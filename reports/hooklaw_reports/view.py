@@ -116,8 +116,8 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> list[str]:
-        """The name in pieces between which a line may break."""
-        return re.findall(r"[^:_/.-]*[:_/.-]?", self.name)
+        """The name in pieces between which a line may break, not within a version's number."""
+        return re.split(r"(?<=[:_/-])|(?<=\.)(?!\d)", self.name)
 
     @property
     def framework(self) -> str:
