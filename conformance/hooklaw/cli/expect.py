@@ -2,7 +2,8 @@
 
 `check` reads the file of each named backend (or any file with --file) and says what is stale or unexplained.
 `update` takes result files and rewrites only what has results: a divergence that is new gets an entry whose reason
-a person has yet to write, one that is gone loses its entry, every other line stays as it is.
+a person has yet to write, unless other versions show the same; one that is gone loses its entry, which stays for the
+other versions in its range; every other line stays as it is.
 """
 
 import argparse
