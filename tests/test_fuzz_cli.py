@@ -414,7 +414,7 @@ def test_interrupt(environment, tmp_path):
     while time.monotonic() < deadline and not (deaths.exists() and deaths.stat().st_size > 20):
         time.sleep(0.1)
     os.killpg(run.pid, signal.SIGINT)
-    out, err = run.communicate(timeout=60)
+    out, err = run.communicate(timeout=20)
 
     assert run.returncode == 3
     assert "NEW  crash SIGSEGV: leaf exp" in out

@@ -22,6 +22,7 @@ from hooklaw.packing.trial import Trial, clean
 from hooklaw.spec import Level, Rule, observed
 
 torch = pytest.importorskip("torch", reason="packers are torch's")
+sharing = pytest.importorskip("hooklaw.packing.properties.sharing")
 wrong_tensors, wrong_packers = map(pytest.importorskip, ("wrong_tensors", "wrong_packers"))
 NO_VICE = {"Copies", "Stores", "Disk", "File", "Crashes", "Hangs"}
 RIGHT = "hooklaw.packing.control:Right"
@@ -79,6 +80,16 @@ def test_wrong_packer_is_caught(vice, property_id):
     assert (tried.outcome, bool(tried.detail)) == (Outcome.FAIL, True)
     with pytest.raises(BaseException):  # noqa: B017 - whatever the packer makes of it
         exec(tried.program, {"__name__": "program"})  # noqa: S102 - it is ours
+
+
+@pytest.mark.parametrize(("old", "place"), [((7, 9), 7), ((), 0)])
+def test_an_address_is_made_to_come_back(monkeypatch, old, place):
+    """Of the tensors that the allocator gives one at an old address is taken, wherever it comes."""
+    given = [torch.empty(3) for _ in range(50)]
+    rest = iter(given)
+    monkeypatch.setattr(torch, "empty_like", lambda _: next(rest))
+
+    assert sharing.at_an_old_address({given[one].data_ptr() for one in old}, given[0]) is given[place]
 
 
 def test_every_wrong_packer_is_named():
