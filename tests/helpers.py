@@ -3,8 +3,8 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from hooklaw import loading
-from hooklaw.fuzz.judge import Judge, engine
+from hooklaw.backend import loading
+from hooklaw.fuzz.judge.judge import Judge, engine
 
 DATA = Path(__file__).parent / "data"
 TOY_RULES = DATA / "toy_rules"

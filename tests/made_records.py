@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from hooklaw.outcome import Expectation, Outcome, Stale
-from hooklaw.records import FORMAT, Cell, Footer, Header, Result, Run, Writer
-from hooklaw.spec import Basis, Level, Rule, Source, digest
-from hooklaw.trace import Check, Event
+from hooklaw.law.rule import Basis, Level, Rule, Source, digest
+from hooklaw.law.trace import Check, Event
+from hooklaw.results.records import FORMAT, Cell, Footer, Header, Result, Run, Writer
+from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 NOTES = Source("notes", "autograd", "backward-hooks-execution")
 DOCSTRING = Source("docstring", "torch.Tensor.register_hook")

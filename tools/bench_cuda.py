@@ -19,7 +19,7 @@ from hooklaw.errors import HooklawError  # noqa: E402 - found by the line above
 from hooklaw.offload.plan import Wanted  # noqa: E402 - idem
 from hooklaw.offload.session import Session  # noqa: E402 - idem
 from hooklaw.offload.wording import text  # noqa: E402 - idem
-from hooklaw.records import Cell  # noqa: E402 - idem
+from hooklaw.results.records import Cell  # noqa: E402 - idem
 
 STAGES = "checkpoint:1,2,2,4,5,9,9,9,11"
 """Cuts of ResNet-152 that need the least where what stands at their boundaries stays on the device."""

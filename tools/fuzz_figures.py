@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any
 
-from hooklaw import loading
-from hooklaw.fuzz import findings_file
-from hooklaw.fuzz.compare import SCHEDULES, follow
-from hooklaw.fuzz.contain import Held, spare_collections
-from hooklaw.fuzz.draft import RandomSource
-from hooklaw.fuzz.findings_file import Known
-from hooklaw.fuzz.generate import from_seed, wide
-from hooklaw.fuzz.judge import Judge, alike, engine
+from hooklaw.backend import loading
+from hooklaw.fuzz.campaign import known_findings
+from hooklaw.fuzz.campaign.known_findings import Known
+from hooklaw.fuzz.campaign.process import Held, spare_collections
+from hooklaw.fuzz.draw.builder import RandomSource
+from hooklaw.fuzz.draw.random_programs import from_seed, wide
+from hooklaw.fuzz.judge.compare import SCHEDULES, follow
+from hooklaw.fuzz.judge.judge import Judge, alike, engine
 from hooklaw.fuzz.program import text
-from hooklaw.fuzz.replay import Event, Run
+from hooklaw.fuzz.replay.run import Event, Run
 from hooklaw.fuzz.shrink import shrink
+from hooklaw.law.rule import load_rules
 from hooklaw.model.schedule import chosen_by
-from hooklaw.spec import load_rules
 
 LIMIT = 5.0
 """Seconds of processor time a mutant may live."""
@@ -101,7 +101,7 @@ def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
 def _listed(backend: Any) -> list[Known]:
     """Return what is known of a backend, as `hooklaw fuzz` reads it."""
     path = getattr(backend, "findings", None)
-    return findings_file.read(path, load_rules()) if path else []
+    return known_findings.read(path, load_rules()) if path else []
 
 
 def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> list[Any]:

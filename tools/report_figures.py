@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from playwright.sync_api import sync_playwright
 
-from hooklaw.records import Footer, Run, read
+from hooklaw.results.records import Footer, Run, read
 from hooklaw_reports import html, published
 
 RULES, BACKENDS, OPENINGS = 500, 12, 5

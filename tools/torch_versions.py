@@ -15,8 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from hooklaw.records import Run, read
-from hooklaw.tally import count
+from hooklaw.results.records import Run, read
+from hooklaw.results.summary import count
 
 FINDINGS = Path(__file__).parent.parent / "docs" / "findings.md"
 SECONDS = 120

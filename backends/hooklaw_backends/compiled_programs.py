@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hooklaw.fuzz.compare import same, streams
-from hooklaw.fuzz.emit_compiled import Parted, compiled, parted
-from hooklaw.fuzz.emitted import events_of
+from hooklaw.fuzz.emit.compiled import Parted, compiled, parted
+from hooklaw.fuzz.emit.run_script import events_of
+from hooklaw.fuzz.judge.compare import same, streams
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay import Event, NotReplayedError, Replayed, replay
+from hooklaw.fuzz.replay.run import Event, NotReplayedError, Replayed, replay
 from hooklaw_backends.torch_eager import TorchEager, torch
 
 

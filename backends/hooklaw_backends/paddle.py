@@ -8,7 +8,7 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from hooklaw.backend import Capability, ErrorKind
+from hooklaw.backend.protocol import Capability, ErrorKind
 from hooklaw.errors import NotRunError
 
 try:

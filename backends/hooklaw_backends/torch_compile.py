@@ -12,7 +12,7 @@ from typing import Any
 
 from hooklaw.errors import NotRunError
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay import Replayed
+from hooklaw.fuzz.replay.run import Replayed
 from hooklaw_backends.compiled_programs import code_compiled, replay_compiled
 from hooklaw_backends.torch_eager import Hook, TorchEager, torch
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from hooklaw import isolation, properties
-from hooklaw.backend import Backend
-from hooklaw.bench import TRACE, Bench, rule_of
-from hooklaw.controller import Controller, option
-from hooklaw.recorder import Collected
-from hooklaw.records import Result
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend
+from hooklaw.law import hypothesis_settings
+from hooklaw.law.trace import Trace
+from hooklaw.results.recorder import Collected
+from hooklaw.results.records import Result
+from hooklaw.runner.bench import TRACE, Bench, rule_of
+from hooklaw.runner.controller import Controller, option
+from hooklaw.workers import watchdog
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--results", metavar="FILE", help="write the records there (write --results=FILE)")
     group.addoption("--append-results", action="store_true", help="add to the results file")
     group.addoption("--expectations", metavar="FILE", help="use this expectation file (write --expectations=FILE)")
-    group.addoption("--limit", type=float, default=isolation.LIMIT, metavar="SECONDS", help="limit of one rule")
+    group.addoption("--limit", type=float, default=watchdog.LIMIT, metavar="SECONDS", help="limit of one rule")
     group.addoption("--only-rule", metavar="ID", help="judge this one rule alone")
     group.addoption("--probe-unsupported", action="store_true", help="run what the backend denies, too")
 
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take part in a session that judges a backend."""
     config.addinivalue_line("markers", "rule: a rule of the law (set by @rule)")
     if config.getoption("hypothesis_profile", None) is None:
-        properties.load()
+        hypothesis_settings.load()
     if not config.getoption("--backend"):
         return
     worker = getattr(config, "workerinput", None)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell
+from hooklaw.results.records import Cell
+from hooklaw.results.verdict import Outcome
 from hooklaw_reports.figures import TIMES, size_up, times
 
 PLAIN = "none"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hooklaw.errors import OutputError
-from hooklaw.outcome import Exit
-from hooklaw.records import Run, read, read_all
+from hooklaw.results.records import Run, read, read_all
+from hooklaw.results.verdict import Exit
 from hooklaw_reports import html
 from hooklaw_reports.kinds import is_bench
 from hooklaw_reports.sentences import sentences

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell
+from hooklaw.results.records import Cell
+from hooklaw.results.verdict import Outcome
 from hooklaw_reports.answers import PLAIN
 from hooklaw_reports.figures import ABSENT, TIMES, error, rate, seconds, size, size_up, times
 

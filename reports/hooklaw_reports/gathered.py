@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.records import Cell, Run
+from hooklaw.results.records import Cell, Run
 from hooklaw_reports import sentences
 from hooklaw_reports.kinds import is_bench
 

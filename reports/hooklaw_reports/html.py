@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hooklaw import __version__
 from hooklaw.errors import OutputError
-from hooklaw.records import Run, replace_file
+from hooklaw.results.records import Run, replace_file
 from hooklaw_reports.kinds import sorted_out
 from hooklaw_reports.payload import payload
 from hooklaw_reports.view import page

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw import machine
-from hooklaw.records import Run
+from hooklaw.results import host
+from hooklaw.results.records import Run
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def names(runs: Sequence[Run]) -> list[str]:
 def versions_of(run: Run) -> list[str]:
     """Return what a run judged, with versions: a backend's framework, which it names first, or a packer's packages."""
     found = list(run.header.versions.items())
-    own = [(name, version) for name, version in found if name not in machine.versions()]
+    own = [(name, version) for name, version in found if name not in host.versions()]
     return [f"{name} {version}" for name, version in (own if is_packer(run) else found[:1])]
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw.records import Result
-from hooklaw.trace import Event
+from hooklaw.law.trace import Event
+from hooklaw.results.records import Result
 
 MOST_EVENTS = 200
 """A lane shows at most this many events."""

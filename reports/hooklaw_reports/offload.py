@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from hooklaw.offload.frontier import frontier
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell, Run
+from hooklaw.results.records import Cell, Run
+from hooklaw.results.verdict import Outcome
 from hooklaw_reports import sentences
 from hooklaw_reports.answers import PLAIN, Answer, answers, pick
 from hooklaw_reports.columns import COLUMNS, Figure

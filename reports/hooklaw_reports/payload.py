@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from hooklaw.outcome import Expectation
-from hooklaw.records import Run, rules_of
-from hooklaw.spec import Rule
-from hooklaw.tally import words as words_of
+from hooklaw.law.rule import Rule
+from hooklaw.results.records import Run, rules_of
+from hooklaw.results.summary import words as words_of
+from hooklaw.results.verdict import Expectation
 from hooklaw_reports import sentences
 from hooklaw_reports.columns import facts
 from hooklaw_reports.kinds import Kind, names, sorted_out

@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from hooklaw.records import Run, read_all
-from hooklaw.tally import sentence
+from hooklaw.results.records import Run, read_all
+from hooklaw.results.summary import sentence
 
 FOLDER = Path(__file__).with_name("published")
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from hooklaw.outcome import Outcome
-from hooklaw.records import Run, rules_of
-from hooklaw.tally import counted, sentence
+from hooklaw.results.records import Run, rules_of
+from hooklaw.results.summary import counted, sentence
+from hooklaw.results.verdict import Outcome
 from hooklaw_reports.kinds import Kind, is_bench, is_packer, names, sorted_out
 
 

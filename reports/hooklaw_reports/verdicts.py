@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.outcome import JUDGED, Outcome
-from hooklaw.records import Cell, Run
-from hooklaw.tally import words
+from hooklaw.results.records import Cell, Run
+from hooklaw.results.summary import words
+from hooklaw.results.verdict import JUDGED, Outcome
 from hooklaw_reports.kinds import PACKERS, names, sorted_out
 
 SHIPPED = ("torch.", "hooklaw_backends.")

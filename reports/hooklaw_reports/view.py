@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from hooklaw.outcome import JUDGED, Exit, Outcome, Stale, Verdict
-from hooklaw.records import Run, rules_of
-from hooklaw.spec import Level, Rule
-from hooklaw.tally import exit_of_run, of_verdict, words
+from hooklaw.law.rule import Level, Rule
+from hooklaw.results.records import Run, rules_of
+from hooklaw.results.summary import exit_of_run, of_verdict, words
+from hooklaw.results.verdict import JUDGED, Exit, Outcome, Stale, Verdict
 from hooklaw_reports import sentences
 from hooklaw_reports.kinds import Kind, is_packer, names, sorted_out, versions_of
 from hooklaw_reports.offload import Offload, offload

@@ -5,9 +5,9 @@ import signal
 import sys
 from pathlib import Path
 
-from hooklaw.backend import Capability
-from hooklaw.fuzz.replay import NotReplayedError, Replayed, replay
-from hooklaw_backends.reference import Reference
+from hooklaw.backend.protocol import Capability
+from hooklaw.fuzz.replay.run import NotReplayedError, Replayed, replay
+from hooklaw.model.adapter import Reference
 
 
 class Sound(Reference):

@@ -2,8 +2,8 @@
 
 import time
 
-from hooklaw.spec import Level, docstring, rule
-from hooklaw_backends.reference import Reference
+from hooklaw.law.rule import Level, docstring, rule
+from hooklaw.model.adapter import Reference
 from hooklaw_backends.torch_eager import TorchEager
 
 

@@ -6,10 +6,10 @@ from operator import truediv
 from typing import Any
 
 from hooklaw.model import modes, ops
+from hooklaw.model.adapter import Hook, Reference
 from hooklaw.model.modes import innermost_pair
 from hooklaw.model.strided import contiguous, filled
 from hooklaw.model.tensor import Tensor
-from hooklaw_backends.reference import Hook, Reference
 
 
 def here() -> Any:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from hooklaw import __version__
 from hooklaw.errors import HooklawError
-from hooklaw.outcome import Exit
+from hooklaw.results.verdict import Exit
 
 VERBS = {
     "run": ("hooklaw.cli.run", "judge backends by the rules"),

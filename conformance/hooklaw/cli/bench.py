@@ -18,9 +18,9 @@ from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, lawful, running, wording
 from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Wanted, quick
 from hooklaw.offload.session import Session
-from hooklaw.outcome import Exit, Outcome
-from hooklaw.records import Run, make_room
-from hooklaw.session import scratch
+from hooklaw.results.records import Run, make_room
+from hooklaw.results.verdict import Exit, Outcome
+from hooklaw.runner.session import scratch
 
 DEVICES = ("cpu", "cuda")
 MANY = 1000

@@ -15,11 +15,12 @@ from pathlib import Path
 import tomlkit
 from tomlkit.items import AoT, Table
 
-from hooklaw import expectations, loading, records
+from hooklaw.backend import loading
 from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
-from hooklaw.outcome import Exit, Expectation, Outcome
-from hooklaw.records import Result, Run
-from hooklaw.spec import Level, Rule, load_rules
+from hooklaw.law.rule import Level, Rule, load_rules
+from hooklaw.results import expectations, records
+from hooklaw.results.records import Result, Run
+from hooklaw.results.verdict import Exit, Expectation, Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

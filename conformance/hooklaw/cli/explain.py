@@ -12,14 +12,14 @@ from itertools import zip_longest
 
 import msgspec
 
-from hooklaw import loading
+from hooklaw.backend import loading
 from hooklaw.errors import HooklawError
-from hooklaw.outcome import Exit, describe, worst
-from hooklaw.packing.shown import PREFIX, shown
-from hooklaw.records import Result, Run
-from hooklaw.session import Session, Wanted, judge, scratch
-from hooklaw.spec import Registered, Rule, find_rule
-from hooklaw.trace import Event, show
+from hooklaw.law.rule import Registered, Rule, find_rule
+from hooklaw.law.trace import Event, show
+from hooklaw.packing.example import PREFIX, shown
+from hooklaw.results.records import Result, Run
+from hooklaw.results.verdict import Exit, describe, worst
+from hooklaw.runner.session import Session, Wanted, judge, scratch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,24 +14,24 @@ from typing import Any
 from hooklaw.cli import fuzz_output, say
 from hooklaw.cli.run import LONGEST, seconds
 from hooklaw.errors import OutputError, ProgramError
-from hooklaw.fuzz import findings_file, replay
-from hooklaw.fuzz.contain import LIMIT, LONG_LIMIT, Held
-from hooklaw.fuzz.findings import PART, Book
-from hooklaw.fuzz.hunt import Hunt
-from hooklaw.fuzz.needs import ALWAYS
+from hooklaw.fuzz.campaign import known_findings
+from hooklaw.fuzz.campaign.findings import PART, Book
+from hooklaw.fuzz.campaign.process import LIMIT, LONG_LIMIT, Held
+from hooklaw.fuzz.campaign.schedule import Hunt
+from hooklaw.fuzz.campaign.tasks import Given, Programs, Random
 from hooklaw.fuzz.program import dump, parse
-from hooklaw.fuzz.replay import OPERATIONS
-from hooklaw.fuzz.work import Given, Programs, Random
-from hooklaw.outcome import Exit
-from hooklaw.records import make_room
-from hooklaw.spec import Rule, load_rules
-from hooklaw.tally import counted
+from hooklaw.fuzz.replay.required_capabilities import ALWAYS
+from hooklaw.fuzz.replay.run import OPERATIONS
+from hooklaw.law.rule import Rule, load_rules
+from hooklaw.results.records import make_room
+from hooklaw.results.summary import counted
+from hooklaw.results.verdict import Exit
 
 PROGRAMS = 10_000
 STOP_AFTER = 5
 CORPUS = "corpus"
 """Stands for the programs that hooklaw brings, unless there is a file of that name."""
-OWN_CORPUS = Path(replay.__file__).with_name("corpus.jsonl")
+OWN_CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus.jsonl"
 EVERY = 10.0
 """Seconds between two lines of progress, where the standard error is no terminal."""
 
@@ -95,12 +95,12 @@ def main(args: argparse.Namespace) -> int:
     _check_use(held)
     rules = {id_: found.rule for id_, found in load_rules().items()}
     path: Path | None = args.known or getattr(held.backend, "findings", None)
-    entries = findings_file.read(path, rules) if path else []
+    entries = known_findings.read(path, rules) if path else []
     hunt = Hunt(held, programs, total, args.jobs, args.limit or held.limit, PART * (args.stop_after or STOP_AFTER))
     return _hunt(args, hunt, entries, rules)
 
 
-def _hunt(args: argparse.Namespace, hunt: Hunt, entries: list[findings_file.Known], rules: dict[str, Rule]) -> int:
+def _hunt(args: argparse.Namespace, hunt: Hunt, entries: list[known_findings.Known], rules: dict[str, Rule]) -> int:
     start = monotonic()
     book = Book(hunt, entries, shrink=not args.no_shrink, in_full=args.all_known)
     progress = Progress(hunt.held.spec, book, start)

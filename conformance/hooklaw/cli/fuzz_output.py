@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from hooklaw.fuzz.findings import Book, Finding, plain
+from hooklaw.fuzz.campaign.findings import Book, Finding, plain
 from hooklaw.fuzz.program import Program
 from hooklaw.fuzz.program import text as text_of
-from hooklaw.fuzz.replay import Event
-from hooklaw.spec import Rule
-from hooklaw.tally import counted
+from hooklaw.fuzz.replay.run import Event
+from hooklaw.law.rule import Rule
+from hooklaw.results.summary import counted
 
 AROUND = 2
 """How many events are shown before and after the first that differs."""
@@ -114,7 +114,7 @@ def _code(finding: Finding, own: Callable[[Program], str] | None) -> str:
     try:
         if own and events is not None:
             return own(finding.program)
-        return importlib.import_module("hooklaw.fuzz.emit").code(finding.program, events)
+        return importlib.import_module("hooklaw.fuzz.emit.code").code(finding.program, events)
     except Exception as error:  # noqa: BLE001 - a finding without its code is better than none
         return f"# none could be written: {type(error).__name__}: {error}"
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hooklaw.errors import UnknownRuleError
-from hooklaw.outcome import Exit
-from hooklaw.spec import Rule, load_rules
+from hooklaw.law.rule import Rule, load_rules
+from hooklaw.results.verdict import Exit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

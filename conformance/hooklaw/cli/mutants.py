@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw import killing
 from hooklaw.cli import say
 from hooklaw.cli.run import seconds
-from hooklaw.killing import ORIGINALS, Matrices, Matrix
-from hooklaw.matrix import LIMIT
-from hooklaw.outcome import Exit, Outcome
-from hooklaw.spec import Level, Rule
-from hooklaw.tally import counted
+from hooklaw.law.rule import Level, Rule
+from hooklaw.mutation import matrix
+from hooklaw.mutation.matrix import ORIGINALS, Matrices, Matrix
+from hooklaw.mutation.worker import LIMIT
+from hooklaw.results.summary import counted
+from hooklaw.results.verdict import Exit, Outcome
 
 MODULE = "hooklaw_backends.mutants"
 """Named as text, since the law imports no backend."""
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the matrix and print it."""
-    matrices = killing.run(args.mutants, list(dict.fromkeys(args.of)), killing.choose_by(args.parts), args.limit)
+    matrices = matrix.run(args.mutants, list(dict.fromkeys(args.of)), matrix.choose_by(args.parts), args.limit)
     found = findings(matrices)
     say({"text": _text, "json": _json, "markdown": _markdown}[args.format](found))
     if args.format == "json":

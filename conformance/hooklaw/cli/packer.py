@@ -11,11 +11,11 @@ from pathlib import Path
 from hooklaw.cli import say
 from hooklaw.cli.run import seconds
 from hooklaw.errors import HooklawError, PackerError
-from hooklaw.outcome import Exit, Outcome, worst
-from hooklaw.packing import wording
-from hooklaw.packing.judging import EXAMPLES, LIMIT, Judged, Wanted, judge, laws
-from hooklaw.session import scratch
-from hooklaw.tally import exit_of_run
+from hooklaw.packing import report
+from hooklaw.packing.judge import EXAMPLES, LIMIT, Judged, Wanted, judge, laws
+from hooklaw.results.summary import exit_of_run
+from hooklaw.results.verdict import Exit, Outcome, worst
+from hooklaw.runner.session import scratch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one property")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--expectations", default="", metavar="FILE", help="what is known to break")
-    parser.add_argument("--format", choices=wording.FORMATS, default="text")
+    parser.add_argument("--format", choices=report.FORMATS, default="text")
 
 
 def examples(text: str) -> int:
@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     finally:
         if not args.results:
             results.unlink(missing_ok=True)
-    say(wording.render([one.findings for one in judged], args.format))
+    say(report.render([one.findings for one in judged], args.format))
     broken = [row for one in judged for row in one.findings.rows if row.outcome == Outcome.ERROR]
     for row in broken[:1]:
         sys.stderr.write(f"hooklaw: {len(broken)} could not be judged, {row.property_id} first: {row.detail}\n")

@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklaw import isolation, loading
+from hooklaw.backend import loading
 from hooklaw.cli import say, summary
 from hooklaw.errors import HooklawError, OutputError
-from hooklaw.outcome import Exit, Outcome, worst
-from hooklaw.recorder import Collected
-from hooklaw.records import Result, Run, make_room
-from hooklaw.session import Session, Wanted, judge, scratch
-from hooklaw.spec import RULES_PACKAGE
+from hooklaw.law.rule import RULES_PACKAGE
+from hooklaw.results.recorder import Collected
+from hooklaw.results.records import Result, Run, make_room
+from hooklaw.results.verdict import Exit, Outcome, worst
+from hooklaw.runner.session import Session, Wanted, judge, scratch
+from hooklaw.workers import watchdog
 
 LONGEST = 1e9
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument("--limit", type=seconds, default=isolation.LIMIT, metavar="SECONDS", help="limit of one rule")
+    parser.add_argument("--limit", type=seconds, default=watchdog.LIMIT, metavar="SECONDS", help="limit of one rule")
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )

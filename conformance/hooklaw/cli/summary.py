@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from hooklaw.outcome import HOLDS_THOUGH_DENIED, Outcome, Verdict
-from hooklaw.records import Result, Run
-from hooklaw.spec import Rule
-from hooklaw.tally import count, sentence, words
+from hooklaw.law.rule import Rule
+from hooklaw.results.records import Result, Run
+from hooklaw.results.summary import count, sentence, words
+from hooklaw.results.verdict import HOLDS_THOUGH_DENIED, Outcome, Verdict
 
 FORMATS = ("text", "json", "markdown")
 ORDER = ("crash", "timeout", "error", "fail", "fixed")

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, note, reject, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from hooklaw.fuzz.apart import Apart, apart
-from hooklaw.fuzz.contain import Ending
-from hooklaw.fuzz.draft import Draft
-from hooklaw.fuzz.judge import Difference
+from hooklaw.fuzz.campaign.process import Ending
+from hooklaw.fuzz.campaign.remote import Apart, apart
+from hooklaw.fuzz.draw.builder import Draft
+from hooklaw.fuzz.draw.strategies import KINDS, Lines, added, started
+from hooklaw.fuzz.judge.judge import Difference
 from hooklaw.fuzz.program import Instruction, Program, dump, text
-from hooklaw.fuzz.replay import Event
+from hooklaw.fuzz.replay.run import Event
 from hooklaw.fuzz.shrink import shrink
-from hooklaw.fuzz.strategies import KINDS, Lines, added, started
 
 BACKEND = "HOOKLAW_FUZZ_BACKEND"
 """The environment variable that names the backend: HypoFuzz hands it to its workers, and pytest has no say in it."""

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 from hooklaw.errors import HooklawError, NotRunError
-from hooklaw.fuzz import invariants
-from hooklaw.fuzz.apart import Apart, apart
+from hooklaw.fuzz.campaign.remote import Apart, apart
+from hooklaw.fuzz.draw.strategies import programs
+from hooklaw.fuzz.judge import invariants
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.stateful import PATIENT, check, machine, named, seen
-from hooklaw.fuzz.strategies import programs
 
 patiently = settings(deadline=None, suppress_health_check=PATIENT)
 TestStepByStep = machine().TestCase

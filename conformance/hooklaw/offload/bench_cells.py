@@ -15,7 +15,7 @@ import pytest
 from hooklaw.offload.hand import BrokenError
 from hooklaw.offload.plan import Order, Wanted, quick
 from hooklaw.offload.session import Session
-from hooklaw.outcome import Outcome
+from hooklaw.results.verdict import Outcome
 
 NAME = "hooklaw-offload"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from hooklaw import records
 from hooklaw.errors import BenchError, RecordFileError
 from hooklaw.offload.wording import FORMATS
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell, key_of
+from hooklaw.results import records
+from hooklaw.results.records import Cell, key_of
+from hooklaw.results.verdict import Outcome
 
 TOLERANCE = 0.1
 MACHINE = ("cpu", "device", "torch", "python")

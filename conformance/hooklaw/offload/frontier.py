@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell
+from hooklaw.results.records import Cell
+from hooklaw.results.verdict import Outcome
 
 MOST = 1.5
 """How many times the plain step a strategy may take in the sentence that answers the question."""

@@ -12,11 +12,11 @@ from typing import IO, Self
 import msgspec
 
 from hooklaw.errors import BenchError
-from hooklaw.isolation import last_words
 from hooklaw.offload.plan import Order, Wanted
 from hooklaw.offload.rounds import Taken
 from hooklaw.offload.worker import Answer, Broke, Done, Fault, Finish, Hello, Open, Start, Take, Word
-from hooklaw.outcome import Outcome
+from hooklaw.results.verdict import Outcome
+from hooklaw.workers.watchdog import last_words
 
 MEMORY = Path("/proc/meminfo")
 KEEPS = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}

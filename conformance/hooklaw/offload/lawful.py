@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hooklaw import records
 from hooklaw.errors import BenchError, PackerError
-from hooklaw.outcome import Exit
-from hooklaw.packing.judging import Wanted, judge
-from hooklaw.records import Run
-from hooklaw.session import scratch
-from hooklaw.tally import exit_of_run
+from hooklaw.packing.judge import Wanted, judge
+from hooklaw.results import records
+from hooklaw.results.records import Run
+from hooklaw.results.summary import exit_of_run
+from hooklaw.results.verdict import Exit
+from hooklaw.runner.session import scratch
 
 PREFIX = "packer:"
 

@@ -14,8 +14,8 @@ from hooklaw.errors import HooklawError, OutputError
 from hooklaw.offload import bench_cells
 from hooklaw.offload.bench_cells import NAME, Runner
 from hooklaw.offload.session import Session
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell, Run, replace_file
+from hooklaw.results.records import Cell, Run, replace_file
+from hooklaw.results.verdict import Outcome
 
 HERE = Path(__file__).parent
 EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)

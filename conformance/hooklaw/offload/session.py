@@ -10,16 +10,17 @@ from typing import Self
 
 import msgspec
 
-from hooklaw import __version__, machine, records
+from hooklaw import __version__
 from hooklaw.errors import BenchError, OutputError
+from hooklaw.law.rule import digest
 from hooklaw.offload.hand import BrokenError, Hand, kept
 from hooklaw.offload.plan import Order, Wanted, orders, refuse, warm_ups
 from hooklaw.offload.rounds import Taken
 from hooklaw.offload.visit import Measurement
 from hooklaw.offload.worker import Done
-from hooklaw.outcome import Outcome
-from hooklaw.records import FORMAT, Cell, Footer, Header, Run
-from hooklaw.spec import digest
+from hooklaw.results import host, records
+from hooklaw.results.records import FORMAT, Cell, Footer, Header, Run
+from hooklaw.results.verdict import Outcome
 
 Lawful = dict[str, bool]
 """The verdict on packers, by module:attribute."""
@@ -195,7 +196,7 @@ class Session:
             collected=len(self.orders),
             backend=f"bench:{self.wanted.device}",
             rules=[],
-            versions={**hello.versions, **machine.versions(), "device": hello.device},
+            versions={**hello.versions, **host.versions(), "device": hello.device},
             notes={"rounds": self.wanted.span, "malloc": kept()},
             command=_command(),
             started=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),

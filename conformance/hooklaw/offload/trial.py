@@ -13,7 +13,7 @@ from hooklaw.offload.plan import STRATEGIES, Order
 from hooklaw.offload.rounds import Taken, Times, quartiles
 from hooklaw.offload.steps import CLOCKS, Stepper, Strategy
 from hooklaw.offload.workloads import Workload
-from hooklaw.outcome import Outcome
+from hooklaw.results.verdict import Outcome
 
 CHECKED = 16
 """How many samples gradients are checked with on a device: float64 takes twice the memory."""

@@ -9,7 +9,7 @@ from hooklaw.offload.hand import BrokenError, Hand
 from hooklaw.offload.plan import Order
 from hooklaw.offload.rounds import SECONDS, needed
 from hooklaw.offload.worker import Done
-from hooklaw.records import Cell
+from hooklaw.results.records import Cell
 
 if TYPE_CHECKING:
     from hooklaw.offload.session import Session

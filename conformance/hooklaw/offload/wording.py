@@ -6,8 +6,8 @@ import msgspec
 
 from hooklaw.offload.frontier import frontier, groups, sentences, size
 from hooklaw.offload.plan import WORKLOADS
-from hooklaw.outcome import Outcome
-from hooklaw.records import Cell, Run
+from hooklaw.results.records import Cell, Run
+from hooklaw.results.verdict import Outcome
 
 FORMATS = ("text", "json", "markdown")
 COLUMNS = ("strategy", "step ms", "ratio [q1-q3]", "peak", "after forward", "moved", "efficiency", "error", "mark")

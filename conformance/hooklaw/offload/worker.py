@@ -15,9 +15,9 @@ from typing import Any, TextIO
 import msgspec
 
 from hooklaw.errors import BenchError, HooklawError
-from hooklaw.isolation import LOADING_LIMIT, Watchdog
 from hooklaw.offload.plan import Order
 from hooklaw.offload.rounds import Taken
+from hooklaw.workers.watchdog import LOADING_LIMIT, Watchdog
 
 
 class Start(msgspec.Struct, tag=True):

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hooklaw.packing import law, wording
-from hooklaw.packing.judging import EXAMPLES, LIMIT, Wanted, choose, judge, row
+from hooklaw.packing import law, report
+from hooklaw.packing.check import Trial
+from hooklaw.packing.judge import EXAMPLES, LIMIT, Wanted, choose, judge, row
+from hooklaw.packing.report import Findings, Row
 from hooklaw.packing.subject import lines_of, resolve, subject
-from hooklaw.packing.trial import Trial
-from hooklaw.packing.wording import Findings, Row
 
 HANDED_OVER = "# packer is what the test handed to check_packer"
 
@@ -49,7 +49,7 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
         one for one in found.broken if one.property_id not in known and (strict or one.property_id in found.unsafe)
     ]
     if wrong:
-        pytest.fail(wording.text(Findings(found.head, [*wrong], found.seconds)), pytrace=False)
+        pytest.fail(report.text(Findings(found.head, [*wrong], found.seconds)), pytrace=False)
     return found.rows
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis.strategies import SearchStrategy
 
 from hooklaw.errors import RuleDefinitionError
-from hooklaw.spec import Basis, Level, Rule, Source, docstring, notes
+from hooklaw.law.rule import Basis, Level, Rule, Source, docstring, notes
 
 FAMILIES = "hooklaw.packing.properties"
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")

@@ -13,11 +13,11 @@ from typing import TextIO
 import msgspec
 
 from hooklaw.errors import HooklawError, PackerError
-from hooklaw.isolation import LOADING_LIMIT, Watchdog
+from hooklaw.law.rule import Rule
 from hooklaw.packing import law
+from hooklaw.packing.check import Trial, Tried, clean
 from hooklaw.packing.subject import Subject, lines_of, resolve, subject
-from hooklaw.packing.trial import Trial, Tried, clean
-from hooklaw.spec import Rule
+from hooklaw.workers.watchdog import LOADING_LIMIT, Watchdog
 
 
 class Hello(msgspec.Struct, tag=True):

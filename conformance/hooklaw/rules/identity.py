@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.trace import Trace
 
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
 SHARING = ["detached", "in an object"]

@@ -1,8 +1,8 @@
 """Hooks on the AccumulateGrad Node of a leaf: when they run, what they see, and how long they live."""
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 EXECUTION = notes("autograd", "backward-hooks-execution")
 NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]

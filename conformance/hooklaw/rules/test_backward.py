@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 METHOD = docstring("torch.Tensor.backward")
 BACKWARD = docstring("torch.autograd.backward")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Level, docstring, rule
+from hooklaw.law.trace import Trace
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, notes, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Level, docstring, notes, rule
+from hooklaw.law.trace import Trace
 
 FUNCTION = docstring("torch.autograd.Function")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")

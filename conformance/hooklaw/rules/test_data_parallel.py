@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule, tutorial
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule, tutorial
+from hooklaw.law.trace import Trace
 
 DATA_PARALLEL = docstring("torch.nn.DataParallel")
 SAVED = notes("autograd", "hooks-for-saved-tensors")

@@ -2,9 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.DISABLE_SAVED_TENSOR_HOOKS]

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, notes, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Level, docstring, notes, rule
+from hooklaw.law.trace import Trace
 
 CONTEXT = "torch.autograd.function.FunctionCtx"
 EXTENDING = notes("extending", "how-to-use")

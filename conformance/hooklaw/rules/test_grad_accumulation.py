@@ -2,9 +2,9 @@
 
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, docstring, page, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Level, docstring, page, rule
+from hooklaw.law.trace import Trace
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD_FIELD = docstring("torch.Tensor.grad")

@@ -1,8 +1,8 @@
 """What is computed while recording is off."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, notes, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Level, docstring, notes, rule
+from hooklaw.law.trace import Trace
 
 NO_GRAD = docstring("torch.no_grad")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")

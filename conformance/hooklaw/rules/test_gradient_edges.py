@@ -1,8 +1,8 @@
 """Gradient edges: the place in the graph where a tensor's gradient is computed, given to autograd.grad."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 EDGE = docstring("torch.autograd.graph.get_gradient_edge")
 OBJECT = docstring("torch.autograd.graph.GradientEdge")

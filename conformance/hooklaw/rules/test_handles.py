@@ -2,9 +2,9 @@
 
 import weakref
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 

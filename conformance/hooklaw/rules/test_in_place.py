@@ -1,8 +1,8 @@
 """Changes in place without any hook: which are refused, which are noticed, and which are right."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 OPERATIONS = notes("autograd", "in-place-operations-with-autograd")
 CHECKS = notes("autograd", "in-place-correctness-checks")

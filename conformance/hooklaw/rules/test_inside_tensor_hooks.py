@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 

@@ -4,9 +4,9 @@ from contextlib import suppress
 from itertools import product
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 FLAG = notes("autograd", "setting-requires-grad")
 LEAF = docstring("torch.Tensor.is_leaf")

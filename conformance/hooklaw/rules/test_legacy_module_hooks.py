@@ -3,9 +3,9 @@
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.nn.Module.register_backward_hook")
 EXCLUSIVE = observed("an error at the registration says that the two kinds exclude each other")

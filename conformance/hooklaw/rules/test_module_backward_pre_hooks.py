@@ -3,9 +3,9 @@
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, notes, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Level, docstring, notes, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")

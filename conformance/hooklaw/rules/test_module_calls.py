@@ -3,9 +3,9 @@
 from copy import deepcopy
 from typing import Any
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 MODULES = notes("modules", "module-hooks")

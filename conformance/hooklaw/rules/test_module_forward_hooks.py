@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")

@@ -1,8 +1,8 @@
 """One hook on several tensors: for which gradients it waits, and what it is given."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Level, docstring, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Level, docstring, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 

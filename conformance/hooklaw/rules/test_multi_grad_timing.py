@@ -4,9 +4,9 @@ import threading
 from collections import Counter
 from typing import Any
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 SPECIAL = notes("autograd", "special-hooks")

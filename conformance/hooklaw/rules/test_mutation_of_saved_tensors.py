@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 MUTATION = docstring("torch.autograd.graph.allow_mutation_on_saved_tensors")
 NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]

@@ -1,8 +1,8 @@
 """Nodes, and hooks that run after a Node was executed: what they see and what they may replace."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")

@@ -1,8 +1,8 @@
 """Hooks that run before a Node is executed: what they see, what they may replace, and when they run at all."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
 EXECUTION = notes("autograd", "backward-hooks-execution")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")

@@ -1,8 +1,8 @@
 """In which order the kinds of hooks fire, for one tensor and along the graph."""
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, notes, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Level, notes, rule
+from hooklaw.law.trace import Trace
 
 ORDER = notes("autograd", "backward-hooks-execution")
 

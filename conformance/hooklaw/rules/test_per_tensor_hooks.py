@@ -1,8 +1,8 @@
 """A pair of hooks given to one saved tensor, after the operation has saved it."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 SECTION = notes("autograd", "hooks-for-saved-tensors")
 ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")

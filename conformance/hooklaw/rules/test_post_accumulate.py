@@ -2,9 +2,9 @@
 
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")

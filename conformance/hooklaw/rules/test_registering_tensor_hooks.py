@@ -1,8 +1,8 @@
 """Where and when a hook can be put on a tensor, and in which order several of them run."""
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")

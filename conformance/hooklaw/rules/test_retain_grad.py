@@ -3,9 +3,9 @@
 import weakref
 from warnings import catch_warnings
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
 IS_LEAF = docstring("torch.Tensor.is_leaf")

@@ -2,9 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklaw.backend import Backend, Capability, ErrorKind
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability, ErrorKind
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD = docstring("torch.autograd.grad")

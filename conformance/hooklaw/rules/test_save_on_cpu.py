@@ -4,9 +4,9 @@ import gc
 import weakref
 from contextlib import nullcontext
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
 IN_PLACE = [

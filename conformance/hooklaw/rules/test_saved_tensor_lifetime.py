@@ -5,9 +5,9 @@ import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, docstring, notes, rule, tutorial
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Level, docstring, notes, rule, tutorial
+from hooklaw.law.trace import Trace
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")

@@ -2,9 +2,9 @@
 
 from contextlib import AbstractContextManager
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, docstring, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Level, docstring, rule
+from hooklaw.law.trace import Trace
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 

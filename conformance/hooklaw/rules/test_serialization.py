@@ -2,9 +2,9 @@
 
 import warnings
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
+from hooklaw.law.trace import Trace
 
 UNSERIALIZABLE = docstring("torch.utils.hooks.unserializable_hook")
 NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)

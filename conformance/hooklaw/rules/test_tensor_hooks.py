@@ -1,8 +1,8 @@
 """When the hooks of a tensor fire, and with what argument."""
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")

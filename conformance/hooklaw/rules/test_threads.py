@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Level, docstring, notes, rule
-from hooklaw.trace import Mismatch, Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Level, docstring, notes, rule
+from hooklaw.law.trace import Mismatch, Trace
 
 THREADED = notes("autograd", "multithreaded-autograd")
 SAVED = notes("autograd", "hooks-for-saved-tensors")

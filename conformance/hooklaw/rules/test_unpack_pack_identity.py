@@ -5,10 +5,10 @@ from math import inf, nan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw.backend import Backend, Capability
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Level, docstring, rule, tutorial
+from hooklaw.law.trace import Trace
 from hooklaw.rules.identity import COPYING, NEEDS, OTHERS, SHARING, Trial, numbers, pair_of, pairs
-from hooklaw.spec import Level, docstring, rule, tutorial
-from hooklaw.trace import Trace
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SOURCES = [HOOKS, tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")]

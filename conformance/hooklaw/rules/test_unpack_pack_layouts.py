@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw.backend import Backend, Capability
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule, tutorial
+from hooklaw.law.trace import Trace
 from hooklaw.rules.identity import NEEDS, Trial, numbers, pairs, sharing_pairs
-from hooklaw.spec import Basis, Level, docstring, observed, rule, tutorial
-from hooklaw.trace import Trace
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SOURCES = [HOOKS, tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")]

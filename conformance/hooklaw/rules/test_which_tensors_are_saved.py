@@ -1,8 +1,8 @@
 """Which tensors an operation saves, so that a pack hook sees them, and which it does not."""
 
-from hooklaw.backend import Backend, Capability
-from hooklaw.spec import Basis, Level, docstring, notes, observed, rule
-from hooklaw.trace import Trace
+from hooklaw.backend.protocol import Backend, Capability
+from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
+from hooklaw.law.trace import Trace
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hooklaw.spec import Level, observed, rule
+from hooklaw.law.rule import Level, observed, rule
 
 SLOW = 100_000
 

@@ -1,7 +1,7 @@
 """Two rules that the toy keeps and one that it breaks."""
 
-from hooklaw.backend import Capability
-from hooklaw.spec import Level, docstring, rule
+from hooklaw.backend.protocol import Capability
+from hooklaw.law.rule import Level, docstring, rule
 
 HOOKS = {"sources": [docstring("toy.hook")], "needs": [Capability.TENSOR_HOOKS]}
 

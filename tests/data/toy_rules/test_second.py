@@ -1,7 +1,7 @@
 """A rule beyond the toy's means, and one that it is free to break."""
 
-from hooklaw.backend import Capability
-from hooklaw.spec import Basis, Level, docstring, observed, rule
+from hooklaw.backend.protocol import Capability
+from hooklaw.law.rule import Basis, Level, docstring, observed, rule
 
 
 @rule("toy.nodes", level=Level.SHOULD, sources=[docstring("toy.node")], needs=[Capability.NODES])

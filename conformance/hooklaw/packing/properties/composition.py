@@ -6,10 +6,10 @@ import torch
 from hypothesis import strategies as st
 from torch.utils.checkpoint import checkpoint
 
+from hooklaw.law.rule import docstring
 from hooklaw.packing.cases import LEAVES
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
-from hooklaw.spec import docstring
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 forms = {"use_reentrant": st.sampled_from(["False", "True"])}

@@ -5,10 +5,10 @@ import gc
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from hooklaw.law.rule import docstring
 from hooklaw.packing.cases import LEAVES
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers, watched
-from hooklaw.spec import docstring
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 

@@ -5,10 +5,10 @@ from contextlib import nullcontext
 import torch
 from hypothesis import strategies as st
 
+from hooklaw.law.rule import docstring
 from hooklaw.packing.cases import LEAVES
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
-from hooklaw.spec import docstring
 
 GRAD = docstring("torch.autograd.grad")
 STEPS = [

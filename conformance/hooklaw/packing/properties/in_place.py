@@ -2,10 +2,10 @@
 
 import torch
 
+from hooklaw.law.rule import notes
 from hooklaw.packing.cases import LEAVES
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
-from hooklaw.spec import notes
 
 CHECKS = notes("autograd", "in-place-correctness-checks")
 ALIAS = "live-tensor-given-back-unchecked"

@@ -3,9 +3,9 @@
 import torch
 from hypothesis import strategies as st
 
+from hooklaw.law.rule import Level, observed
 from hooklaw.packing.law import law
 from hooklaw.packing.properties.parts import numbers, saved
-from hooklaw.spec import Level, observed
 
 STRIDES_LOST = "strides-lost"
 STORAGE_SAVED = "storage-taken-for-the-tensor"

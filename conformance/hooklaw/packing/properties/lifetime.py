@@ -5,10 +5,10 @@ import weakref
 
 import torch
 
+from hooklaw.law.rule import Level, docstring, notes, observed
 from hooklaw.packing.cases import LEAVES
 from hooklaw.packing.law import HOOKS, NOTES, law
 from hooklaw.packing.properties.parts import agree, held, numbers
-from hooklaw.spec import Level, docstring, notes, observed
 
 BACKWARD = docstring("torch.Tensor.backward")
 SAVED = notes("autograd", "saved-tensors")

@@ -4,9 +4,9 @@ import gc
 
 import torch
 
+from hooklaw.law.rule import Level, docstring, observed
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, held, numbers, on_disk, saved
-from hooklaw.spec import Level, docstring, observed
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
 CLAIM = "a packer that claims to move bytes is used for that alone"

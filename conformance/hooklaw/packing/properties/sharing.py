@@ -2,9 +2,9 @@
 
 import torch
 
+from hooklaw.law.rule import docstring, notes
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
-from hooklaw.spec import docstring, notes
 
 VERSIONS = notes("autograd", "in-place-correctness-checks")
 LINEAR = docstring("torch.nn.Linear")

@@ -4,10 +4,10 @@ import threading
 
 import torch
 
+from hooklaw.law.rule import docstring, notes
 from hooklaw.packing.cases import LEAVES
 from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers, together
-from hooklaw.spec import docstring, notes
 
 THREADS = notes("autograd", "multithreaded-autograd")
 

@@ -1,0 +1,528 @@
+"""The Backend protocol: the verbs in which every rule speaks, and what an adapter must declare of them.
+
+Verbs bear PyTorch's own names. A tensor is the framework's own object; rules use ``+``, ``-`` and ``*`` on it, with
+tensors and with Python numbers, and everything else through a verb. An adapter is any object with the attributes of
+`Backend`: nothing is subclassed, and a verb whose capability is not declared need not exist.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from hooklaw.backend.capabilities import CORE_VERBS, Capability, ErrorKind
+from hooklaw.errors import BackendContractError
+
+__all__ = ["CORE_VERBS", "Backend", "Capability", "ErrorKind", "check_contract", "type_of_hook"]
+
+type_of_hook = Callable[..., Any]
+
+
+class Backend(Protocol):
+    """What a rule may ask for. Each verb raises the framework's own errors.
+
+    Six more attributes are optional: ``reset()`` is called before each rule, to undo what a failed one left behind,
+    ``examples`` says how many examples of a property are worth their time, and ``findings`` is the path of the file of
+    what `hooklaw fuzz` is known to find. ``replay_program(program)`` replays a fuzzed program in the backend's own way,
+    say compiled: it returns a `hooklaw.fuzz.replay.run.Replayed` or raises a `NotReplayedError` that says why not,
+    and only the order of the events of one name counts; ``code_of_program(program)`` returns that program as code.
+    ``imports_late`` names modules that the verbs of a capability import at their first call, where that takes long.
+    """
+
+    name: str
+    """As written on the command line, e.g. ``torch-eager:cuda``."""
+    capabilities: frozenset[Capability]
+    lacks: Mapping[Capability, str]
+    """Why a capability is not declared; one that is not named here is said to be not declared."""
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]]
+    """A kind that is not named here is a RuntimeError, as in PyTorch."""
+    versions: Mapping[str, str]
+    """Versions that matter for the verdict: the framework first, then e.g. ``gpu`` and ``driver``."""
+    notes: Mapping[str, str]
+    """How a verb is carried out where it is not obvious, e.g. which form of DataParallel ran."""
+    expectations: Path | None
+    """The backend's expectation file."""
+
+    # values, core verbs
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
+        """Make a leaf on the backend's device from nested lists of numbers; dtype by PyTorch's name."""
+        ...
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether the value is a tensor of this framework."""
+        ...
+
+    def tolist(self, tensor: Any) -> Any:
+        """Return the values as nested lists of Python numbers, or one number for a 0-d tensor."""
+        ...
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        """Return the sizes."""
+        ...
+
+    def dtype(self, tensor: Any) -> str:
+        """Return PyTorch's name of the dtype, e.g. ``float32``."""
+        ...
+
+    def device(self, tensor: Any) -> str:
+        """Return a name of the device, equal for tensors on one device."""
+        ...
+
+    def requires_grad(self, tensor: Any) -> bool:
+        """Tell whether gradients flow to the tensor."""
+        ...
+
+    def is_leaf(self, tensor: Any) -> bool:
+        """Tell whether the tensor was made by the user."""
+        ...
+
+    def grad_of(self, tensor: Any) -> Any:
+        """Return ``.grad``: a tensor or None."""
+        ...
+
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        """Assign ``.grad``: a tensor or None."""
+        ...
+
+    def detach(self, tensor: Any) -> Any:
+        """Return a tensor with the same data and no history."""
+        ...
+
+    def clone(self, tensor: Any) -> Any:
+        """Return a differentiable copy."""
+        ...
+
+    def sum(self, tensor: Any) -> Any:
+        """Sum all elements to a 0-d tensor; saves nothing."""
+        ...
+
+    def exp(self, tensor: Any) -> Any:
+        """Raise e to each element; saves its output, once."""
+        ...
+
+    # running, core verbs
+    def call(self, fn: Callable[..., Any], *tensors: Any) -> Any:
+        """Run the forward part of a rule: here a mode compiles, checkpoints, or just calls."""
+        ...
+
+    def backward(
+        self,
+        root: Any,
+        gradient: Any = None,
+        *,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Sequence[Any] | None = None,
+    ) -> None:
+        """Accumulate gradients of the root into leaves."""
+        ...
+
+    def grad(  # noqa: PLR0913 - torch.autograd.grad's own arguments
+        self,
+        outputs: Any,
+        inputs: Sequence[Any],
+        grad_outputs: Any = None,
+        *,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        allow_unused: bool | None = None,
+        materialize_grads: bool = False,
+    ) -> tuple[Any, ...]:
+        """Return the gradients of the outputs with respect to the inputs, which may be gradient edges if there are any.
+
+        Where the capability is not declared, ``materialize_grads`` is never given.
+        """
+        ...
+
+    # hooks on tensors and nodes
+    def register_hook(self, tensor: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(grad)`` on a tensor; returns a handle with ``remove()``."""
+        ...
+
+    def retain_grad(self, tensor: Any) -> None:
+        """Keep the gradient of a non-leaf in ``.grad``."""
+        ...
+
+    def retains_grad(self, tensor: Any) -> bool:
+        """Tell whether a non-leaf keeps its gradient."""
+        ...
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(tensor)`` on a leaf, to run once ``.grad`` was updated; returns a handle."""
+        ...
+
+    def grad_fn(self, tensor: Any) -> Any:
+        """Return the Node that made the tensor, or None for a leaf."""
+        ...
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        """Return the AccumulateGrad Node of a leaf; whoever puts hooks on it must keep it."""
+        ...
+
+    def node_name(self, node: Any) -> str:
+        """Return the Node's name."""
+        ...
+
+    def node_next(self, node: Any) -> list[Any]:
+        """Return the Nodes that this one feeds, None where an input needs no gradient."""
+        ...
+
+    def node_metadata(self, node: Any) -> dict[Any, Any]:
+        """Return the Node's mapping for user data."""
+        ...
+
+    def node_register_prehook(self, node: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(grad_outputs)`` before the Node's execution; returns a handle."""
+        ...
+
+    def node_register_hook(self, node: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(grad_inputs, grad_outputs)`` after the Node's execution; returns a handle."""
+        ...
+
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        """Return where the tensor's gradient is computed: an input for `grad`."""
+        ...
+
+    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: type_of_hook, *, mode: str = "all") -> Any:
+        """Put ``hook(grads)`` on all of the tensors, or in mode ``any`` ``hook(grad)`` on the first one of them."""
+        ...
+
+    # modes
+    def is_grad_enabled(self) -> bool:
+        """Tell whether operations are being recorded in this thread."""
+        ...
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        """Record nothing inside."""
+        ...
+
+    def enable_grad(self) -> AbstractContextManager[Any]:
+        """Record inside."""
+        ...
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        """Enter inference mode."""
+        ...
+
+    # further operations
+    def sin(self, tensor: Any) -> Any:
+        """Return the sine."""
+        ...
+
+    def cos(self, tensor: Any) -> Any:
+        """Return the cosine."""
+        ...
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        """Multiply in place by a tensor or a number."""
+        ...
+
+    def cos_(self, tensor: Any) -> Any:
+        """Replace by the cosine in place."""
+        ...
+
+    def increment_version(self, tensors: Any) -> None:
+        """Count a change of a tensor, or of several, that was made without being recorded."""
+        ...
+
+    def detect_anomaly(self) -> AbstractContextManager[Any]:
+        """Let backward fail inside where a gradient is no number."""
+        ...
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        """Split along the first dimension: one node, several outputs."""
+        ...
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        """View with another shape."""
+        ...
+
+    def transpose(self, tensor: Any, first: int, second: int) -> Any:
+        """View with two dimensions swapped."""
+        ...
+
+    def expand(self, tensor: Any, *shape: int) -> Any:
+        """View with dimensions of size 1 repeated, stride 0."""
+        ...
+
+    def requires_grad_(self, tensor: Any) -> Any:
+        """Make a tensor without history, such as a view of one, a leaf that requires grad; returns it."""
+        ...
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        """Set ``.requires_grad`` of a tensor."""
+        ...
+
+    def stride(self, tensor: Any) -> tuple[int, ...]:
+        """Return the strides in elements."""
+        ...
+
+    def data_ptr(self, tensor: Any) -> int:
+        """Return the address of the first element."""
+        ...
+
+    def channels_last(self, tensor: Any) -> Any:
+        """Return the 4-d tensor's values laid out channels-last, differentiable."""
+        ...
+
+    def conj(self, tensor: Any) -> Any:
+        """Return the lazy conjugate view of a complex tensor."""
+        ...
+
+    def neg_view(self, tensor: Any) -> Any:
+        """Return the lazy negated view of a real tensor."""
+        ...
+
+    def is_conj(self, tensor: Any) -> bool:
+        """Tell whether the conjugation is pending."""
+        ...
+
+    def is_neg(self, tensor: Any) -> bool:
+        """Tell whether the negation is pending."""
+        ...
+
+    def custom_function(
+        self, forward: Callable[..., Any], backward: Callable[..., Any], **options: bool
+    ) -> Callable[..., Any]:
+        """Make one Node of ``forward(ctx, *tensors)`` and ``backward(ctx, *grad_outputs)``.
+
+        ctx has ``save_for_backward(*tensors)``, the property ``saved_tensors``, and takes attributes; where these
+        capabilities are declared it has ``needs_input_grad``, a tuple of bools, and ``mark_dirty(*tensors)`` and
+        ``mark_non_differentiable(*tensors)``, and the options are ``once_differentiable``,
+        ``clear_saved_tensors_on_access`` and ``boxed_grads_call``.
+        """
+        ...
+
+    # saved tensors
+    def saved_tensors_hooks(self, pack: type_of_hook, unpack: type_of_hook) -> AbstractContextManager[Any]:
+        """Pack every tensor saved inside; unpack it whenever it is read."""
+        ...
+
+    def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
+        """Forbid saved-tensor hooks inside, with this message."""
+        ...
+
+    def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
+        """Let saved tensors be changed in place inside."""
+        ...
+
+    def checkpoint(self, fn: Callable[..., Any], *tensors: Any, **how: Any) -> Any:
+        """Run a region that backward recomputes; PyTorch's ``use_reentrant`` and ``early_stop`` may be given."""
+        ...
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        """Keep tensors saved inside on the CPU."""
+        ...
+
+    def saved_tensors(self, node: Any) -> list[Any]:
+        """Read every tensor the Node saved, which unpacks each once; the order is the framework's."""
+        ...
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        """Return the Node's SavedTensor objects without reading them, in the order of `saved_tensors`."""
+        ...
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: type_of_hook, unpack: type_of_hook) -> None:
+        """Give one SavedTensor its own pair of hooks."""
+        ...
+
+    # the rest
+    def memory_allocated(self) -> int:
+        """Return the bytes that tensors hold on the device now."""
+        ...
+
+    def save(self, tensor: Any) -> bytes:
+        """Serialize a tensor."""
+        ...
+
+    def load(self, data: bytes) -> Any:
+        """Return the tensor that was serialized."""
+        ...
+
+    def unserializable_hook(self, hook: type_of_hook) -> type_of_hook:
+        """Mark a hook so that serializing its tensor does not warn."""
+        ...
+
+    def module(self, parameters: Mapping[str, Any], forward: Callable[..., Any]) -> Any:
+        """Make a module whose call runs ``forward(module, *inputs, **kwargs)``; parameters are its attributes."""
+        ...
+
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        """Run a module's forward itself, which is no call of the module."""
+        ...
+
+    def register_forward_pre_hook(
+        self, module: Any, hook: type_of_hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Any:
+        """Put ``hook(module, args)``, or ``hook(module, args, kwargs)``, before forward; returns a handle."""
+        ...
+
+    def register_forward_hook(
+        self,
+        module: Any,
+        hook: type_of_hook,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> Any:
+        """Put ``hook(module, args, output)``, or with kwargs before output, after forward; returns a handle."""
+        ...
+
+    def register_full_backward_pre_hook(self, module: Any, hook: type_of_hook, *, prepend: bool = False) -> Any:
+        """Put ``hook(module, grad_output)`` before the module's backward; returns a handle."""
+        ...
+
+    def register_full_backward_hook(self, module: Any, hook: type_of_hook, *, prepend: bool = False) -> Any:
+        """Put ``hook(module, grad_input, grad_output)`` on the module's backward; returns a handle."""
+        ...
+
+    def register_backward_hook(self, module: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(module, grad_input, grad_output)`` on the last Node of a module's forward; returns a handle."""
+        ...
+
+    def register_module_backward_hook(self, hook: type_of_hook) -> Any:
+        """Put a hook of that older kind on every module; returns a handle."""
+        ...
+
+    def register_module_forward_pre_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, args)`` before the forward of every module; returns a handle."""
+        ...
+
+    def register_module_forward_hook(
+        self, hook: type_of_hook, *, with_kwargs: bool = False, always_call: bool = False
+    ) -> Any:
+        """Put a forward hook on every module; returns a handle."""
+        ...
+
+    def register_module_full_backward_pre_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, grad_output)`` before the backward of every module; returns a handle."""
+        ...
+
+    def register_module_full_backward_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, grad_input, grad_output)`` on the backward of every module; returns a handle."""
+        ...
+
+    # the state of modules and optimizers
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        """Register a module inside another one, as its attribute."""
+        ...
+
+    def register_buffer(self, module: Any, name: str, tensor: Any) -> None:
+        """Register a buffer of a module, as its attribute."""
+        ...
+
+    def register_module_parameter_registration_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, name, parameter)`` on every registration of one; returns a handle."""
+        ...
+
+    def register_module_buffer_registration_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, name, buffer)`` on every registration of one; returns a handle."""
+        ...
+
+    def register_module_module_registration_hook(self, hook: type_of_hook) -> Any:
+        """Put ``hook(module, name, child)`` on every registration of one; returns a handle."""
+        ...
+
+    def state_dict(self, owner: Any) -> dict[str, Any]:
+        """Return the state of a module or an optimizer."""
+        ...
+
+    def load_state_dict(self, owner: Any, state: Mapping[str, Any]) -> None:
+        """Load the state of a module, strictly, or of an optimizer."""
+        ...
+
+    def register_state_dict_pre_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook before the state is saved; an optimizer's takes ``prepend``. Returns a handle, as all of these."""
+        ...
+
+    def register_state_dict_post_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook after the state was saved."""
+        ...
+
+    def register_load_state_dict_pre_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook before a state is loaded."""
+        ...
+
+    def register_load_state_dict_post_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
+        """Put a hook after a state was loaded."""
+        ...
+
+    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
+        """Make an optimizer of plain gradient descent."""
+        ...
+
+    def step(self, optimizer: Any) -> None:
+        """Change the parameters by their gradients."""
+        ...
+
+    def zero_grad(self, optimizer: Any, **options: bool) -> None:
+        """Reset the gradients; ``set_to_none`` may be given."""
+        ...
+
+    def register_step_pre_hook(self, optimizer: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(optimizer, args, kwargs)`` before each step; returns a handle."""
+        ...
+
+    def register_step_post_hook(self, optimizer: Any, hook: type_of_hook) -> Any:
+        """Put ``hook(optimizer, args, kwargs)`` after each step; returns a handle."""
+        ...
+
+    def register_optimizer_step_pre_hook(self, hook: type_of_hook) -> Any:
+        """Put such a hook before the steps of all optimizers; returns a handle."""
+        ...
+
+    def register_optimizer_step_post_hook(self, hook: type_of_hook) -> Any:
+        """Put such a hook after the steps of all optimizers; returns a handle."""
+        ...
+
+    def data_parallel(self, module: Any) -> Callable[..., Any]:
+        """Wrap a module so that a call splits its input's first dimension over replicas and gathers."""
+        ...
+
+    def replica_count(self) -> int:
+        """Return how many replicas `data_parallel` runs, two or more."""
+        ...
+
+
+def check_contract(backend: Any, known_as: str) -> None:
+    """Raise BackendContractError unless the object declares itself as a backend and has what it declares."""
+    for attribute in ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"):
+        if not hasattr(backend, attribute):
+            raise BackendContractError(
+                f"backend {known_as!r} has no attribute {attribute!r}: docs/add-a-backend.md names the seven it needs",
+            )
+    _check_kinds(backend, known_as)
+    _check_names(backend.capabilities, Capability, known_as, "capability")
+    _check_names(backend.lacks, Capability, known_as, "capability")
+    _check_names(backend.errors, ErrorKind, known_as, "error kind")
+    for verb in CORE_VERBS:
+        _check_verb(backend, verb, known_as, "which every backend needs")
+    for capability in sorted(backend.capabilities):
+        for verb in Capability(capability).verbs:
+            _check_verb(backend, verb, known_as, f"which its capability {str(capability)!r} needs")
+
+
+def _check_kinds(backend: Any, known_as: str) -> None:
+    if not isinstance(backend.capabilities, AbstractSet):
+        raise BackendContractError(f"backend {known_as!r}: its capabilities are no set")
+    for attribute in ("lacks", "errors", "versions", "notes"):
+        if not isinstance(getattr(backend, attribute), Mapping):
+            raise BackendContractError(f"backend {known_as!r}: its {attribute} are no mapping")
+
+
+def _check_names(names: Iterable[str], kind: type[StrEnum], known_as: str, what: str) -> None:
+    known = set(kind)
+    for name in names:
+        if name not in known:
+            every = ", ".join(sorted(kind))
+            raise BackendContractError(
+                f"backend {known_as!r} declares the unknown {what} {name!r}: choose from {every}"
+            )
+
+
+def _check_verb(backend: Any, verb: str, known_as: str, why: str) -> None:
+    if not callable(getattr(backend, verb, None)):
+        raise BackendContractError(f"backend {known_as!r} lacks the verb {verb!r}, {why}")

@@ -1,0 +1,1 @@
+"""Fuzzing in many processes: schedule, findings, minimizing."""

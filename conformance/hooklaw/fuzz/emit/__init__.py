@@ -1,0 +1,1 @@
+"""Printing a program as plain torch code."""

@@ -1,0 +1,53 @@
+"""What of a program is carried out: a run on the engine tells, so that nobody else need know why one is skipped."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hooklaw.fuzz.judge.judge import engine
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay.run import Event, Run
+from hooklaw.model.flags import TORCH
+
+
+class Kind(NamedTuple):
+    """A tensor as it was made."""
+
+    leaf: bool
+    shape: tuple[int, ...]
+
+
+class Carried(Run):
+    """A run on the engine that plays torch, where the same steps are skipped as on torch."""
+
+    def __init__(self, program: Sequence[Instruction]) -> None:
+        backend = engine(TORCH)
+        backend.reset()
+        super().__init__(backend, self._note)
+        self.left_out: set[int] = set()
+        """Steps that are skipped though all that they use is there; one that lacks a name may have it elsewhere."""
+        self.kinds: dict[str, Kind] = {}
+        """The tensors that instructions made."""
+        self.failed: set[Instruction] = set()
+        """Those that raised an error."""
+        self.events: list[Event] = []
+        self._program = program
+        self.all(program)
+
+    def step(self, number: int, one: Instruction) -> None:
+        """Run one instruction, and note what became of it; what was made before is not looked at, lest it change."""
+        there = {*self.tensors, *self.handles, *self.modules, *self.states, *self.optimizers}
+        super().step(number, one)
+        if number in self.skipped and there.issuperset(one.used):
+            self.left_out.add(number)
+        for name in self.tensors.keys() & {*one.made}:
+            tensor = self.tensors[name]
+            self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
+
+    def skips(self, one: Instruction) -> bool:
+        """Tell whether this very instruction is skipped."""
+        return any(self._program[number] is one for number in self.skipped)
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        if event[0] == "error" and isinstance(event[1], int):
+            self.failed.add(self._program[event[1]])

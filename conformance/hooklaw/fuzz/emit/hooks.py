@@ -1,0 +1,360 @@
+"""The code of instructions that put hooks of every kind, and of what their hooks do."""
+
+from collections.abc import Callable, Mapping
+from textwrap import indent
+from typing import Any, NamedTuple
+
+from hooklaw.fuzz.emit.analysis import action_of
+from hooklaw.fuzz.emit.script import WIDTH, Script, Step, broken, form
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps
+from hooklaw.fuzz.replay.modules import pairs
+
+
+class Place(NamedTuple):
+    """Where a hook is put, and what a hook there is given."""
+
+    name: str
+    register: str
+    """The registering call, with {} for the hook."""
+    parameters: str
+    seen: str
+    """What the hook notes."""
+    replaced: str
+    """What its result stands for."""
+    many: bool | None
+    """Whether that is a tuple; None where it is not known."""
+    returned: str = "{}"
+    """How its result is given back."""
+    optional: bool = True
+    """Whether what it replaces may be None."""
+
+
+Lines = Callable[..., list[str]]
+"""Gives the lines of a hook that do something."""
+EVERYWHERE = frozenset({"global_hook", "registration_hook", "global_step_hook"})
+"""Instructions whose hooks are not put on one thing, and must be removed in the end."""
+
+
+def put(  # noqa: PLR0913 - the rest has names
+    script: Script,
+    one: Instruction,
+    place: Place,
+    action: tuple[Any, ...],
+    before: Any = (),
+    *,
+    more: Mapping[str, Lines] | None = None,
+) -> Step:
+    """Define the hook of an instruction unless it fits into a line, and register it; it may know more actions."""
+    name = place.name
+    lines = {**ACTIONS, **(more or {})}[action[0]](script, place, *action[1:])
+    held = _held(script, one)
+    if lines or held:
+        seen = f'saw("{name}", {place.seen})'
+        script.define(f"def {name}({place.parameters}):\n" + indent("\n".join([seen, *lines]), "    "))
+    hook = name if lines or held else f'lambda {place.parameters}: saw("{name}", {place.seen})'
+    target = f"{name}_handle" if script.known.wanted(name) or one.op in EVERYWHERE else ""
+    after = f"{name}.holds = {', '.join(held)}  # so that they live as long as the hook" if held else ""
+    if one.op in EVERYWHERE and not script.known.refused(one):
+        script.everywhere.append(f"{target}.remove()")
+    return Step(place.register.format(hook), target, before=before, after=after)
+
+
+def _held(script: Script, one: Instruction) -> list[str]:
+    """Return the tensors that a hook keeps alive, so that it is to be seen whether the program lets go of them."""
+    registers = action_of(one) == ("register",) and one.op not in ("prehook", "posthook")
+    holds = registers or one.op == "post_accumulate"
+    return [name for name in one.used if script.known.forgotten(name)] if holds else []
+
+
+@form
+def hook(script: Script, one: Instruction) -> Step:
+    """Put a hook on a tensor."""
+    tensor, before = _captured(script, one)
+    hook = "torch.utils.hooks.unserializable_hook({})" if UNSERIALIZABLE in one.how else "{}"
+    place = Place(one.made[0], f"{tensor}.register_hook({hook})", "grad", "grad", "grad", many=False)
+    return put(script, one, place._replace(optional=script.known.undefined(one.made[0])), one.how[0], before)
+
+
+def _captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return a name for the tensor that a hook uses again, also after the program has let go of it."""
+    name = one.used[0]
+    again = one.how[0][0] == "register" or one.op == "post_accumulate"
+    if again and script.known.forgotten(name) and not script.known.refused(one):
+        return f"{one.made[0]}_tensor", ((f"{one.made[0]}_tensor", name),)
+    return name, ()
+
+
+def _on_node(script: Script, one: Instruction, verb: str, parameters: str) -> Step:
+    keep = one.how[0][0] == "register" or script.known.forgets()
+    before, node = script.node(one.used[0], f"{one.made[0]}_node", keep=keep)
+    before, node = (before, node) if keeps(one) else ((), script.loose_node(one.used[0]))
+    first = parameters.split(", ", maxsplit=1)[0]
+    place = Place(one.made[0], f"{node}.{verb}({{}})", parameters, parameters, first, many=True)
+    return put(script, one, place, one.how[0], before)
+
+
+@form
+def prehook(script: Script, one: Instruction) -> Step:
+    """Put a hook before a Node."""
+    return _on_node(script, one, "register_prehook", "grad_outputs")
+
+
+@form
+def posthook(script: Script, one: Instruction) -> Step:
+    """Put a hook after a Node."""
+    return _on_node(script, one, "register_hook", "grad_inputs, grad_outputs")
+
+
+@form
+def post_accumulate(script: Script, one: Instruction) -> Step:
+    """Put a post-accumulate hook on a leaf."""
+    tensor, before = _captured(script, one)
+    register = f"{tensor}.register_post_accumulate_grad_hook({{}})"
+    place = Place(one.made[0], register, "leaf", f"leaf.grad, leaf is {tensor}", "leaf.grad", many=False)
+    return put(script, one, place, one.how[0], before)
+
+
+@form
+def multi_grad(script: Script, one: Instruction) -> Step:
+    """Put a hook on several tensors."""
+    action, mode = one.how
+    tensors, before = _all_captured(script, one)
+    word = "grad" if mode == "any" else "grads"
+    register = f'torch.autograd.graph.register_multi_grad_hook({tensors}, {{}}, mode="{mode}")'
+    return put(script, one, Place(one.made[0], register, word, word, word, many=mode != "any"), action, before)
+
+
+def _all_captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
+    tensors, name = f"[{', '.join(one.used)}]", f"{one.made[0]}_tensors"
+    again = one.how[0][0] == "register" and not script.known.refused(one)
+    if again and any(script.known.forgotten(used) for used in one.used):
+        return name, ((name, tensors),)
+    return tensors, ()
+
+
+@form
+def retain_grad(_: Script, one: Instruction) -> Step:
+    """Keep the gradient of a tensor."""
+    return Step(f"{one.used[0]}.retain_grad()")
+
+
+@form
+def remove(script: Script, one: Instruction) -> Step:
+    """Remove a hook."""
+    name = one.used[0]
+    put_by = script.known.maker(name)
+    kept = _kept_by(script, put_by) if put_by else []
+    after = f"{' = '.join(kept)} = None" if kept else ""
+    return Step(f"{name}_handle.remove()", after=after, anywhere=True)
+
+
+def _kept_by(script: Script, one: Instruction) -> list[str]:
+    """Return the names under which the code keeps what a hook keeps alive."""
+    captured = {"hook": _captured, "post_accumulate": _captured, "multi_grad": _all_captured}.get(one.op)
+    before = captured(script, one)[1] if captured else ()
+    return [*([f"{one.made[0]}.holds"] if _held(script, one) else []), *(name for name, _ in before)]
+
+
+GIVEN = {
+    "forward_pre": "args",
+    "forward": "output, args",
+    "full_backward_pre": "grad_output",
+    "full_backward": "grad_input, grad_output",
+    "backward": "grad_input, grad_output",
+}
+"""What a module's hook notes; the first may be replaced."""
+
+
+def _module_place(script: Script, one: Instruction, register: str) -> Place:
+    kind, _, options = one.how
+    seen = GIVEN[kind] + (", kwargs" if "with_kwargs" in options else "")
+    words = ["args", "kwargs", "output"] if kind == "forward" else seen.split(", ")
+    parameters = ", ".join(["module", *(word for word in words if word in seen.split(", "))])
+    named = "".join(f", {option}=True" for option in options)
+    many = script.known.several_outputs(one) if kind == "forward" else True
+    many = None if "always_call" in options else many  # after a failure there is no output
+    returned = "({}, kwargs)" if pairs(one.how) else "{}"
+    fails = one.op == "global_hook" and "always_call" in options
+    if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(one.made[0])):
+        parameters, seen = "module, args, *others", "others[-1], args, *others[:-1]"  # kwargs may be missing in torch
+    first = seen.split(", ", maxsplit=1)[0]
+    return Place(one.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
+
+
+@form
+def module_hook(script: Script, one: Instruction) -> Step:
+    """Put a hook on a module."""
+    register = f"{one.used[0]}.register_{one.how[0]}_hook"
+    return put(script, one, _module_place(script, one, register), one.how[1])
+
+
+@form
+def global_hook(script: Script, one: Instruction) -> Step:
+    """Put a hook on all modules."""
+    register = f"torch.nn.modules.module.register_module_{one.how[0]}_hook"
+    return put(script, one, _module_place(script, one, register), one.how[1])
+
+
+# --- what hooks do
+
+
+def _nothing(_script: Script, _place: Place) -> list[str]:
+    return []
+
+
+def _scale(script: Script, place: Place, number: float) -> list[str]:
+    one, value = f"one * {number!r}", place.replaced
+    several = f"tuple(one if one is None else {one} for one in {value})"
+    single = f"{value} * {number!r}"
+    single = f"None if {value} is None else {single}" if place.optional else single
+    if place.many is None:
+        return [f"if isinstance({value}, {_kinds(script)}):", f"    return {several}", f"return {single}"]
+    return [f"return {place.returned.format(several if place.many else single)}"]
+
+
+def _kinds(script: Script) -> str:
+    """Return the types of what a module may return several tensors in."""
+    return "(tuple, list)" if script.known.returns_lists() else "tuple"
+
+
+def _nan(script: Script, place: Place) -> list[str]:
+    return [line.replace("* nan", '* float("nan")') for line in _scale(script, place, float("nan"))]
+
+
+def _raise(_script: Script, _place: Place) -> list[str]:
+    return ['raise Exception("planned")']
+
+
+def _remove(script: Script, place: Place, name: str = "") -> list[str]:
+    name = name or place.name
+    if not script.known.puts(name):
+        return []
+    handle = f"{name}_handle"
+    if name == place.name or (script.known.certain(name) and not script.known.forgotten(name)):
+        return [f"{handle}.remove()"]
+    return [f'if "{handle}" in globals():', f"    {handle}.remove()"]
+
+
+def _register(script: Script, place: Place) -> list[str]:
+    more = f"{place.name}_more"
+    script.define(f"{more} = []")
+    again = place.register.format(f'lambda {place.parameters}: saw("{place.name}+", {place.seen})')
+    if "register_module_" in place.register or "register_optimizer_" in place.register:
+        script.everywhere.append(f"for handle in {more}:\n    handle.remove()")
+    lines = broken(f"{more}.append({again})", WIDTH - 8).splitlines()
+    return [f"if not {more}:", *(f"    {line}" for line in lines)]
+
+
+def _where_there(script: Script, name: str, lines: list[str]) -> list[str]:
+    if not script.known.ever(name):
+        return []
+    if script.known.certain(name) and not script.known.forgotten(name):
+        return lines
+    return [f'if "{name}" in globals():', *(f"    {line}" for line in lines)]
+
+
+def _peek(script: Script, place: Place, name: str) -> list[str]:
+    return _where_there(script, name, [f'saw("{place.name}", "{name}.grad", {script.grad_of(name)})'])
+
+
+def _reentrant(_script: Script, place: Place) -> list[str]:
+    return [
+        "inner = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)",
+        f'inner.register_hook(lambda grad: saw("{place.name}", "inner", grad))',
+        "with torch.enable_grad():",
+        "    (inner * inner).sum().backward()",
+    ]
+
+
+def _backward(script: Script, place: Place, name: str) -> list[str]:
+    ran = f"{place.name}_ran"
+    lines = [f"if not {ran}:", f"    {ran}.append(True)", "    with torch.enable_grad():"]
+    found = _where_there(script, name, [*lines, f"        {name}.sum().backward(retain_graph=True)"])
+    if found:
+        script.define(f"{ran} = []")
+    return found
+
+
+def _drop(script: Script, _: Place, name: str) -> list[str]:
+    return _where_there(script, name, [f"{name}.grad = None"])
+
+
+def _step(script: Script, place: Place, name: str) -> list[str]:
+    shown = f'saw("{place.name}", "step", {name}.param_groups[0]["params"])'
+    return _where_there(script, name, [f"{name}.step()", shown, f"{name}.zero_grad()"])
+
+
+def _context(_script: Script, place: Place) -> list[str]:
+    return [
+        "inner = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)",
+        "",
+        "def pack(tensor):",
+        f'    saw("{place.name}", "pack", tensor)',
+        "    return tensor",
+        "",
+        "with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):",
+        "    inner.sin()",
+    ]
+
+
+def _keep(script: Script, place: Place, name: str) -> list[str]:
+    value = place.replaced
+    if place.many is None:
+        value = f"({value}[0] if isinstance({value}, {_kinds(script)}) else {value})"
+    elif place.many:
+        value += "[0]"
+    return [f"global {name}", f"if {value} is not None:", f"    {name} = {value}"]
+
+
+def _same(_script: Script, place: Place) -> list[str]:
+    same = place.replaced.removesuffix(".grad")  # of a post-accumulate hook the leaf
+    return [f"return {place.returned.format(same)}"]
+
+
+def _wrong(script: Script, place: Place, what: str = "type") -> list[str]:
+    value = place.replaced
+    single, each = _no_gradient(script, value, what), _no_gradient(script, "one", what)
+    several = {"count": f"(*{value}, None)", "bare": f"{value}[0] if {value} else 1.0"}.get(
+        what, f"tuple({each} for one in {value})"
+    )
+    if place.many is None:
+        return [f"if isinstance({value}, {_kinds(script)}):", f"    return {several}", f"return {single}"]
+    return [f"return {place.returned.format(several if place.many else single)}"]
+
+
+def _no_gradient(script: Script, value: str, what: str) -> str:
+    if what not in ("dtype", "shape"):
+        return "1.0"
+    script.define(OTHER_DTYPE if what == "dtype" else OTHER_SHAPE)
+    return f"other_{what}({value})"
+
+
+OTHER_SHAPE = """\
+def other_shape(grad):
+    return 1.0 if grad is None else torch.ones(() if grad.dim() else 1, dtype=grad.dtype)"""
+OTHER_DTYPE = """\
+def other_dtype(grad):
+    if grad is None:
+        return 1.0
+    return torch.ones(grad.shape, dtype=torch.float32 if grad.dtype == torch.float64 else torch.float64)"""
+
+
+ACTIONS: dict[str, Lines] = {
+    "nothing": _nothing,
+    "scale": _scale,
+    "nan": _nan,
+    "raise": _raise,
+    "remove": _remove,
+    "register": _register,
+    "peek": _peek,
+    "reentrant": _reentrant,
+    "backward": _backward,
+    "drop": _drop,
+    "step": _step,
+    "context": _context,
+    "keep": _keep,
+    "same": _same,
+    "wrong": _wrong,
+}
+"""The lines of a hook that do something, by the first word of its action."""

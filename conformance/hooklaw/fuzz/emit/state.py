@@ -1,0 +1,185 @@
+"""The code of instructions about what modules register, about states, and about optimizers."""
+
+from hooklaw.fuzz.emit.hooks import Lines, Place, put
+from hooklaw.fuzz.emit.script import Script, Step, form
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay.state import MORE
+
+PARAMETERS = 'param_groups[0]["params"]'
+RATES = """\
+def rates(state):
+    return [group["lr"] for group in state.get("param_groups", [])]"""
+ANOTHER = f"""\
+def another(state):
+    groups = [{{**group, "lr": group["lr"] * 2}} for group in state.get("param_groups", [])]
+    return {{**state, "{MORE}": 1.0, "param_groups": groups}} if groups else {{**state}}"""
+
+
+@form
+def add_module(_: Script, one: Instruction) -> Step:
+    """Register a module inside another one."""
+    (outer, inner), name = one.used, one.how[0]
+    return Step(f'{outer}.add_module("{name}", {inner})', after=f'saw("registered", "{name}", {outer}.{name}.weight)')
+
+
+@form
+def register_buffer(_: Script, one: Instruction) -> Step:
+    """Register a copy of a tensor as a buffer."""
+    (module, tensor), name = one.used, one.how[0]
+    code = f'{module}.register_buffer("{name}", {tensor}.detach().clone())'
+    return Step(code, after=f'saw("registered", "{name}", {module}.{name})')
+
+
+@form
+def registration_hook(script: Script, one: Instruction) -> Step:
+    """Put a hook on all registrations of a kind."""
+    kind, action = one.how
+    register = f"torch.nn.modules.module.register_module_{kind}_registration_hook({{}})"
+    value = "child" if kind == "module" else kind
+    seen = f"{value}.weight" if kind == "module" else value
+    place = Place(one.made[0], register, f"module, name, {value}", f"{seen}, name", value, many=False, optional=False)
+
+    def instead(_: Script, __: Place) -> list[str]:
+        return [f"return {''.join(one.used)}"]
+
+    return put(script, one, place, action, more={"instead": instead})
+
+
+def _of_optimizer(script: Script, name: str) -> bool:
+    maker = script.known.maker(name)
+    return maker is not None and maker.op == "sgd"
+
+
+def _shown(script: Script, owner: str, state: str) -> str:
+    """Return what is shown of a state."""
+    if not _of_optimizer(script, owner):
+        return state
+    script.define(RATES)
+    return f"list({state}), rates({state})"
+
+
+@form
+def state_dict(script: Script, one: Instruction) -> Step:
+    """Take a state."""
+    owner, name = one.used[0], one.made[0]
+    return Step(f"{owner}.state_dict()", name, after=f'saw("state", "{name}", {_shown(script, owner, name)})')
+
+
+@form
+def load_state_dict(script: Script, one: Instruction) -> Step:
+    """Load a state."""
+    owner, state = one.used
+    now = f'{owner}.param_groups[0]["lr"]' if _of_optimizer(script, owner) else f"{owner}.weight"
+    shown = f'saw("load", "{owner}", {_shown(script, owner, state)}, {now})'
+    return Step(f"{owner}.load_state_dict({state})", after=shown)
+
+
+OF_MODULES = {
+    "state_dict_pre": ("prefix, keep_vars", "keep_vars, prefix", ""),
+    "state_dict_post": ("state, prefix, metadata", "state, prefix", "state"),
+    "load_state_dict_pre": (
+        "state, prefix, metadata, strict, missing_keys, unexpected_keys, errors",
+        "state, prefix, missing_keys, unexpected_keys",
+        "state",
+    ),
+    "load_state_dict_post": ("keys", "*keys", "keys"),
+}
+"""What hooks around the state of a module are given besides it, what they note, and what they may change."""
+
+
+@form
+def state_hook(script: Script, one: Instruction) -> Step:
+    """Put a hook around the saving or the loading of a state."""
+    kind, action, options = one.how
+    owner, name = one.used[0], one.made[0]
+    named = "".join(f", {option}=True" for option in options)
+    register = f"{owner}.register_{kind}_hook({{}}{named})"
+    place = _place_of_optimizer(script, kind, name, register) if _of_optimizer(script, owner) else None
+    if place is None:
+        given, seen, changed = OF_MODULES[kind]
+        place = Place(name, register, f"module, {given}", seen, changed or "None", many=False)
+    return put(script, one, place, action, more=ACTIONS_ON_STATES)
+
+
+def _place_of_optimizer(script: Script, kind: str, name: str, register: str) -> Place:
+    if kind in ("state_dict_pre", "load_state_dict_post"):
+        return Place(name, register, "optimizer", 'optimizer.param_groups[0]["lr"]', "None", many=False)
+    script.define(RATES)
+    return Place(name, register, "optimizer, state", "list(state), rates(state)", "state", many=False)
+
+
+def _key(place: Place) -> str:
+    return f'f"{{prefix}}{MORE}"' if "prefix" in place.parameters else f'"{MORE}"'
+
+
+def _add(_: Script, place: Place) -> list[str]:
+    if place.replaced == "state":
+        return [f"state[{_key(place)}] = 1.0"]
+    return [f"keys.missing_keys.append({_key(place)})"] if place.replaced == "keys" else []
+
+
+def _clear(_: Script, place: Place) -> list[str]:
+    if place.replaced == "state":
+        return ["state.clear()"]
+    return ["keys.missing_keys.clear()", "keys.unexpected_keys.clear()"] if place.replaced == "keys" else []
+
+
+def _another(script: Script, place: Place) -> list[str]:
+    if place.replaced != "state":
+        return []
+    script.define(ANOTHER)
+    return ["return another(state)"]
+
+
+ACTIONS_ON_STATES: dict[str, Lines] = {"add": _add, "clear": _clear, "another": _another}
+
+
+@form
+def sgd(_: Script, one: Instruction) -> Step:
+    """Make an optimizer."""
+    rate, decay = one.how
+    more = f", weight_decay={decay!r}" if decay else ""
+    return Step(f"torch.optim.SGD([{', '.join(one.used)}], lr={rate!r}{more})", one.made[0])
+
+
+@form
+def step(_: Script, one: Instruction) -> Step:
+    """Make a step, and look at the parameters."""
+    name = one.used[0]
+    return Step(f"{name}.step()", after=f'saw("step", "{name}", {name}.{PARAMETERS})')
+
+
+@form
+def zero_grad(_: Script, one: Instruction) -> Step:
+    """Reset gradients."""
+    named = f"set_to_none={one.how[0]}" if one.how else ""
+    return Step(f"{one.used[0]}.zero_grad({named})")
+
+
+@form
+def step_hook(script: Script, one: Instruction) -> Step:
+    """Put a hook around the steps of an optimizer."""
+    return _around_steps(script, one, f"{one.used[0]}.register_step_{one.how[0]}_hook({{}})")
+
+
+@form
+def global_step_hook(script: Script, one: Instruction) -> Step:
+    """Put a hook around the steps of all optimizers."""
+    register = f"register_optimizer_step_{one.how[0]}_hook"
+    script.define(f"from torch.optim.optimizer import {register}")  # torch.optim does not say where it is
+    return _around_steps(script, one, f"{register}({{}})")
+
+
+def _around_steps(script: Script, one: Instruction, register: str) -> Step:
+    seen = f"optimizer.{PARAMETERS}, list(kwargs)"
+    place = Place(one.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
+    return put(script, one, place, one.how[1], more={"closure": _closure})
+
+
+def _closure(_: Script, place: Place) -> list[str]:
+    return [
+        "def closure():",
+        f'    saw("{place.name}", "closure", torch.is_grad_enabled())',
+        "",
+        'return args, {**kwargs, "closure": closure}',
+    ]

@@ -1,0 +1,1 @@
+"""Comparing what two backends did with one program."""

@@ -1,0 +1,1 @@
+"""Executing a program on a backend."""

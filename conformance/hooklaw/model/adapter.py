@@ -1,0 +1,336 @@
+"""The law itself as a backend: hooklaw's own small engine, hooklaw.model, which plays what is documented."""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import hooklaw
+from hooklaw.backend.protocol import Capability, ErrorKind
+from hooklaw.model import (
+    engine,
+    errors,
+    flags,
+    legacy,
+    modes,
+    module,
+    multi_grad,
+    mutation,
+    ops,
+    replicas,
+    views,
+)
+from hooklaw.model._adapter_state import State
+from hooklaw.model.checkpoint import checkpoint
+from hooklaw.model.function_options import function
+from hooklaw.model.module import Module, register
+from hooklaw.model.node import Node
+from hooklaw.model.optimizer import every_optimizer
+from hooklaw.model.record import SavedTensor
+from hooklaw.model.registry import registration_hooks
+from hooklaw.model.strided import contiguous, from_nested
+from hooklaw.model.tensor import UNRECORDED, Tensor
+from hooklaw.model.unused import Unused
+
+Hook = Callable[..., Any]
+FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
+LACKS = {
+    Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
+    Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
+    Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
+    Capability.LAZY_BITS: "every operation computes at once, no conjugation or negation is left pending",
+}
+
+
+ALL = "torch"
+
+
+def backend(argument: str = "") -> "Reference":
+    """Return the backend: as documented, with the flags named and parted by commas, or with all of ``torch``."""
+    names = flags.TORCH if argument == ALL else filter(None, argument.split(","))
+    return Reference(flags.known(names))
+
+
+class Reference(State):
+    """Most verbs are the engine's functions and methods as they are."""
+
+    capabilities = frozenset(Capability) - frozenset(LACKS)
+    lacks: Mapping[Capability, str] = LACKS
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
+        ErrorKind.GRAPH_FREED: (errors.GraphFreedError,),
+        ErrorKind.NO_GRADIENT: (errors.NoGradientError,),
+        ErrorKind.UNUSED_INPUT: (errors.UnusedInputError,),
+        ErrorKind.UNUSED_CONFLICT: (errors.UnusedConflictError,),
+        ErrorKind.NOT_A_NUMBER: (errors.NotANumberError,),
+        ErrorKind.INFERENCE_TENSOR: (errors.InferenceTensorError,),
+        ErrorKind.ONCE_DIFFERENTIABLE: (errors.OnceDifferentiableError, errors.NoGradientError),
+        ErrorKind.SAVED_TENSORS_CLEARED: (errors.SavedTensorsClearedError,),
+        ErrorKind.FUNCTION_RETURN_COUNT: (errors.FunctionCountError,),
+        ErrorKind.LEAF_IN_PLACE: (errors.LeafInPlaceError,),
+        ErrorKind.NOT_A_LEAF: (errors.NotALeafError,),
+        ErrorKind.HOOK_RETURN_TYPE: (errors.HookTypeError,),
+        ErrorKind.HOOK_RETURN_SHAPE: (errors.HookShapeError,),
+        ErrorKind.HOOK_RETURN_DTYPE: (errors.HookDtypeError,),
+        ErrorKind.HOOK_RETURN_COUNT: (errors.HookCountError,),
+        ErrorKind.UNPACK_RETURN_TYPE: (errors.UnpackTypeError,),
+        ErrorKind.PACK_IN_PLACE: (errors.PackInPlaceError,),
+        ErrorKind.SAVED_TENSOR_MODIFIED: (errors.SavedTensorModifiedError,),
+        ErrorKind.SAVED_HOOKS_DISABLED: (errors.SavedHooksDisabledError,),
+        ErrorKind.SAVED_HOOKS_ALREADY_SET: (errors.SavedHooksSetError,),
+        ErrorKind.CHECKPOINT_KIND: (errors.CheckpointKindError,),
+        ErrorKind.CHECKPOINT_REENTRANT: (errors.CheckpointReentrantError,),
+        ErrorKind.CHECKPOINT_MISMATCH: (errors.CheckpointMismatchError,),
+        ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
+        ErrorKind.MODULE_HOOK_KINDS: (errors.HookKindsError,),
+        ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
+        ErrorKind.STATE_HOOK_RETURN: (errors.StateHookError,),
+        ErrorKind.LOAD_HOOK_RETURN: (errors.LoadHookError,),
+        ErrorKind.STATE_KEYS: (errors.StateKeysError,),
+        ErrorKind.STEP_HOOK_RETURN: (errors.StepHookError,),
+        ErrorKind.OUTSIDE_MUTATION: (errors.OutsideMutationError,),
+        ErrorKind.NESTED_MUTATION: (errors.NestedMutationError,),
+        ErrorKind.MULTI_GRAD_MODE: (ValueError,),
+    }
+    versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
+    notes: Mapping[str, str] = {
+        "save_on_cpu": "keeps the tensor itself, since every tensor is on the CPU already",
+    }
+
+    def __init__(self, active: frozenset[str] = frozenset()) -> None:
+        all_on = active == frozenset(flags.TORCH)
+        said = ALL if all_on else ",".join(name for name in flags.TORCH if name in active)
+        self.name = f"reference:{said}" if said else "reference"
+        self.expectations: Path | None = FOR_TORCH if all_on else None
+        self.flags = active
+        self.reset()
+
+    def reset(self) -> None:
+        """Undo what a rule that failed half way may have left behind, and play what this backend is to play."""
+        modes.reset()
+        module.reset()
+        for everywhere in (registration_hooks, every_optimizer):
+            for hooks in everywhere.values():
+                hooks.clear()
+        flags.use(self.flags)
+
+    # values
+    requires_grad = staticmethod(attrgetter("requires_grad"))
+    is_leaf = staticmethod(attrgetter("is_leaf"))
+    grad_of = staticmethod(attrgetter("grad"))
+    shape = staticmethod(attrgetter("shape"))
+    dtype = staticmethod(attrgetter("dtype"))
+    stride = staticmethod(attrgetter("data.strides"))
+    detach = staticmethod(Tensor.detach)
+    requires_grad_ = staticmethod(Tensor.requires_grad_)
+
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Tensor:
+        return Tensor(from_nested(data, dtype), requires_grad=requires_grad)
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, Tensor)
+
+    def tolist(self, tensor: Tensor) -> Any:
+        return tensor.data.tolist()
+
+    def device(self, tensor: Tensor) -> str:  # noqa: ARG002 - there is one
+        return "cpu"
+
+    def set_requires_grad(self, tensor: Tensor, *, requires_grad: bool) -> None:
+        if not (requires_grad or tensor.is_leaf):
+            raise RuntimeError("a tensor that is no leaf requires grad, whatever it is told")
+        if requires_grad:
+            tensor.requires_grad_()
+        else:
+            vars(tensor)["_is_leaf_with_grad"] = False
+
+    def set_grad(self, tensor: Tensor, value: Tensor | None) -> None:
+        tensor.grad = value
+
+    def data_ptr(self, tensor: Tensor) -> int:
+        return id(tensor.data.storage) + tensor.data.offset
+
+    # operations
+    clone = staticmethod(ops.clone)
+    exp = staticmethod(ops.exp)
+    sin = staticmethod(ops.sin)
+    cos = staticmethod(ops.cos)
+    split = staticmethod(views.split)
+    transpose = staticmethod(views.transpose)
+    custom_function = staticmethod(function)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return ops.summed(tensor)
+
+    def mul_(self, tensor: Tensor, factor: Any) -> Tensor:
+        return views.in_place(tensor, lambda before: before * factor, factor)
+
+    def cos_(self, tensor: Tensor) -> Tensor:
+        return views.in_place(tensor, ops.cos)
+
+    def increment_version(self, tensors: Any) -> None:
+        for one in _tuple(tensors):
+            one.data.storage.count_change()
+
+    def view(self, tensor: Tensor, *shape: int) -> Tensor:
+        return views.view(tensor, shape)
+
+    def expand(self, tensor: Tensor, *shape: int) -> Tensor:
+        return views.expand(tensor, shape)
+
+    def channels_last(self, tensor: Tensor) -> Tensor:
+        _, channels, height, width = tensor.shape
+        return ops.clone(tensor, (channels * height * width, 1, channels * width, channels))
+
+    # running
+    is_grad_enabled = staticmethod(modes.recording)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        return fn(*tensors)
+
+    def backward(
+        self,
+        root: Tensor,
+        gradient: Tensor | None = None,
+        *,
+        inputs: Sequence[Tensor] | None = None,
+        **how: Any,
+    ) -> None:
+        engine.backward([root], (gradient,), inputs, _how(**how))
+
+    def grad(
+        self,
+        outputs: Any,
+        inputs: Sequence[Any],
+        grad_outputs: Any = None,
+        *,
+        allow_unused: bool | None = None,
+        materialize_grads: bool = False,
+        **how: Any,
+    ) -> tuple[Any, ...]:
+        unused = Unused(allowed=allow_unused, materialize=materialize_grads)
+        roots = _tuple(outputs)
+        seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)
+        grads = engine.grad(roots, seeds, [_at(one) for one in inputs], _how(**how))
+        return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        return modes.grad_mode(enabled=False)
+
+    def enable_grad(self) -> AbstractContextManager[Any]:
+        return modes.grad_mode(enabled=True)
+
+    inference_mode = staticmethod(modes.inference_mode)
+    detect_anomaly = staticmethod(modes.detect_anomaly)
+
+    # hooks and nodes
+    register_hook = staticmethod(Tensor.register_hook)
+    retain_grad = staticmethod(Tensor.retain_grad)
+    retains_grad = staticmethod(attrgetter("retains_grad"))
+    register_post_accumulate_grad_hook = staticmethod(Tensor.register_post_accumulate_grad_hook)
+    register_multi_grad_hook = staticmethod(multi_grad.register_multi_grad_hook)
+
+    get_gradient_edge = staticmethod(Tensor.needed_edge)
+
+    def accumulate_grad(self, leaf: Tensor) -> Node:
+        if leaf.base is not None and flags.on(UNRECORDED):
+            raise RuntimeError("a view that was made while nothing was recorded has no Node")
+        return leaf.needed_edge().node
+
+    node_name = staticmethod(attrgetter("name"))
+    node_metadata = staticmethod(attrgetter("metadata"))
+
+    def grad_fn(self, tensor: Tensor) -> Node | None:
+        return tensor.made_by and tensor.made_by.node
+
+    def node_next(self, node: Node) -> list[Node | None]:
+        return [edge and edge.node for edge in node.next_edges]
+
+    def node_register_prehook(self, node: Node, hook: Hook) -> Any:
+        return node.pre_hooks.add(hook)
+
+    def node_register_hook(self, node: Node, hook: Hook) -> Any:
+        return node.post_hooks.add(hook)
+
+    # saved tensors
+    checkpoint = staticmethod(checkpoint)
+    disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
+    allow_mutation_on_saved_tensors = staticmethod(mutation.allow_mutation_on_saved_tensors)
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        pack = _copy if pin_memory and flags.on("pinning-copies") else _itself
+        return modes.saved_tensors_hooks(modes.Pair(pack, _itself))
+
+    def saved_tensors(self, node: Node) -> list[Tensor]:
+        return [saved.unpack(node) for saved in self.raw_saved_tensors(node)]
+
+    def raw_saved_tensors(self, node: Node) -> list[SavedTensor]:
+        return [saved for saved in node.saved if saved is not None]
+
+    def saved_tensor_register_hooks(self, saved: SavedTensor, pack: Hook, unpack: Hook) -> None:
+        saved.register_hooks(modes.Pair(pack, unpack))
+
+    # serialization
+    def save(self, tensor: Tensor) -> bytes:
+        if any(not getattr(hook, "unserializable", False) for hook in tensor.hooks.now()):
+            warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
+        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.strides]
+        return json.dumps(kept).encode()
+
+    def load(self, data: bytes) -> Tensor:
+        nested, dtype, requires_grad, strides = json.loads(data)
+        return Tensor(ops.clone(self.tensor(nested, dtype=dtype), tuple(strides)).data, requires_grad=requires_grad)
+
+    def unserializable_hook(self, hook: Hook) -> Hook:
+        hook.__dict__["unserializable"] = True
+        return hook
+
+    # modules
+    module = Module
+
+    def forward(self, module: Module, *inputs: Any) -> Any:
+        return module.forward(module, *inputs)
+
+    register_forward_pre_hook = staticmethod(partial(register, "forward_pre"))
+    register_forward_hook = staticmethod(partial(register, "forward"))
+    register_full_backward_pre_hook = staticmethod(partial(register, "backward_pre"))
+    register_full_backward_hook = staticmethod(partial(register, "backward"))
+    register_backward_hook = staticmethod(partial(register, legacy.KIND))
+    register_module_forward_pre_hook = staticmethod(partial(register, "forward_pre", None))
+    register_module_forward_hook = staticmethod(partial(register, "forward", None))
+    register_module_full_backward_pre_hook = staticmethod(partial(register, "backward_pre", None))
+    register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
+    register_module_backward_hook = staticmethod(partial(register, legacy.KIND, None))
+
+    data_parallel = staticmethod(replicas.data_parallel)
+
+    def replica_count(self) -> int:
+        return replicas.REPLICAS
+
+
+def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:
+    return engine.How(create_graph if retain_graph is None else retain_graph, create_graph)
+
+
+def _at(place: Any) -> Any:
+    """Return a tensor as it is, and a gradient edge as what can be asked for it."""
+    return place if isinstance(place, Tensor) else SimpleNamespace(needed_edge=lambda: place)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return ops.clone(tensor, contiguous(tensor.shape))
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor) else tuple(value)

@@ -1,0 +1,1 @@
+"""Mutants against rules: every wrong backend must be caught."""

@@ -1,0 +1,1 @@
+"""What came of a run: records, verdicts, expectations, and their summary."""

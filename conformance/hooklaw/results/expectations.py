@@ -1,0 +1,179 @@
+"""Reading, checking and updating expectation files: what a backend is known to break, and why.
+
+One TOML file a backend, one ``[[expect]]`` table a known divergence: ``rule``, ``outcome`` (one or several),
+``reason``, and where they apply ``issue``, ``when`` (a version range such as ``torch>=2.13,<2.14``), ``expires``.
+"""
+
+import datetime as dt
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from hooklaw.errors import ExpectationFileError
+from hooklaw.results.verdict import Expectation, Outcome, Stale
+
+EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
+UNEXPLAINED = "unexplained: "
+"""How `expect update` begins a reason that a person has yet to write."""
+KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
+
+
+class Expectations(msgspec.Struct):
+    """The entries of one file that apply to one backend, by rule, and those that no longer say anything."""
+
+    known: dict[str, Expectation] = {}
+    stale: list[Stale] = []
+
+
+def read(
+    path: Path,
+    rules: Collection[str],
+    versions: Mapping[str, str] | None,
+    *,
+    today: dt.date | None = None,
+) -> Expectations:
+    """Read a file and keep what applies to these versions; without versions, every entry applies.
+
+    Raises ExpectationFileError, naming file and line, where the file cannot be read, an entry is malformed, or two
+    entries speak of one rule at once.
+    """
+    found = Expectations()
+    for entry in parse(path):
+        stale = _why_stale(entry, rules, today or dt.datetime.now(tz=dt.UTC).date())
+        if stale:
+            found.stale.append(Stale(entry.rule, stale, entry.file, entry.line))
+        elif versions is None or applies(entry, versions):
+            if entry.rule in found.known and versions is not None:
+                first = found.known[entry.rule].line
+                _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
+            found.known[entry.rule] = entry
+    return found
+
+
+def parse(path: Path) -> list[Expectation]:
+    """Return every entry of a file, well-formed, with its line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ExpectationFileError(f"cannot read the expectation file {path}: {why}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ExpectationFileError(f"{_place(path, error)}: the expectation file is no TOML: {error}") from error
+    tables = data.pop("expect", [])
+    if data or not isinstance(tables, list):
+        raise ExpectationFileError(
+            f"{path}:1: only [[expect]] tables may stand here, found {', '.join(data) or 'a value'}"
+        )
+    lines = list(_lines(text))
+    if len(lines) < len(tables):
+        raise ExpectationFileError(f"{path}:1: every entry begins with a line [[expect]]")
+    entries = [_entry(table, path, lines[place]) for place, table in enumerate(tables)]
+    _refuse_duplicates(entries)
+    return entries
+
+
+def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
+    place = f"{path}:{line}"
+    for key in ("rule", "outcome", "reason"):
+        if not table.get(key):
+            raise ExpectationFileError(f"{place}: the entry has no {key!r}: every entry names rule, outcome and reason")
+    for key in table.keys() - KEYS:
+        raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
+    outcomes = table["outcome"] if isinstance(table["outcome"], list) else [table["outcome"]]
+    for outcome in outcomes:
+        if outcome not in EXPECTABLE:
+            raise ExpectationFileError(
+                f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
+            )
+    try:
+        plain = {**table, "expires": str(table.get("expires", "")), "outcome": outcomes}
+        entry = msgspec.convert({**plain, "file": str(path), "line": line}, Expectation)
+    except msgspec.ValidationError as error:
+        raise ExpectationFileError(f"{place}: {error}") from error
+    _requirement(entry)
+    _expiry(entry)
+    return entry
+
+
+def _refuse_duplicates(entries: list[Expectation]) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        first = seen.setdefault((entry.rule, entry.when), entry.line)
+        if first != entry.line:
+            _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
+
+
+def _why_stale(entry: Expectation, rules: Collection[str], today: dt.date) -> str:
+    if entry.rule not in rules:
+        return "matches no rule"
+    expiry = _expiry(entry)
+    return f"expired on {expiry}" if expiry and expiry < today else ""
+
+
+def _expiry(entry: Expectation) -> dt.date | None:
+    try:
+        return dt.date.fromisoformat(entry.expires) if entry.expires else None
+    except ValueError:
+        _fail(entry, f"expires = {entry.expires!r} is no date: write YYYY-MM-DD")
+
+
+def is_range(when: str) -> bool:
+    """Tell whether a text is a name and a range of its versions, and nothing more."""
+    try:
+        wanted = Requirement(when)
+    except InvalidRequirement:
+        return False
+    return not (wanted.url or wanted.marker or wanted.extras)
+
+
+def _requirement(entry: Expectation) -> Requirement | None:
+    if entry.when and not is_range(entry.when):
+        _fail(entry, f"when = {entry.when!r} is no version range: write for example 'torch>=2.13,<2.14'")
+    return Requirement(entry.when) if entry.when else None
+
+
+def applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
+    """Tell whether an entry speaks of these versions."""
+    wanted = _requirement(entry)
+    if wanted is None:
+        return True
+    if wanted.name not in versions:
+        _fail(entry, f"when speaks of {wanted.name!r}, the backend has versions of {', '.join(versions)}")
+    try:
+        return wanted.specifier.contains(versions[wanted.name], prereleases=True)
+    except InvalidVersion:  # what older releases of packaging make of a version such as a GPU's name
+        return False
+
+
+def without(entry: Expectation, versions: Mapping[str, str]) -> str:
+    """Return the entry's range less the minor version at hand, or nothing where it speaks of no other."""
+    wanted = _requirement(entry)
+    if wanted is None:
+        return ""
+    major, minor = (*Version(versions[wanted.name]).release, 0)[:2]
+    before = f"{major}.{minor - 1}" if minor else f"{max(major - 1, 0)}.99"
+    if not any(wanted.specifier.contains(one) for one in (before, f"{major}.{minor + 1}", f"{major + 1}")):
+        return ""
+    return f"{entry.when},!={major}.{minor}.*"
+
+
+def _fail(entry: Expectation, what: str) -> NoReturn:
+    raise ExpectationFileError(f"{entry.file}:{entry.line}: {what}")
+
+
+def _lines(text: str) -> Iterator[int]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.match(r"\s*\[\[\s*expect\s*\]\]", line):
+            yield number
+
+
+def _place(path: Path, error: tomllib.TOMLDecodeError) -> str:
+    found = re.search(r"at line (\d+)", str(error))
+    return f"{path}:{found[1]}" if found else str(path)

@@ -1,0 +1,92 @@
+"""What a run came to, counted and in words, always with its denominator: said once for the terminal and the report."""
+
+from collections import Counter
+
+import msgspec
+
+from hooklaw.results.records import Run
+from hooklaw.results.verdict import JUDGED, Exit, Outcome, Verdict, describe, exit_of
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many rules a run judged, and what came of them."""
+
+    passed: int
+    judged: int
+    known: int
+    differs: int
+    regressions: int
+    fixed: int
+    stale: int
+    unsupported: int
+    not_run: int
+    lost: int
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, e.g. ``1 rule``, ``2 rules``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def words(run: Run) -> dict[str, str]:
+    """Return what happened to each rule of the run, in one or two words."""
+    entries = {rule_id: result.expectation for rule_id, result in run.results.items()}
+    return {
+        rule.id: describe(run.outcome(rule.id), rule.level, run.verdict(rule), entries.get(rule.id))
+        for rule in run.header.rules
+    }
+
+
+def of_verdict(run: Run, verdict: Verdict) -> list[str]:
+    """Return the ids of the rules with this verdict."""
+    return [rule.id for rule in run.header.rules if run.verdict(rule) is verdict]
+
+
+def exit_of_run(run: Run) -> Exit:
+    """Return how a run as a whole came out."""
+    cells = [(run.outcome(rule.id), run.verdict(rule)) for rule in run.header.rules]
+    return exit_of(cells, stale=bool(run.footer and run.footer.stale))
+
+
+def count(run: Run) -> Counts:
+    """Count a run's cells by what they mean."""
+    said = words(run)
+    number = Counter(said[rule_id] for rule_id in run.results)
+    passed, judged = run.count()
+    return Counts(
+        passed=passed,
+        judged=judged,
+        known=sum(many for name, many in number.items() if name.startswith("known ")),
+        differs=number["differs"],
+        regressions=len(of_verdict(run, Verdict.REGRESSION)),
+        fixed=number["fixed"],
+        stale=len(run.footer.stale) if run.footer else 0,
+        unsupported=number["unsupported"],
+        not_run=number["not-run"],
+        lost=run.header.collected - len(run.results),
+    )
+
+
+def sentence(run: Run) -> str:
+    """Return the verdict in words, e.g. ``211 of 230 rules hold, 19 known divergences, 0 regressions``."""
+    if run.header.not_run:
+        return f"not run: {run.header.not_run}"
+    found = count(run)
+    first = [f"{found.passed} of {counted(found.judged, 'rule')} hold", counted(found.known, "known divergence")]
+    allowed = [counted(found.differs, "allowed difference")] if found.differs else []
+    further = {
+        "fixed": found.fixed,
+        "stale in the expectation file": found.stale,
+        "unsupported and not counted": found.unsupported,
+        "not run": found.not_run,
+        "LOST, the run is incomplete": found.lost,
+    }
+    rest = [f"{number} {text}" for text, number in further.items() if number]
+    return ", ".join([*first, _regressions(run), *allowed, *rest])
+
+
+def _regressions(run: Run) -> str:
+    ids = of_verdict(run, Verdict.REGRESSION)
+    kinds = Counter(run.outcome(rule_id) for rule_id in ids)
+    worse = [f"{kinds[one]} {one}" for one in sorted(JUDGED - {Outcome.PASS, Outcome.FAIL}) if kinds[one]]
+    return counted(len(ids), "regression") + (f" (of them {', '.join(worse)})" if worse else "")

@@ -1,0 +1,102 @@
+"""Whose fault an exception is: the backend broke the law (fail), or the suite or the adapter broke (error)."""
+
+import re
+import sys
+from pathlib import Path
+from traceback import FrameSummary, extract_tb
+from types import TracebackType
+from typing import Any
+
+from hooklaw.law.trace import Mismatch
+from hooklaw.results.verdict import Outcome
+
+HERE = Path(__file__).parents[1]
+PROGRAMMING = (AttributeError, NameError, ImportError, NotImplementedError)
+"""Exceptions that, raised in our own code or an adapter's, mean that this code is wrong."""
+
+
+def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
+    """Return the outcome, one line that says what happened, and the source line.
+
+    A Mismatch is a fail. Any other exception is a fail too, since a framework may not raise where the rule
+    demands none, unless a programming error was raised by the rule or the adapter themselves.
+    """
+    frames = _since_rule(extract_tb(error.__traceback__))
+    where = _place(_last_outside(frames))
+    if isinstance(error, AssertionError):
+        return Outcome.FAIL, _text(error), where
+    verb = _verb(error.__traceback__, backend)
+    said = f"{type(error).__name__}: {_text(error)}"
+    if _broken_here(error, frames, backend):
+        who = f"backend {backend.name!r}: verb {verb!r} raised " if verb else "the rule itself raised "
+        return Outcome.ERROR, who + said, _place(frames[-1])
+    return Outcome.FAIL, f"{verb or 'the rule'} raised {said}", where
+
+
+def _broken_here(error: BaseException, frames: list[FrameSummary], backend: Any) -> bool:
+    last = Path(frames[-1].filename)
+    adapter = _files_of(backend)
+    if type(error) is TypeError:  # not what an engine of our own raises for a wrong hook
+        return _is_ours(last) and last not in adapter and not _came_through_framework(frames, adapter)
+    return isinstance(error, PROGRAMMING) and (_is_ours(last) or last in adapter)
+
+
+def _came_through_framework(frames: list[FrameSummary], adapter: set[Path]) -> bool:
+    return any(not _is_ours(path) and path not in adapter for path in (Path(one.filename) for one in frames))
+
+
+def _verb(traceback: TracebackType | None, backend: Any) -> str:
+    """Return the verb that the rule, or a hook of it, called last; what an adapter calls within itself is no verb."""
+    found, adapter, inside = "", _files_of(backend), False
+    while traceback:
+        code = traceback.tb_frame.f_code
+        entered = not inside
+        inside = Path(code.co_filename) in adapter
+        if entered and inside and traceback.tb_frame.f_locals.get("self") is backend:
+            found = code.co_name
+        traceback = traceback.tb_next
+    return found
+
+
+def _files_of(backend: Any) -> set[Path]:
+    modules = (sys.modules.get(made.__module__) for made in type(backend).__mro__)
+    return {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_relative_to(HERE) or _is_chapter(path)
+
+
+def _is_chapter(path: Path) -> bool:
+    return path.name.startswith("test_")
+
+
+def _since_rule(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """Leave the runner's own frames out."""
+    rule = next((place for place, frame in enumerate(frames) if _is_chapter(Path(frame.filename))), 0)
+    return frames[rule:]
+
+
+def _last_outside(frames: list[FrameSummary]) -> FrameSummary:
+    rules = [frame for frame in frames if _is_chapter(Path(frame.filename))]
+    return rules[-1] if rules else frames[-1]
+
+
+def _place(frame: FrameSummary) -> str:
+    path = Path(frame.filename)
+    shown = path.relative_to(HERE.parent) if path.is_relative_to(HERE.parent) else path
+    return f"{shown}:{frame.lineno}"
+
+
+def _gist(lines: list[str]) -> str:
+    """Return the first line of a long message, and the exception it quotes, if any."""
+    quoted = [line.strip() for line in lines[1:] if re.match(r"\s*[\w.]*(Error|Exception)\b.*:", line)]
+    return " ... ".join([lines[0].strip(), *quoted[-1:]]) + f" (+{len(lines) - 1} lines)"
+
+
+def _text(error: BaseException) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()] or [""]
+    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
+    example = next((note for note in notes if note.startswith("Falsifying")), "")
+    head = lines[0].strip() if isinstance(error, Mismatch) or len(lines) == 1 else _gist(lines)
+    return (head + (f" [{' '.join(example.split())}]" if example else ""))[:600]

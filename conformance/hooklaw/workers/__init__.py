@@ -1,0 +1,1 @@
+"""Running code that may crash or hang."""

@@ -1,0 +1,386 @@
+"""Whatever a person gets wrong is answered by one sentence and exit code 3, and nothing that was there is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import made_records as made
+from helpers import TOY_RULES, complaint, entry
+from hooklaw.results import records
+
+SLOW = '''
+import time
+from hooklaw.law.rule import Level, observed, rule
+
+@rule("slow.first", level=Level.MAY, basis="observed", sources=[observed("a test")])
+def test_first(backend, trace):
+    """Nothing happens."""
+
+@rule("slow.second", level=Level.MAY, basis="observed", sources=[observed("a test")])
+def test_second(backend, trace):
+    """It takes long."""
+    time.sleep(60)
+'''
+IN_PROCESS = "--in-process"
+BROKEN_BACKENDS = {
+    "does not import": ("import nowhere", "module broken does not import: ModuleNotFoundError: No module named"),
+    "is no Python": ("def (:", "module broken does not import: SyntaxError: invalid syntax (broken.py, line 2)"),
+    "leaves while importing": ("raise SystemExit(0)", "module broken does not import: SystemExit: 0"),
+    "has no such attribute": ("", "module broken has no attribute 'made'"),
+    "cannot be made": ("def made(argument): raise OSError('no device')", "its factory raised OSError: no device"),
+    "is none": ("made = 7", "backend 'broken:made' has no attribute 'name'"),
+    "lacks a verb": (
+        "class Broken(Toy): capabilities = frozenset({'nodes'})\nmade = Broken()",
+        "backend 'broken:made' lacks the verb 'grad_fn', which its capability 'nodes' needs",
+    ),
+    "declares what does not exist": (
+        "class Broken(Toy): capabilities = frozenset({'telepathy'})\nmade = Broken()",
+        "backend 'broken:made' declares the unknown capability 'telepathy': choose from accelerator",
+    ),
+    "maps an error that does not exist": (
+        "class Broken(Toy): errors = {'bad-mood': ()}\nmade = Broken()",
+        "backend 'broken:made' declares the unknown error kind 'bad-mood': choose from checkpoint-kind",
+    ),
+    "has no versions": ("class Broken(Toy): versions = None\nmade = Broken()", "its versions are no mapping"),
+    "names a file that is not there": (
+        "class Broken(Toy): expectations = 'no.toml'\nmade = Broken()",
+        "cannot read the expectation file no.toml: No such file or directory",
+    ),
+}
+
+
+@pytest.fixture
+def old(tmp_path):
+    """Return the results and the report of an earlier run, with a check that they and nothing else are there."""
+    results = made.write(tmp_path / "old.jsonl", made.three()[0])
+    report = tmp_path / "old.html"
+    report.write_text("the report of yesterday")
+    (tmp_path / "file").write_text("no folder")
+    before = results.read_bytes()
+
+    def untouched():
+        left = {one.name for one in tmp_path.iterdir()} - {"__pycache__", "broken.py", "file", "rules", "expect.toml"}
+        return (results.read_bytes(), report.read_text(), left) == (
+            before,
+            "the report of yesterday",
+            {"old.jsonl", "old.html"},
+        )
+
+    return untouched
+
+
+def refused(done, said):
+    """Tell whether the program exited 3 after one sentence that says so."""
+    return (done.returncode, said in complaint(done)) == (3, True)
+
+
+@pytest.mark.parametrize("case", BROKEN_BACKENDS.values(), ids=BROKEN_BACKENDS)
+def test_broken_backend(judge, adapter, old, case):
+    """A backend that cannot be loaded is one sentence, and the results of yesterday still stand."""
+    text, said = case
+    adapter(text)
+    done = judge("--results=old.jsonl", "--report=old.html", IN_PROCESS, backend="broken:made")
+
+    assert refused(done, said)
+    assert old()
+
+
+@pytest.mark.parametrize("name", ["leaves while importing", "lacks a verb"])
+def test_broken_backend_in_a_worker(judge, adapter, old, name):
+    """It is the same sentence where rules are contained."""
+    text, said = BROKEN_BACKENDS[name]
+    adapter(text)
+    done = judge("--results=old.jsonl", "--report=old.html", backend="broken:made")
+
+    assert refused(done, said)
+    assert old()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "the process died: Segmentation fault"),
+        ("import os; os._exit(0)", "the process died without a word"),
+    ],
+)
+def test_import_that_kills_the_process(judge, adapter, old, text, said):
+    """A backend that takes its process along is given up after a few attempts."""
+    adapter(text)
+    done = judge("--results=old.jsonl", backend="broken:made", timeout=60)
+
+    assert refused(done, f"hooklaw: backend 'broken:made' cannot be loaded, each time {said}")
+    assert old()
+
+
+@pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
+def test_what_nobody_foresaw(judge, adapter, old, how):
+    """A backend that breaks where nothing was to break is one sentence too."""
+    odd = "class Odd:\n    def __str__(self): raise ValueError('no word')\n"
+    adapter(odd + "class Broken(Toy): versions = {'toy': Odd()}\nmade = Broken()")
+    done = judge("--results=old.jsonl", *how, backend="broken:made")
+
+    assert refused(done, "hooklaw: the run broke inside pytest (exit status 3): ValueError: no word")
+    assert old()
+
+
+def test_verb_that_interrupts(judge, adapter, tmp_path):
+    """An interrupt out of a verb ends the run, and is recorded as no crash."""
+    adapter("class Broken(Toy):\n    def sum(self, tensor): raise KeyboardInterrupt\nmade = Broken()")
+    done = judge("--results=r.jsonl", backend="broken:made")
+
+    assert refused(done, "hooklaw: interrupted, 0 of 5 rules on 'broken:made' have a result")
+    assert records.read(tmp_path / "r.jsonl", incomplete=True)[0].results == {}
+
+
+@pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
+def test_verb_that_raises(judge, adapter, tmp_path, how):
+    """A programming error in a verb names backend, verb and line, and makes the run exit 3."""
+    adapter("class Broken(Toy):\n    def sum(self, tensor):\n        return tensor.nothing\nmade = Broken()")
+    done = judge("--results=r.jsonl", *how, backend="broken:made")
+    said = "backend 'toy': verb 'sum' raised AttributeError: 'Tensor' object has no attribute 'nothing'"
+
+    assert refused(done, f"hooklaw: 3 rules could not be judged, toy.order first: {said} ({tmp_path}/broken.py:4)")
+    assert records.read(tmp_path / "r.jsonl")[0].complete
+
+
+def test_unknown_backend(judge, old):
+    """A mistaken name is known before anything runs."""
+    done = judge("--results=old.jsonl", backend="torch-eagr")
+
+    assert refused(done, "hooklaw: no backend is called 'torch-eagr': did you mean torch-eager")
+    assert old()
+
+
+def test_one_unknown_backend_of_two(judge, old):
+    """A mistaken second name stops the first from running."""
+    done = judge("--backend", "paddel", "--results=old.jsonl")
+
+    assert refused(done, "hooklaw: no backend is called 'paddel': did you mean paddle?")
+    assert old()
+
+
+def test_one_broken_backend_of_two(judge, adapter, tmp_path):
+    """A backend that cannot be loaded does not cost the other its results, and the exit code is the worst."""
+    adapter("import nowhere")
+    done = judge("--backend", "broken:made", "--results=r.jsonl", "--report=r.html")
+
+    assert refused(done, "module broken does not import")
+    assert [run.header.backend for run in records.read(tmp_path / "r.jsonl")] == ["toy:backend"]
+    assert (tmp_path / "r.html").exists()
+
+
+def test_one_backend_twice(judge, old):
+    """A backend is named once."""
+    done = judge("--backend", "toy:backend", "--results=old.jsonl")
+
+    assert refused(done, "hooklaw: a backend is named twice: name each once")
+    assert old()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-k", "nothing"), "the selection matches no rule: `hooklaw list` shows all"),
+        (("-k", "nothing", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
+        (("-k", "and or"), "Wrong expression passed to '-k': and or: "),
+        (("-k", "and or", IN_PROCESS), "Wrong expression passed to '-k': and or: "),
+        (("--import", "nowhere", IN_PROCESS), "--import nowhere: the module does not import: ModuleNotFoundError"),
+        (("--expectations", "no.toml", IN_PROCESS), "no.toml: No such file or directory"),
+        (("--expectations", ".", IN_PROCESS), ": Is a directory"),
+        (("--rules", "nowhere"), "no rules are at 'nowhere': name a folder or a package"),
+        (("--rules", ".", IN_PROCESS), "the selection matches no rule"),
+    ],
+)
+def test_bad_option(judge, old, words, said):
+    """An option that leads nowhere is one sentence."""
+    done = judge("--results=old.jsonl", "--report=old.html", *words)
+
+    assert refused(done, said)
+    assert old()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [entry(outcome="pass"), "[[expect]\n", entry(why="x"), entry(when="paddle>3")],
+    ids=["outcome", "no TOML", "unknown key", "unknown package"],
+)
+def test_malformed_expectations(judge, old, tmp_path, written):
+    """A malformed expectation file is named by its line before anything runs."""
+    (tmp_path / "expect.toml").write_text(written)
+    done = judge("--results=old.jsonl", "--expectations", "expect.toml", IN_PROCESS)
+
+    assert refused(done, f"hooklaw: {tmp_path}/expect.toml:1: ")
+    assert old()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nowhere", "the chapter test_own.py does not import: ModuleNotFoundError: No module named 'nowhere'"),
+        ("def (:", "the chapter test_own.py does not import: SyntaxError: invalid syntax"),
+        (SLOW.replace("slow.second", "slow.first"), "rule id 'slow.first' is registered twice, first by test_own.py"),
+        (SLOW.replace("slow.first", "slow"), "rule id 'slow' is malformed"),
+    ],
+    ids=["import", "syntax", "duplicate", "malformed"],
+)
+def test_broken_chapter(judge, old, tmp_path, text, said):
+    """A chapter that does not import, or holds a rule that is refused, is named."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "test_own.py").write_text(text)
+    done = judge("--results=old.jsonl", IN_PROCESS, rules="rules")
+
+    assert refused(done, said)
+    assert old()
+
+
+def test_broken_chapter_in_a_worker(judge, old, tmp_path):
+    """It is the same sentence where rules are contained."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "test_own.py").write_text("import nowhere")
+    done = judge("--results=old.jsonl", rules="rules")
+
+    assert refused(done, "the chapter test_own.py does not import: ModuleNotFoundError")
+    assert old()
+
+
+@pytest.mark.parametrize("option", ["results", "report"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("file/x", "Not a directory"), ("file/folder/x", "Not a directory"), (".", "Is a directory")],
+)
+def test_cannot_write(judge, old, option, path, why):
+    """A file that cannot be written is known before anything runs."""
+    done = judge(f"--{option}={path}")
+
+    assert refused(done, f"cannot write the {option} to")
+    assert refused(done, f": {why}; name another file with --{option}=FILE")
+    assert (done.stdout, old()) == ("", True)
+
+
+def test_results_and_report_in_one_file(judge, old):
+    """The report does not take the place of the results."""
+    done = judge("--results=old.jsonl", "--report=old.jsonl")
+
+    assert refused(done, "old.jsonl is to hold both the results and the report: name two files")
+    assert old()
+
+
+def test_disk_that_is_full(judge, tmp_path):
+    """A results file that cannot grow ends the run in one sentence, with what was written before."""
+    (tmp_path / "small.py").write_text("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))")
+    done = judge(IN_PROCESS, "--import", "small", "--results=r.jsonl")
+
+    assert refused(done, "r.jsonl any further: File too large")
+    assert (tmp_path / "r.jsonl").read_text().startswith('{"kind":"header"')
+
+
+BAD_RESULTS = {
+    "absent": (None, "cannot read "),
+    "empty": (lambda text: "", "is empty: the run that was to write it never started"),
+    "foreign": (lambda text: "<html>\n", ":1: this is no hooklaw record"),
+    "newer": (lambda text: text.replace('"hooklaw":1', '"hooklaw":7'), "has format 7, this hooklaw reads up to 1"),
+    "cut in a line": (lambda text: text[:-9], ":6: the file breaks off in the middle of a line"),
+    "without footer": (lambda text: text[: text.index('{"kind":"footer"')], "did not end, 4 of 4 rules have"),
+    "without a result": (lambda text: lines_but(text, 2), "is incomplete, 3 of 4 rules have a result"),
+    "without header": (lambda text: lines_but(text, 0), ":1: a result of run run-of-torch-eager, which has no header"),
+    "damaged": (lambda text: text.replace('"outcome":"pass"', '"outcome":"bliss"', 1), ":2: not a line this hooklaw"),
+    "joined to itself": (lambda text: text * 2, ":7: run run-of-torch-eager has two headers"),
+}
+
+
+def lines_but(text, place):
+    """Take a line out, counted from 0."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[:place] + lines[place + 1 :])
+
+
+@pytest.mark.parametrize(("damage", "said"), BAD_RESULTS.values(), ids=BAD_RESULTS)
+def test_report_of_bad_results(verb, old, tmp_path, damage, said):
+    """A result file that is not whole makes no report, and leaves the one that was there."""
+    bad = tmp_path / "file"
+    bad.unlink()
+    if damage:
+        bad.write_text(damage((tmp_path / "old.jsonl").read_text()))
+    done = verb("report", "old.jsonl", bad, "-o", "old.html")
+
+    assert refused(done, said)
+    assert str(bad) in complaint(done)
+    assert old()
+
+
+def test_report_of_different_rules(verb, old, tmp_path):
+    """Two runs of one backend by different rules make no report."""
+    other = made.run("torch-eager", [made.rule("other.rule")], [made.passed("other.rule")])
+    text = made.write(tmp_path / "file", other).read_text()
+    (tmp_path / "file").write_text(text.replace("run-of-torch-eager", "another"))
+    done = verb("report", "old.jsonl", "file", "-o", "old.html")
+
+    assert refused(done, "hooklaw: old.jsonl and file both judge 'torch-eager', by different rules")
+    assert old()
+
+
+@pytest.mark.parametrize(("path", "why"), [("file/x", "Not a directory"), (".", "Is a directory"), ("/", "Is a dir")])
+def test_report_cannot_be_written(verb, old, tmp_path, path, why):
+    """A report that cannot be written is named."""
+    done = verb("report", "old.jsonl", "-o", path)
+
+    assert refused(done, f"cannot write the report to {path}: {why}")
+    assert old()
+
+
+def test_report_over_its_results(verb, old):
+    """A report does not take the place of its results."""
+    done = verb("report", "old.jsonl", "-o", "./old.jsonl")
+
+    assert refused(done, "old.jsonl is one of the result files")
+    assert old()
+
+
+@pytest.fixture
+def interrupted(environment, tmp_path):
+    """Return a run that is interrupted by Ctrl-C once a line of text appears on stderr, or in a file."""
+
+    def run(*words, when):
+        command = [sys.executable, "-m", "hooklaw", "run", *map(str, words)]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+        ) as process:
+            deadline = time.monotonic() + 30
+            while not when() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGINT)
+            process.stdout, error = "", process.communicate(timeout=30)[1]
+        return subprocess.CompletedProcess(command, process.returncode, "", error)
+
+    return run
+
+
+@pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
+def test_interrupted_in_a_rule(interrupted, verb, tmp_path, how):
+    """Ctrl-C keeps what was recorded, the footer says so, and no reader takes it for a whole run."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "test_slow.py").write_text(SLOW)
+    results = tmp_path / "r.jsonl"
+    words = ("--backend", "toy:backend", "--rules", "rules", "--results=r.jsonl", "--report=r.html", *how)
+    done = interrupted(*words, when=lambda: results.exists() and '"slow.first","outcome"' in results.read_text())
+    (run,) = records.read(results, incomplete=True)
+
+    assert refused(done, "hooklaw: interrupted, 1 of 2 rules on 'toy:backend' have a result")
+    assert (list(run.results), run.footer.interrupted, run.complete) == (["slow.first"], True, False)
+    assert refused(verb("report", "r.jsonl"), "'toy:backend' was interrupted, 1 of 2 rules have a result")
+    assert {"r.jsonl", "rules"} == {one.name for one in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
+def test_interrupted_while_loading(interrupted, adapter, old, tmp_path, how):
+    """Ctrl-C before the first rule leaves the results of yesterday, and does not take them for today's."""
+    adapter("import pathlib, time; pathlib.Path('rules').touch(); time.sleep(60)")
+    words = ("--backend", "broken:made", "--rules", TOY_RULES, "--results=old.jsonl", *how)
+    done = interrupted(*words, when=(tmp_path / "rules").exists)
+
+    assert refused(done, "hooklaw: interrupted")
+    assert old()

@@ -1,0 +1,61 @@
+"""What the documentation shows is run: every hooklaw command in a shell block exits as it should."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands():
+    """Find every line of a shell block that begins with hooklaw."""
+    for page in PAGES:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.splitlines():
+                if line.startswith("hooklaw "):
+                    yield pytest.param(line, id=f"{page.name}: {line}")
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_command_runs(hooklaw_command, line, tmp_path):
+    """A command that the documentation shows ends with exit code 0."""
+    pytest.importorskip("torch", reason="the commands judge torch, which is not installed")
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_backend_of_the_tutorial(hooklaw_command, tmp_path):
+    """The files that the tutorial has its reader save make a backend, and each command beneath them exits with 0."""
+    page = (ROOT / "docs" / "add-a-backend.md").read_text()
+    for name, text in re.findall(r"as `([\w.]+)`[^\n]*\n\n```\w+\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(text)
+    commands = re.findall(r"^PYTHONPATH=\. hooklaw (.+)$", page, re.MULTILINE)
+
+    assert len(commands) == 3
+    for line in commands:
+        done = hooklaw_command(*shlex.split(line), cwd=tmp_path, path=[tmp_path])
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
+def test_links_lead_somewhere():
+    """Every relative link of a page is a file."""
+    broken = [
+        f"{page.name}: {link}"
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+        if not (page.parent / link).exists()
+    ]
+
+    assert broken == []
+
+
+def test_ci_runs_the_readme_command():
+    """CI takes the test command out of the README, so the README's is the one that is known to work."""
+    readme = (ROOT / "README.md").read_text()
+
+    assert re.search(r"^Pass the tests:\n\n```sh\npython3 -m venv .+ tox .+\n```", readme, re.MULTILINE)

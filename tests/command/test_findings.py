@@ -1,0 +1,48 @@
+"""The programs of the findings do what the page says, on the versions it speaks of."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
+VERSIONS = {"python": ("torch", "2.13.0"), "paddle": ("paddlepaddle", "3.3.1")}
+
+
+def programs():
+    """Find each program, its language and its heading."""
+    for part in PAGE.split("\n### ")[1:]:
+        for number, (language, program) in enumerate(re.findall(r"```(python|paddle)\n(.*?)```", part, re.DOTALL)):
+            yield pytest.param(language, program, id=part.splitlines()[0] + f", {number + 1}" * (number > 0))
+
+
+def installed(package):
+    """Return the version that is installed, without its local part."""
+    try:
+        return importlib.metadata.version(package).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+@pytest.mark.parametrize(("language", "program"), list(programs()))
+def test_program_does_what_the_page_says(language, program, tmp_path):
+    """Each program prints what its comments say, or dies where they say so."""
+    package, version = VERSIONS[language]
+    if installed(package) != version:
+        pytest.skip(f"the page speaks of {package} {version}, here is {installed(package)}")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    printed = re.findall(r"# prints (.+?);", program)
+    dies = "# dies of" in program
+
+    assert dies == (done.returncode < 0), done.stderr
+    assert dies or done.stdout.splitlines() == printed

@@ -1,0 +1,290 @@
+"""`hooklaw mutants`: what kills, what survives, what is toothless, and how it says so."""
+
+import json
+
+import pytest
+
+from helpers import DATA, complaint
+from hooklaw.backend import loading
+from hooklaw.cli.mutants import findings
+from hooklaw.law.rule import Level, Rule, docstring
+from hooklaw.mutation import worker
+from hooklaw.mutation.matrix import Matrices, Matrix, choose_by
+from hooklaw.results.verdict import Exit, Outcome
+
+pytest.importorskip("torch", reason="mutants are torch's, and torch is not installed")
+HANDFUL = ("root-hook-skipped", "gradient-starts-as-zeros", "unpacked-tensor-cached", "no-grad-reaches-other-threads")
+
+
+@pytest.fixture(scope="module")
+def shipped(hooklaw_command):
+    """Run a handful of the mutants."""
+    chosen = [word for name in HANDFUL for word in ("-k", name)]
+    return hooklaw_command("mutants", "--of", "torch-eager", "--format", "json", *chosen)
+
+
+@pytest.fixture(scope="module")
+def of_reference(hooklaw_command):
+    """Run two mutants of the engine, one of which replaces a step of it, and one of which is torch's too."""
+    chosen = ["-k", "retain-grad-before-node-pre-hook", "-k", "root-hook-skipped"]
+    return hooklaw_command("mutants", "--of", "reference", "--format", "json", *chosen)
+
+
+@pytest.fixture(scope="module")
+def docile(hooklaw_command):
+    """Run mutants of our own, one of which does nothing wrong and one of which hangs."""
+    of = ("--of", "torch-eager")
+    return hooklaw_command("mutants", "--mutants", "docile", *of, "--limit", "3", path=[DATA])
+
+
+@pytest.fixture(scope="module")
+def both(hooklaw_command):
+    """Run a mutant of each backend that does nothing wrong."""
+    return hooklaw_command("mutants", "--mutants", "docile", "-k", "does-nothing-wrong", path=[DATA])
+
+
+def test_handful_is_killed(shipped):
+    """Each of a handful of mutants is killed by a rule that names it, and the exit code is 0."""
+    rows = json.loads(shipped.stdout)
+
+    assert shipped.returncode == 0, shipped.stderr
+    assert sorted(HANDFUL) == sorted(row["mutant"] for row in rows)
+    assert all(set(row["breaks"]) & set(row["killed_by"]) for row in rows)
+
+
+def test_contract(shipped):
+    """An object of the JSON names the mutant, what it breaks by declaration, and what killed it."""
+    row = next(row for row in json.loads(shipped.stdout) if row["mutant"] == "root-hook-skipped")
+
+    assert row["breaks"] == ["tensor-hook.fire.root", "tensor-hook.fire.root-given-gradient"]
+    assert set(row["breaks"]) <= set(row["killed_by"])
+    assert row["outcomes"] == dict.fromkeys(row["killed_by"], "fail")
+    assert (row["of"], row["verdict"]) == ("torch-eager", "killed")
+    assert row["vice"] == "The hooks of a backward's root do not run."
+
+
+def test_survivor(docile):
+    """A mutant that no rule kills is called a survivor, and the exit code is 1."""
+    assert docile.returncode == 1
+    assert "survivor: does-nothing-wrong of torch-eager is killed by no rule" in docile.stdout
+
+
+def test_toothless(docile):
+    """A MUST rule that kills none of the mutants that it names is called toothless."""
+    assert "toothless: made-up.toothless kills none of does-nothing-wrong, never-built" in docile.stdout
+    assert "toothless: tensor-hook.handle.remove " not in docile.stdout
+    assert "not built: never-built" in docile.stdout
+
+
+def test_hanging_mutant(docile):
+    """A mutant that hangs is killed by the rule that it hangs in, and costs no other its result."""
+    assert "hangs of torch-eager  [hole]" in docile.stdout
+    assert "remove-does-nothing of torch-eager  [killed]" in docile.stdout
+
+
+def test_exempt(docile):
+    """MUST rules that torch itself breaks, or does not support, are named as such."""
+    assert "exempt: retain-grad.vs-node-prehook is fail on torch-eager" in docile.stdout
+    assert "exempt: save-on-cpu.cuda.moves is unsupported on torch-eager" in docile.stdout
+
+
+def test_unknown_mutant(verb):
+    """A name that no mutant has is a mistake, said in one sentence."""
+    done = verb("mutants", "--mutants", "docile", "-k", "no-such")
+
+    assert done.returncode == 3
+    assert "no mutant has 'no-such' in its name" in complaint(done)
+
+
+def test_module_that_does_not_import(verb):
+    """So is a module that cannot be imported."""
+    done = verb("mutants", "--mutants", "nowhere.to.be.found")
+
+    assert done.returncode == 3
+    assert "the mutants in nowhere.to.be.found do not import" in complaint(done)
+
+
+def test_what_a_mutant_alters():
+    """A rule may be left out only where it is known in which verbs the mutant differs from torch-eager."""
+    import docile
+    from toy import Toy
+
+    original = loading.load("torch-eager")
+
+    assert worker.altered(docile.RemoveDoesNothing(), original) == {"register_hook"}
+    assert worker.altered(docile.DoesNothingWrong(), original) == set()
+    assert worker.altered(Toy(), original) is None
+
+
+def made_rule(name, *mutants):
+    """Return a MUST rule."""
+    sources = [docstring("torch.Tensor.sum")]
+    return Rule(name, "made-up", "It is so.", Level.MUST, "documented", sources, [], list(mutants))
+
+
+def made(results, *, vices=("a", "b"), broken=(), of="torch-eager"):
+    """Return a matrix of two rules: made.one names mutant a, made.two names mutant b."""
+    rules = [made_rule("made.one", "a"), made_rule("made.two", "b")]
+    original = {rule.id: Outcome.FAIL if rule.id in broken else Outcome.PASS for rule in rules}
+    failed = {name: {one: worker.Done(one, Outcome.FAIL, "") for one in killers} for name, killers in results.items()}
+    return Matrix(of, worker.Hello(dict.fromkeys(vices, "A vice."), rules, original), failed)
+
+
+def judged(*found):
+    """Return what is found in some matrices."""
+    return findings(Matrices(list(found), {}))
+
+
+def test_all_is_well():
+    """Where every mutant is killed by the rule that names it, nothing is wrong."""
+    found = judged(made({"a": ["made.one"], "b": ["made.two"]}))
+
+    assert (found.exit, found.judged, found.toothless) == (Exit.OK, 2, [])
+    assert [row.verdict for row in found.rows] == ["killed", "killed"]
+
+
+def test_hole():
+    """A mutant that is caught only by a rule that does not name it is in a hole, and its own rule is toothless."""
+    found = judged(made({"a": ["made.two"], "b": ["made.two"]}))
+
+    assert [row.mutant for row in found.having("hole")] == ["a"]
+    assert [rule.id for rule in found.toothless] == ["made.one"]
+    assert found.rows[0].spared_by == ["made.one"]
+    assert found.exit is Exit.REGRESSION
+
+
+def test_selection_judges_what_it_can():
+    """Of a selection only those rules are judged all of whose mutants were run."""
+    found = judged(made({"a": ["made.one"]}))
+
+    assert (found.exit, found.judged) == (Exit.OK, 1)
+
+
+def test_rule_that_torch_breaks():
+    """A rule that torch-eager breaks is exempt."""
+    found = judged(made({"a": [], "b": ["made.two"]}, broken=["made.one"]))
+
+    assert found.exempt == {"made.one": "fail on torch-eager"}
+    assert found.toothless == []
+    assert [row.mutant for row in found.having("survivor")] == ["a"]
+
+
+def test_rule_that_another_backend_keeps():
+    """A rule that torch-eager breaks is judged on the engine, if that keeps it."""
+    torch = made({"a": [], "b": ["made.two"]}, broken=["made.one"])
+    toothless = judged(torch, made({"a": [], "b": ["made.two"]}, of="reference"))
+    found = judged(torch, made({"a": ["made.one"], "b": ["made.two"]}, of="reference"))
+
+    assert [rule.id for rule in toothless.toothless] == ["made.one"]
+    assert (found.exempt, found.judged, found.toothless) == ({}, 2, [])
+    assert found.counts == {"torch-eager": 2, "reference": 2}
+
+
+def test_one_backend_is_enough():
+    """A rule that kills a mutant of either backend has teeth, and a mutant that only one of them has is built."""
+    one, other = made({"a": ["made.one"]}, vices=["a"]), made({"b": ["made.two"]}, vices=["b"], of="reference")
+
+    assert (judged(one, other).toothless, judged(one, other).not_built) == ([], [])
+    assert judged(one).not_built == ["b"]
+
+
+def test_choice():
+    """Without parts of names all mutants are chosen, with some those that contain one."""
+    assert choose_by([])(["ab", "bc"]) == ["ab", "bc"]
+    assert choose_by(["c"])(["ab", "bc"]) == ["bc"]
+
+
+def test_of_reference(of_reference):
+    """A mutant of the engine is killed by the rule that torch itself breaks, and says whose mutant it is."""
+    rows = {row["mutant"]: row for row in json.loads(of_reference.stdout)}
+    inside = rows["retain-grad-before-node-pre-hook"]
+
+    assert of_reference.returncode == 0, of_reference.stderr
+    assert {row["of"] for row in rows.values()} == {"reference"}
+    assert set(inside["killed_by"]) == {"order.retain-grad-before-node-prehook", "retain-grad.vs-node-prehook"}
+    assert "tensor-hook.fire.root" in rows["root-hook-skipped"]["killed_by"]
+
+
+def test_both(both):
+    """Without --of the mutants of both backends run."""
+    assert "survivor: does-nothing-wrong of torch-eager" in both.stdout
+    assert "survivor: does-nothing-wrong of reference" in both.stdout
+    assert "1 mutant of torch-eager, 1 mutant of reference: 0 killed, 2 survived" in both.stdout
+
+
+def test_without_torch(hooklaw_command, tmp_path):
+    """Where torch is not installed the engine's mutants run alone, and a line says so; to ask for torch's is wrong."""
+    (tmp_path / "torch.py").write_text("raise ImportError('not here')")
+    left = hooklaw_command("mutants", "-k", "remove-clears-every-hook", path=[tmp_path])
+    asked = hooklaw_command("mutants", "--of", "torch-eager", path=[tmp_path])
+
+    assert left.returncode == 0, left.stderr
+    assert "left out: the mutants of torch-eager, for here torch is not installed" in left.stdout
+    assert "remove-clears-every-hook of reference  [killed]" in left.stdout
+    assert asked.returncode == 3
+    assert "no mutants of torch-eager: torch is not installed" in complaint(asked)
+
+
+def of_reference_named(name):
+    """Return one mutant of the engine."""
+    return loading.load(f"hooklaw_backends.mutants:of_reference:{name}")
+
+
+def test_step_of_the_engine_is_put_back():
+    """A mutant that replaces a step of the engine does so from its reset to its end, or to the reset of another."""
+    from hooklaw.model import engine
+
+    retain, around = engine._retain, engine.Pass._around
+    one, other = of_reference_named("retain-grad-before-node-pre-hook"), of_reference_named("released-though-retained")
+    one.reset()
+    of_one = engine._retain
+    other.reset()
+    of_other = engine._retain, engine.Pass._around
+    other.close()
+
+    assert of_one is not retain
+    assert of_other[0] is retain
+    assert of_other[1] is not around
+    assert engine.Pass._around is around
+    assert worker.altered(one, loading.load("reference")) is None
+
+
+def test_step_that_is_no_more():
+    """A mutant that replaces what the engine does not have is refused where it is defined."""
+    from hooklaw.model import engine
+    from hooklaw_backends.mutants.inside import instead_of
+
+    with pytest.raises(LookupError, match="hooklaw.model.engine has no _forgotten any more"):
+        instead_of(engine, "_forgotten")(print)
+
+
+def test_step_with_other_arguments():
+    """So is one that does not take what the engine gives: it would fail everywhere, and every rule seem to catch it."""
+    from hooklaw.model import engine
+    from hooklaw_backends.mutants.inside import instead_of
+
+    with pytest.raises(TypeError, match="hooklaw.model.engine._retain takes other arguments than the mutant's"):
+        instead_of(engine, "_retain")(lambda _mutant, _old, _node: None)
+
+
+def test_replaced_steps_hide_no_verb():
+    """The methods of a mutant inside the engine have names of their own, or they would be the backend's verbs."""
+    from hooklaw_backends.mutants import mutants
+    from hooklaw_backends.mutants.inside import Swap
+    from hooklaw_backends.mutants.over_reference import OverReference
+
+    classes = {made for one in mutants("reference").values() for made in one.__mro__}
+    steps = {name for made in classes for name, value in vars(made).items() if isinstance(value, Swap)}
+
+    assert len(steps) > 25
+    assert not steps & set(dir(OverReference))
+
+
+def test_made_over_both():
+    """Most mutants are made over both backends, with the same name and the same vice."""
+    from hooklaw_backends.mutants import mutants
+
+    shared = mutants("torch-eager").keys() & mutants("reference").keys()
+
+    assert len(shared) > 150
+    assert all(mutants("torch-eager")[name].__doc__ == mutants("reference")[name].__doc__ for name in shared)

@@ -1,0 +1,446 @@
+"""The law for packers: each wrong packer is caught by the properties that name it, a right one by none."""
+
+import gc
+import inspect
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from helpers import DATA, complaint
+from hooklaw.errors import PackerError, RuleDefinitionError
+from hooklaw.law.rule import Level, Rule, observed
+from hooklaw.packing import law, worker
+from hooklaw.packing.check import Trial, clean
+from hooklaw.packing.law import Property
+from hooklaw.packing.source import program
+from hooklaw.packing.subject import lines_of, resolve, subject
+from hooklaw.results import records
+from hooklaw.results.verdict import Outcome
+
+torch = pytest.importorskip("torch", reason="packers are torch's")
+sharing = pytest.importorskip("hooklaw.packing.properties.sharing")
+wrong_tensors, wrong_packers = map(pytest.importorskip, ("wrong_tensors", "wrong_packers"))
+NO_VICE = {"Copies", "Stores", "Disk", "File", "Crashes", "Hangs"}
+RIGHT = "hooklaw.packing.control:Right"
+
+
+def kebab(name):
+    """Return a class's name as properties name it."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+WRONG = {
+    kebab(name): f"{module.__name__}:{name}"
+    for module in (wrong_tensors, wrong_packers)
+    for name, found in vars(module).items()
+    if inspect.isclass(found) and found.__module__ == module.__name__ and name not in NO_VICE
+}
+PAIRS = [(vice, one.rule.id) for one in law.properties().values() for vice in one.rule.mutants]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen():
+    """Spare the programs that collect garbage a look at a whole framework, as a worker does."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    """Take away what a wrong packer leaves behind: its hooks, and gradients switched on or off."""
+    yield
+    while not clean():
+        torch.set_grad_enabled(True)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+def trial(spec, device="cpu", examples=15):
+    """Return a trial of the packer in this process."""
+    return Trial(subject(resolve(spec), lines_of(spec), device, spec), examples)
+
+
+def judge(spec, property_id, **how):
+    """Return what came of one property."""
+    return trial(spec, **how).run(law.properties()[property_id])
+
+
+@pytest.mark.parametrize(("vice", "property_id"), PAIRS, ids=[f"{vice} by {one}" for vice, one in PAIRS])
+def test_wrong_packer_is_caught(vice, property_id):
+    """A wrong packer breaks the property that names it, and the program that is shown breaks when it is run again."""
+    tried = judge(WRONG[vice], property_id)
+    if tried.outcome is Outcome.UNSUPPORTED:
+        pytest.skip(tried.detail)
+
+    assert (tried.outcome, bool(tried.detail)) == (Outcome.FAIL, True)
+    with pytest.raises(BaseException):  # noqa: B017 - whatever the packer makes of it
+        exec(tried.program, {"__name__": "program"})  # noqa: S102 - it is ours
+
+
+@pytest.mark.parametrize(("old", "place"), [((7, 9), 7), ((), 0)])
+def test_an_address_is_made_to_come_back(monkeypatch, old, place):
+    """Of the tensors that the allocator gives one at an old address is taken, wherever it comes."""
+    given = [torch.empty(3) for _ in range(50)]
+    rest = iter(given)
+    monkeypatch.setattr(torch, "empty_like", lambda _: next(rest))
+
+    assert sharing.at_an_old_address({given[one].data_ptr() for one in old}, given[0]) is given[place]
+
+
+def test_every_wrong_packer_is_named():
+    """Every wrong packer is named by a property, every name is one of a wrong packer, and there are twenty at least."""
+    assert {vice for vice, _ in PAIRS} == set(WRONG)
+    assert len(WRONG) >= 20
+
+
+def test_right_packer(verb):
+    """A right packer keeps every property that applies to it."""
+    done = verb("packer", RIGHT, "--examples", "5", "--device", "cpu")
+
+    assert done.returncode == 0, done.stdout
+    assert ": safe\n" in done.stdout
+    assert re.search(r"^(\d+) of \1 properties hold, \d+ not applicable and not counted", done.stdout, re.MULTILINE)
+
+
+def test_disk(verb, monkeypatch):
+    """A packer that writes to disk as it claims, and takes its files away, keeps what concerns the medium."""
+    monkeypatch.syspath_prepend(DATA)
+    done = verb("packer", "wrong_packers:Disk", "-k", "medium", "-k", "lifetime", "--format", "json")
+    outcomes = {row["property"]: row["outcome"] for row in json.loads(done.stdout)}
+
+    assert done.returncode == 0, done.stdout
+    assert {outcomes[f"packer.medium.{one}"] for one in ("reached", "released", "given-back")} == {"pass"}
+
+
+def test_save_on_cpu(verb):
+    """Of save_on_cpu it is known what it breaks on the CPU, with a program of torch alone for each."""
+    done = verb(
+        "packer", "torch.autograd.graph:save_on_cpu", "-k", "in-place", "-k", "no-cycle", "-k", "identity.value",
+        "--device", "cpu", "--format", "json",
+    )  # fmt: skip
+    rows = {row["property"]: row for row in json.loads(done.stdout)}
+    broken = {one for one, row in rows.items() if row["outcome"] == "fail"}
+
+    assert done.returncode == 1
+    assert broken == {
+        *(f"packer.in-place.{one}" for one in ("output", "intermediate", "leaf", "view")),
+        "packer.lifetime.no-cycle",
+    }
+    assert rows["packer.identity.value"]["outcome"] == "pass"
+    assert "from torch.autograd.graph import save_on_cpu as packer" in rows["packer.lifetime.no-cycle"]["program"]
+    assert "hooklaw" not in rows["packer.lifetime.no-cycle"]["program"]
+
+
+def test_program_runs_by_itself(tmp_path, environment):
+    """The program that is shown is a script: run by its reader, it raises what the verdict says."""
+    tried = judge("torch.autograd.graph:save_on_cpu", "packer.lifetime.no-cycle")
+    (tmp_path / "shown.py").write_text(tried.program)
+    done = subprocess.run([sys.executable, "shown.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert f"AssertionError: {tried.detail}" in done.stderr
+
+
+def test_broken_should_is_safe_except(verb, monkeypatch):
+    """A packer that breaks only a SHOULD is safe except for it, and the exit code is 0."""
+    monkeypatch.syspath_prepend(DATA)
+    done = verb("packer", "wrong_tensors:StridesLost", "-k", "packer.layout.strides", "-k", "packer.identity.value")
+
+    assert done.returncode == 0
+    assert ": safe except for packer.layout.strides\n" in done.stdout
+    assert "FAIL  packer.layout.strides (SHOULD): A tensor whose dimensions are permuted" in done.stdout
+    assert "1 of 2 properties hold" in done.stdout
+
+
+def test_crash_and_hang_are_contained(verb, monkeypatch):
+    """A packer that ends the process costs one property its result, and the program that it was at is shown."""
+    monkeypatch.syspath_prepend(DATA)
+    chosen = ("-k", "layout.strides", "-k", "identity.empty", "-k", "identity.scalar", "--format", "json")
+    found = {}
+    for name in ("Crashes", "Hangs"):
+        done = verb("packer", f"wrong_packers:{name}", *chosen, "--limit", "3")
+        assert done.returncode == 1
+        found[name] = {row["property"]: row for row in json.loads(done.stdout)}
+
+    assert found["Crashes"]["packer.layout.strides"]["outcome"] == "crash"
+    assert found["Crashes"]["packer.layout.strides"]["detail"] == "the process died: Aborted"
+    assert ".permute(" in found["Crashes"]["packer.layout.strides"]["program"]
+    assert found["Hangs"]["packer.identity.empty"]["outcome"] == "timeout"
+    assert "shape = [0" in found["Hangs"]["packer.identity.empty"]["program"]
+    assert {rows["packer.identity.scalar"]["outcome"] for rows in found.values()} == {"pass"}
+
+
+def test_what_a_packer_leaves_behind_concerns_no_other_property(verb, monkeypatch):
+    """After hooks were left on the stack, the next property is tried by a new worker."""
+    monkeypatch.syspath_prepend(DATA)
+    chosen = ("-k", "context.innermost", "-k", "context.results")
+    done = verb("packer", "wrong_packers:HooksLeftOnTheStack", *chosen, "--format", "json")
+    outcomes = {row["property"]: row["outcome"] for row in json.loads(done.stdout)}
+
+    assert outcomes == {"packer.context.innermost": "pass", "packer.context.results": "pass"}
+
+
+def test_wrong_gradient_is_told_before_an_error():
+    """Where a packer gives back another graph's tensors, the wrong gradient is what is said, not what raised later."""
+    tried = judge("wrong_packers:NumbersBeginAgainWithEachEntry", "packer.context.entered-again")
+
+    assert tried.detail.startswith("the gradient of the first graph is [5.")
+
+
+def test_reading_outside_backward_is_a_property_of_its_own():
+    """A packer that gives back nothing outside backward breaks what is about that, and no other property."""
+
+    class OnlyInBackward(wrong_tensors.Copies):
+        def unpack(self, packed):
+            if torch._C._current_graph_task_id() == -1:
+                raise RuntimeError("there is no backward")
+            return packed
+
+    one = Trial(subject(OnlyInBackward, "", "cpu", "mine:it"), 5, OnlyInBackward)
+    outcomes = [
+        one.run(law.properties()[f"packer.{each}"]).outcome for each in ("in-place.unpacked", "lifetime.read-again")
+    ]
+
+    assert outcomes == [Outcome.PASS, Outcome.FAIL]
+
+
+def test_tolerance_is_kept_to():
+    """A lossy packer is held to the tolerance that it declares, and indices are held to more."""
+    assert judge("wrong_tensors:IntegersMadeFloats", "packer.identity.value").outcome is Outcome.PASS
+    tried = judge("wrong_tensors:ExceedsItsTolerance", "packer.identity.value")
+
+    assert tried.outcome is Outcome.FAIL
+    assert "close = partial(within, 1e-06)" in tried.program
+
+
+def test_smallest_case_is_shown():
+    """Hypothesis shrinks the case before it is shown."""
+    tried = judge("wrong_tensors:DtypeLost", "packer.identity.value")
+
+    assert "shape = [1]\n" in tried.program
+    assert "seed = 0\n" in tried.program
+
+
+def never(packer, device):
+    """Nothing is ever right."""
+    with packer():
+        pass
+    assert device == "moon", "it is no moon"
+
+
+def test_property_that_a_right_packer_breaks_is_our_fault():
+    """What breaks with a right packer too is an error of the suite, not a verdict on the packer."""
+    rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
+    tried = trial("wrong_tensors:Copies").run(Property(rule, never, {}))
+
+    assert tried.outcome is Outcome.ERROR
+    assert tried.detail.endswith("so it says nothing here: it is no moon")
+
+
+def test_program_that_cannot_be_written_is_our_fault():
+    """What breaks before a program runs is an error of the suite."""
+    rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
+    tried = trial("wrong_tensors:Copies").run(Property(rule, lambda packer, unknown: None, {}))
+
+    assert tried.outcome is Outcome.ERROR
+    assert "the suite itself raised KeyError" in tried.detail
+
+
+@pytest.mark.parametrize(
+    ("spec", "device", "said"),
+    [
+        ("nonsense", "cpu", "'nonsense' names no packer: write module:attribute"),
+        ("no_such:thing", "cpu", "module no_such does not import: ModuleNotFoundError"),
+        ("torch:no_such", "cpu", "module torch has no attribute 'no_such'"),
+        ("torch:pi", "cpu", "is float, which cannot be called"),
+        ("torch.autograd.graph:saved_tensors_hooks", "cpu", "raised when called without arguments, TypeError"),
+        ("torch:get_num_threads", "cpu", "returned int, which is no context manager"),
+        (RIGHT, "warp", "--device warp: "),
+    ],
+)
+def test_no_packer(spec, device, said):
+    """What cannot be judged is refused in one sentence that says why."""
+    with pytest.raises(PackerError) as refused:
+        worker.load(spec, device)
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_packer_that_cannot_be_made_here(monkeypatch):
+    """A packer that raises for want of a device is told so, and is not asked for arguments that it takes none of."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    made_for_a_gpu = {"__init__": lambda self: torch.accelerator.no_such_thing}
+
+    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, there is none here; name a function"):
+        subject(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
+
+
+FOREIGN = """
+from hooklaw.packing.control import Right
+
+class Foreign(Right):
+    __module__ = "hypothesis.packers"
+
+def made():
+    return Foreign()
+"""
+
+
+def test_versions_of_what_is_judged(hooklaw, tmp_path):
+    """The version of the package that a packer comes from is recorded, also where one's own function makes it."""
+    (tmp_path / "mine.py").write_text(FOREIGN)
+    done = hooklaw("packer", "mine:made", "-k", "scalar", "--device", "cpu", "--results", "r.jsonl", path=[tmp_path])
+    (run,) = records.read(tmp_path / "r.jsonl")
+
+    assert run.header.versions["hypothesis"] == metadata.version("hypothesis")
+    assert next(iter(run.header.versions)) == "torch"
+    assert f", hypothesis {metadata.version('hypothesis')}): safe\n" in done.stdout
+    assert trial(RIGHT)._subject.versions == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no packer is named"),
+        (["torch:pi", "--results", "run.jsonl"], "is float, which cannot be called"),
+        ([RIGHT, "-k", "zzz", "--results", "run.jsonl"], "no property has 'zzz' in its id"),
+        ([RIGHT, "--device", "cpu", "--device", "cpu"], "a device is named twice"),
+        ([RIGHT, "--examples", "0"], "argument --examples: invalid examples value: '0'"),
+        ([RIGHT, "--expectations", "no.toml"], "cannot read the expectation file no.toml"),
+        ([RIGHT, "--results", "/proc/none/here"], "cannot write the results to /proc/none/here"),
+    ],
+)
+def test_bad_input(verb, tmp_path, arguments, said):
+    """A mistake on the command line gets one sentence and exit code 3, and leaves no file behind."""
+    done = verb("packer", *arguments)
+
+    assert done.returncode == 3
+    assert said in complaint(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [({"tolerance": 2}, "its tolerance is 2: declare a number"), ({"medium": 3}, "its medium is 3: declare a text")],
+)
+def test_bad_declaration(declared, said):
+    """A declaration that says nothing is refused."""
+    packer = type("Declares", (wrong_tensors.Copies,), declared)
+
+    with pytest.raises(PackerError, match=said):
+        subject(packer, "", "cpu", "mine:Declares")
+
+
+def test_torch_is_missing(hooklaw, tmp_path):
+    """Without torch the verb says so in one sentence."""
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no torch')")
+    done = hooklaw("packer", "mine:Packer", path=[tmp_path])
+
+    assert done.returncode == 3
+    assert "packers are judged with torch, which does not import: there is no torch" in complaint(done)
+
+
+def test_verb_imports_no_torch(environment):
+    """What judges from outside imports no torch: only workers do."""
+    check = "import sys, hooklaw.cli.packer, hooklaw.packing.fixture; raise SystemExit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], env=environment, check=False)
+
+    assert done.returncode == 0
+
+
+def test_records_make_a_report(verb, tmp_path):
+    """A packer's results are an ordinary run: they are read back, and the report shows them."""
+    arguments = ("-k", "no-cycle", "-k", "layout.strides", "--results", "packer.jsonl")
+    verb("packer", "torch.autograd.graph:save_on_cpu", *arguments)
+    (run,) = records.read(tmp_path / "packer.jsonl")
+    made = verb("report", "packer.jsonl")
+
+    assert run.header.backend == "packer:torch.autograd.graph:save_on_cpu"
+    assert run.outcome("packer.lifetime.no-cycle") is Outcome.FAIL
+    assert run.results["packer.lifetime.no-cycle"].program.startswith("import torch\n")
+    assert made.returncode == 0
+    assert "packer.lifetime.no-cycle" in (tmp_path / "report.html").read_text()
+
+
+def test_known_fault(verb, tmp_path):
+    """A fault in the expectation file is known, and the exit code is 0; one that is mended is 2."""
+    entry = '[[expect]]\nrule = "packer.lifetime.no-cycle"\noutcome = "fail"\nreason = "it keeps the tensor"\n'
+    (tmp_path / "known.toml").write_text(entry)
+    arguments = ("-k", "no-cycle", "--expectations", "known.toml")
+    known, mended = (verb("packer", spec, *arguments) for spec in ("torch.autograd.graph:save_on_cpu", RIGHT))
+
+    assert (known.returncode, mended.returncode) == (0, 2)
+    assert "KNOWN FAIL  packer.lifetime.no-cycle" in known.stdout
+    assert "known: it keeps the tensor" in known.stdout
+
+
+def test_markdown_and_list(verb):
+    """The verdict can be put into an issue, and the properties can be listed."""
+    done = verb("packer", "torch.autograd.graph:save_on_cpu", "-k", "no-cycle", "--format", "markdown")
+    listed = verb("packer", "--list")
+
+    assert done.stdout.startswith("**torch.autograd.graph:save_on_cpu on cpu (torch ")
+    assert "```python\nimport torch\n" in done.stdout
+    assert listed.stdout.count("\nMUST ") + listed.stdout.count("\nSHOULD ") + 1 == len(law.properties())
+
+
+FIXTURE = """
+from wrong_packers import DeleteOnUnpack
+from wrong_tensors import Copies, StridesLost
+
+def test_right(check_packer):
+    rows = check_packer("hooklaw.packing.control:Right", only=["identity.scalar"])
+    assert [row.outcome for row in rows] == ["pass"]
+
+def test_should(check_packer):
+    check_packer(StridesLost, only=["layout.strides"])
+
+def test_strict(check_packer):
+    check_packer(StridesLost, only=["layout.strides"], strict=True)
+
+def test_known(check_packer):
+    check_packer(DeleteOnUnpack, only=["retain-graph"], known=["packer.lifetime.retain-graph"])
+
+def test_wrong(check_packer):
+    class Mine(DeleteOnUnpack): pass
+    check_packer(Mine, only=["retain-graph"])
+"""
+
+
+def test_fixture(tmp_path, environment):
+    """In an author's own tests a packer that is unsafe fails its test, with the program that shows it."""
+    (tmp_path / "test_mine.py").write_text(FIXTURE)
+    command = [sys.executable, "-m", "pytest", "-p", "hooklaw.packing.fixture", "-c", "/dev/null", "test_mine.py", "-q"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "FAILED test_mine.py::test_strict" in done.stdout
+    assert "FAILED test_mine.py::test_wrong" in done.stdout
+    assert "# packer is what the test handed to check_packer" in done.stdout
+    assert "from wrong_tensors import StridesLost as packer" in done.stdout
+
+
+@pytest.mark.parametrize("parts", [{"property_id": "packer.identity.value"}, {"wrong": []}, {"level": Level.MUST}])
+def test_registry_refuses(parts):
+    """A property with a taken id, without a bug that it catches, or that is only observed and a MUST is refused."""
+    whole = {"property_id": "packer.new", "wrong": ["any"], "level": Level.SHOULD, "sources": [observed("it")]}
+    whole |= parts
+
+    with pytest.raises(RuleDefinitionError):
+        law.law(whole.pop("property_id"), **whole)(never)
+
+
+def test_program_holds_what_it_uses():
+    """A program begins with what it imports, then what it uses, then its case, then its body."""
+    case = {"device": "'cpu'", "close": "identical", "tensor": "numbers(2, 2, device=device)"}
+    text = program(law.properties()["packer.layout.views"].program, "from mine import Mine as packer", case)
+    places = [text.index(one) for one in ("import torch", "from mine", "def numbers", "close = ", "back = saved(")]
+
+    assert places == sorted(places)
+    assert "def within" not in text

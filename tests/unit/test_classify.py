@@ -1,0 +1,174 @@
+"""A broken law is the backend's fault; a programming error in a rule or an adapter is the suite's or the adapter's."""
+
+import importlib
+import sys
+from textwrap import dedent
+
+import pytest
+
+from hooklaw.law.trace import Trace
+from hooklaw.results.verdict import Outcome
+from hooklaw.runner.classify import classify
+
+ADAPTER = """
+from toy import Toy
+from framework import work
+
+class Adapter(Toy):
+    name = "mine"
+
+    def sum(self, tensor):
+        return self.helper(tensor)
+
+    def helper(self, tensor):
+        {verb}
+
+made = Adapter()
+"""
+RULE = """
+def test_rule(backend, trace):
+    {rule}
+"""
+FRAMEWORK = """
+def work(*args, hook=None):
+    {framework}
+"""
+
+
+@pytest.fixture
+def blamed(tmp_path, monkeypatch):
+    """Return what a rule's exception is taken for, from the lines of rule, verb and framework."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "rules").mkdir()
+
+    def run(rule="backend.sum(None)", verb="return work()", framework="pass"):
+        parts = {"adapter": ADAPTER, "test_chapter": RULE, "framework": FRAMEWORK}
+        for name, text in parts.items():
+            sys.modules.pop(name, None)
+            (tmp_path / f"{name}.py").write_text(dedent(text).format(rule=rule, verb=verb, framework=framework))
+        importlib.invalidate_caches()
+        backend = importlib.import_module("adapter").made
+        with pytest.raises(BaseException) as caught:
+            importlib.import_module("test_chapter").test_rule(backend, Trace(backend))
+        return classify(caught.value, backend)
+
+    yield run
+    for name in ("adapter", "test_chapter", "framework"):
+        sys.modules.pop(name, None)
+
+
+def test_mismatch(blamed, tmp_path):
+    """A mismatch is a fail in its own words, at the rule's line."""
+    found = blamed(rule="trace.expect('hook')")
+
+    assert (Outcome.FAIL, "expected 1 events ('hook'), saw nothing", f"{tmp_path}/test_chapter.py:3") == found
+
+
+def test_assertion(blamed):
+    """A bare assertion is a fail too."""
+    outcome, said, _ = blamed(rule="assert backend is None, 'not as it should be'")
+
+    assert (outcome, said.partition(" (")[0]) == (Outcome.FAIL, "not as it should be")
+
+
+def test_framework_raises(blamed):
+    """An error that the framework raises where the rule demands none is a fail, with the verb that led there."""
+    outcome, said, where = blamed(framework="raise RuntimeError('graph freed')")
+
+    assert (outcome, said) == (Outcome.FAIL, "sum raised RuntimeError: graph freed")
+    assert where.endswith("test_chapter.py:3")
+
+
+@pytest.mark.parametrize("error", ["TypeError", "AttributeError", "NotImplementedError", "NameError"])
+def test_framework_refuses(blamed, error):
+    """Even a programming error is a fail where the framework itself raises it."""
+    outcome, said, _ = blamed(framework=f"raise {error}('unsupported')")
+
+    assert (Outcome.FAIL, f"sum raised {error}: unsupported") == (outcome, said)
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("return tensor.nothing", "AttributeError: 'NoneType' object has no attribute 'nothing'"),
+        ("return nothing", "NameError: name 'nothing' is not defined"),
+        ("import nothing_of_the_kind", "ModuleNotFoundError: No module named 'nothing_of_the_kind'"),
+        ("raise NotImplementedError", "NotImplementedError: "),
+    ],
+)
+def test_adapter_is_broken(blamed, tmp_path, verb, said):
+    """A programming error in the adapter is an error that names backend, verb and line."""
+    found = blamed(verb=verb)
+
+    assert (Outcome.ERROR, f"backend 'mine': verb 'sum' raised {said}", f"{tmp_path}/adapter.py:12") == found
+
+
+def test_adapter_passes_an_error_on(blamed):
+    """An ordinary error out of the adapter is the framework's behaviour."""
+    outcome, said, _ = blamed(verb="raise ValueError('no')")
+
+    assert (outcome, said) == (Outcome.FAIL, "sum raised ValueError: no")
+
+
+def test_rule_raises(blamed):
+    """An ordinary error in the rule, outside every verb, is a fail."""
+    outcome, said, _ = blamed(rule="raise KeyError('x')")
+
+    assert (outcome, said) == (Outcome.FAIL, "the rule raised KeyError: 'x'")
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("trace.expect_before('a')", "TypeError: Trace.expect_before() missing 1 required positional argument: 'then'"),
+        ("trace.expect(5)", "TypeError: 'int' object is not subscriptable"),
+        ("nothing", "NameError: name 'nothing' is not defined"),
+        ("trace.nothing()", "AttributeError: 'Trace' object has no attribute 'nothing'"),
+    ],
+)
+def test_rule_is_broken(blamed, rule, said):
+    """A programming error in the rule, or in what the suite gives it, is an error of the rule."""
+    outcome, detail, _ = blamed(rule=rule)
+
+    assert (Outcome.ERROR, f"the rule itself raised {said}") == (outcome, detail)
+
+
+def test_a_hook_that_the_framework_calls_wrongly(blamed):
+    """A TypeError that came through the framework is the framework's, though a hook of the rule raised it."""
+    outcome, said, _ = blamed(
+        rule="from framework import work; work(lambda grad: len(grad))",
+        framework="args[0](3)",
+    )
+
+    assert (outcome, said) == (Outcome.FAIL, "the rule raised TypeError: object of type 'int' has no len()")
+
+
+def test_verb_of_a_parent(blamed):
+    """An adapter's verb may be its parent's, in another file."""
+    outcome, said, _ = blamed(rule="backend.exp(None)")
+
+    assert (
+        outcome,
+        said.partition(": 'None")[0],
+    ) == (Outcome.ERROR, "backend 'mine': verb 'exp' raised AttributeError")
+
+
+def test_the_last_verb_called_is_named(blamed):
+    """Of a verb that calls a hook that calls a verb, the inner one is named."""
+    _, said, _ = blamed(rule="backend.call(lambda: backend.exp(None))")
+
+    assert said.startswith("backend 'mine': verb 'exp' raised")
+
+
+def test_example_of_a_property_is_shown(blamed):
+    """What Hypothesis says of the example that fails is kept, in one line."""
+    rule = "error = AssertionError('differs'); error.add_note('Falsifying example: f(\\n  x=1)'); raise error"
+
+    assert blamed(rule=rule)[1] == "differs [Falsifying example: f( x=1)]"
+
+
+def test_a_long_message_is_cut(blamed):
+    """Of a message of many lines the first is kept, and how many follow."""
+    _, said, _ = blamed(framework="raise RuntimeError('one\\ntwo\\nthree')")
+
+    assert said == "sum raised RuntimeError: one (+2 lines)"

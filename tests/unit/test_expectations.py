@@ -1,0 +1,406 @@
+"""Expectation files: a malformed one is refused by file and line, and an update touches only what has results."""
+
+import datetime as dt
+
+import pytest
+
+import made_records as made
+from helpers import complaint, entry
+from hooklaw.errors import ExpectationFileError
+from hooklaw.results import expectations
+from hooklaw.results.verdict import Outcome
+
+TODAY = dt.date(2026, 6, 15)
+VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
+FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
+MALFORMED = {
+    "no TOML": ("[[expect]\n", "1: the expectation file is no TOML: "),
+    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is no TOML: "),
+    "no entries": ("expect = 3\n", "1: only [[expect]] tables may stand here, found a value"),
+    "other tables": ("[other]\nx = 1\n", "1: only [[expect]] tables may stand here, found other"),
+    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: every entry begins with a line [[expect]]"),
+    "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
+    "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule, outcome and reason"),
+    "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
+    "no rule": ("\n\n" + entry(rule=None), "3: the entry has no 'rule'"),
+    "no outcome": (entry(outcome=None), "1: the entry has no 'outcome'"),
+    "empty outcome": (entry(outcome=[]), "1: the entry has no 'outcome'"),
+    "unknown outcome": (entry(outcome="sad"), "1: outcome 'sad' cannot be expected: write fail, crash, timeout"),
+    "outcome that says nothing": (entry(outcome=["fail", "error"]), "1: outcome 'error' cannot be expected"),
+    "outcome that is no text": (entry(outcome=3), "1: outcome 3 cannot be expected"),
+    "reason that is no text": (entry(reason=3), "1: Expected `str`, got `int` - at `$.reason`"),
+    "duplicate": (entry() + "\n" + entry(), "6: rule 'toy.broken' already has an entry in line 1: merge the two"),
+    "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is no version range: write for example"),
+    "range with a marker": (entry(when='torch; os_name=="nt"'), "is no version range"),
+    "range of a file": (entry(when="torch @ file:///x"), "is no version range"),
+    "bad date": (entry(expires="soon"), "1: expires = 'soon' is no date: write YYYY-MM-DD"),
+    "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is no date"),
+}
+MALFORMED_FOR_A_BACKEND = {
+    "two that apply": (entry(when="torch>=2") + entry(), "6: rule 'toy.broken' already has an entry in line 1"),
+    "unknown package": (
+        entry(when="paddle>=3"),
+        "1: when speaks of 'paddle', the backend has versions of torch, driver",
+    ),
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return where the expectation file is to be."""
+    return tmp_path / "expect.toml"
+
+
+def read(file, text, versions=VERSIONS):
+    """Write and read a file."""
+    file.write_text(text)
+    return expectations.read(file, {"toy.broken", "toy.order"}, versions, today=TODAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [pytest.param(*one, id=name) for name, one in (MALFORMED | MALFORMED_FOR_A_BACKEND).items()],
+)
+def test_malformed(file, text, said):
+    """Whatever is malformed is named with file and line."""
+    with pytest.raises(ExpectationFileError) as caught:
+        read(file, text)
+
+    assert str(caught.value).startswith(f"{file}:")
+    assert said in str(caught.value)
+
+
+def test_absent(file):
+    """A file that is not there is named."""
+    with pytest.raises(ExpectationFileError, match=r"expect.toml: No such file or directory$"):
+        expectations.read(file, set(), VERSIONS)
+
+
+def test_no_text(file):
+    """A file that is no text is named."""
+    file.write_bytes(b"\xff")
+
+    with pytest.raises(ExpectationFileError, match=r"cannot read the expectation file .*expect.toml: .*byte 0xff"):
+        expectations.read(file, set(), VERSIONS)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+def test_empty(file, text):
+    """A file without entries expects nothing."""
+    assert expectations.Expectations() == read(file, text)
+
+
+def test_entry(file):
+    """An entry is read with everything that it says, and its place."""
+    found = read(file, "# why\n" + entry(outcome=["fail", "crash"], issue="https://x", when="torch>=2"))
+    (known,) = found.known.values()
+
+    assert (known.rule, known.outcome, known.reason) == ("toy.broken", ["fail", "crash"], "the toy is a toy")
+    assert ("https://x", "torch>=2", str(file), 2) == (known.issue, known.when, known.file, known.line)
+
+
+@pytest.mark.parametrize(
+    ("when", "applies"),
+    [
+        ("torch>=2.13,<2.14", True),
+        ("torch==2.13.0", True),
+        ("torch==2.13.*", True),
+        ("torch==2.13.0+cpu", True),
+        ("torch==2.13.0+cu130", False),
+        ("torch<=2.13.0", True),
+        ("torch>2.13.0", False),
+        ("torch<2.13", False),
+        ("driver>=550,<551", True),
+        ("torch", True),
+        ("", True),
+    ],
+)
+def test_version_ranges(file, when, applies):
+    """A range covers local builds such as 2.13.0+cpu; an entry outside its range is left out, not stale."""
+    found = read(file, entry(when=when))
+
+    assert (applies, []) == (bool(found.known), found.stale)
+
+
+@pytest.mark.parametrize(("version", "applies"), [("2.14.0.dev20260601+cpu", True), ("2.13.0rc1", False)])
+def test_versions_before_a_release(file, version, applies):
+    """Nightly builds and release candidates are versions like others."""
+    assert applies is bool(read(file, entry(when="torch>=2.13"), {"torch": version}).known)
+
+
+def test_version_that_is_none(file):
+    """A version that is only a name, such as a GPU's, lies in no range."""
+    assert read(file, entry(when="gpu>=1"), {"gpu": "NVIDIA H200"}).known == {}
+
+
+def test_entries_of_several_versions(file):
+    """One rule may have an entry for each range of versions."""
+    found = read(file, entry(when="torch<2") + entry(when="torch>=2", outcome="crash"))
+
+    assert [one.outcome for one in found.known.values()] == [["crash"]]
+
+
+def test_unmatched_is_stale(file):
+    """An entry that matches no rule is stale, and applies no more."""
+    found = read(file, entry(rule="toy.gone"))
+
+    assert (
+        found.known,
+        [(one.rule, one.why, one.line) for one in found.stale],
+    ) == ({}, [("toy.gone", "matches no rule", 1)])
+
+
+@pytest.mark.parametrize("expires", ["2026-06-14", dt.date(2026, 6, 14)])
+def test_expired_is_stale(file, expires):
+    """An entry past its date is stale, whether the date is text or TOML's own."""
+    text = entry().rstrip() + f"\nexpires = {expires if isinstance(expires, dt.date) else repr(expires)}\n"
+    found = read(file, text)
+
+    assert (found.known, [one.why for one in found.stale]) == ({}, ["expired on 2026-06-14"])
+
+
+def test_last_day(file):
+    """An entry still holds on its last day."""
+    assert list(read(file, entry(expires="2026-06-15")).known) == ["toy.broken"]
+
+
+@pytest.mark.parametrize(("text", "said"), MALFORMED.values(), ids=MALFORMED)
+def test_check_refuses(verb, file, text, said):
+    """`expect check` refuses a malformed file in one sentence and exits 3."""
+    file.write_text(text)
+    done = verb("expect", "check", "--file", file)
+
+    assert done.returncode == 3
+    assert f"hooklaw: {file}:" in complaint(done)
+    assert said in complaint(done)
+
+
+def test_check_names_what_is_stale(verb, file):
+    """`expect check` names a stale entry by its line and exits 2."""
+    file.write_text(entry(rule="order.six-steps.leaf") + entry(rule="toy.gone"))
+    done = verb("expect", "check", "--file", file)
+
+    assert (done.returncode, done.stderr) == (2, "")
+    assert f"{file}:5: stale: the entry for 'toy.gone' matches no rule\n" in done.stdout
+    assert f"{file}: 1 entries apply, 1 are stale\n" in done.stdout
+
+
+def test_check_names_what_is_unexplained(verb, file):
+    """`expect check` asks for the reasons that are still to be written."""
+    file.write_text(entry(rule="order.six-steps.leaf", reason="unexplained: it failed"))
+    done = verb("expect", "check", "--file", file)
+
+    assert done.returncode == 0
+    assert f"{file}:1: unexplained: say why 'order.six-steps.leaf' does not hold\n" in done.stdout
+
+
+def results(tmp_path, *found):
+    """Write a result file of the toy, torch 2.13.0+cpu."""
+    run = made.run("toy", [FIRST, SECOND, THIRD, MAY], found, versions={"torch": "2.13.0+cpu"})
+    return made.write(tmp_path / "results.jsonl", run)
+
+
+def all_pass(**instead):
+    """Make results that hold, but for those named by their place."""
+    rules = {"first": FIRST, "second": SECOND, "third": THIRD, "may": MAY}
+    return [instead.get(name) or made.passed(rule.id) for name, rule in rules.items()]
+
+
+@pytest.fixture
+def update(verb, tmp_path, file):
+    """Return `expect update` as a function of the results."""
+
+    def run(*found):
+        done = verb("expect", "update", results(tmp_path, *found), "--file", file)
+        return done, file.read_text() if file.exists() else None
+
+    return run
+
+
+def test_update_adds_what_is_new(update, file):
+    """A new divergence gets an entry for this version, whose reason a person has yet to write."""
+    done, _ = update(*all_pass(first=made.failed("order.first")))
+    (known,) = expectations.parse(file)
+
+    assert done.returncode == 0
+    assert (known.rule, known.outcome, known.when) == ("order.first", ["fail"], "torch==2.13.0")
+    assert known.reason.startswith("unexplained: event 1 should be")
+
+
+def test_update_twice_changes_nothing_more(update):
+    """The same results again find nothing to do."""
+    found = all_pass(first=made.failed("order.first"))
+    _, once = update(*found)
+    done, twice = update(*found)
+
+    assert once == twice
+    assert "nothing to change" in done.stdout
+
+
+def test_update_removes_what_holds(update, file):
+    """An entry whose rule holds again goes, and nothing else."""
+    kept = "# head\n\n# about the second\n" + entry(rule="order.second", outcome="crash") + "# tail\n"
+    file.write_text(kept.replace("# about", entry(rule="order.first", outcome=["fail", "crash"]) + "\n# about"))
+    done, text = update(*all_pass(second=made.failed("order.second", Outcome.CRASH)))
+
+    assert kept == text
+    assert f"{file}: order.first holds now: entry removed\n" == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("when", "left"),
+    [
+        ("torch>=2.4,<2.16", "torch>=2.4,<2.16,!=2.13.*"),
+        ("torch>=2.13", "torch>=2.13,!=2.13.*"),
+        ("torch<2.14", "torch<2.14,!=2.13.*"),
+        ("torch>=2.13,<2.14", None),
+        ("torch==2.13.0", None),
+        ("torch!=2.12.*", "torch!=2.12.*,!=2.13.*"),
+    ],
+)
+def test_update_keeps_what_it_knows_of_other_versions(update, file, when, left):
+    """An entry for several versions, of which one holds, is kept for the others, with all that is written about it."""
+    file.write_text(entry(rule="order.first", when=when) + "# tail\n")
+    done, text = update(*all_pass())
+    known = [one.when for one in expectations.parse(file)]
+
+    assert known == ([left] if left else [])
+    assert f"order.first holds now: entry {f'kept for {left}' if left else 'removed'}\n" in done.stdout
+    assert text.endswith("# tail\n")
+    assert not known or "nothing to change" in update(*all_pass())[0].stdout
+
+
+def test_update_knows_the_reason_from_other_versions(update, file):
+    """What is known of another version, with the same outcome, explains this one; another outcome is not explained."""
+    told = {"reason": "a view has no history", "issue": "https://example.org/1", "when": "torch<2.13"}
+    file.write_text(entry(rule="order.first", **told) + entry(rule="order.second", **told))
+    done, _ = update(*all_pass(first=made.failed("order.first"), second=made.failed("order.second", Outcome.CRASH)))
+    first, second = expectations.parse(file)[2:]
+
+    assert (first.reason, first.issue, first.when) == (told["reason"], told["issue"], "torch==2.13.0")
+    assert second.reason.startswith("unexplained: ")
+    assert "order.first: entry added, with the reason of line 1\n" in done.stdout
+    assert "order.second: entry added, its reason is yours to write\n" in done.stdout
+
+
+def test_update_adds_an_outcome(update, file):
+    """A divergence that shows itself otherwise is added to its entry, and comments stay where they are."""
+    file.write_text(entry(rule="order.first").replace("'fail'", "'fail' # so far") + "# tail\n")
+    done, text = update(*all_pass(first=made.failed("order.first", Outcome.TIMEOUT)))
+
+    assert """outcome = ["fail", "timeout"] # so far""" in text
+    assert text.endswith("# tail\n")
+    assert "order.first: outcome timeout added" in done.stdout
+
+
+def test_update_keeps_the_comments_of_a_file_without_entries(update, file):
+    """A file that says why it is empty goes on saying so."""
+    file.write_text("# nothing is known to break")
+    _, text = update(*all_pass(first=made.failed("order.first")))
+
+    assert text.startswith("# nothing is known to break\n\n[[expect]]\n")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        made.failed("unpack.third", Outcome.UNSUPPORTED),
+        made.failed("unpack.third", Outcome.NOT_RUN),
+        made.failed("unpack.third", Outcome.ERROR),
+    ],
+)
+def test_update_leaves_cells_without_a_result(update, file, result):
+    """A rule that was not judged keeps its entry, and gets none."""
+    text = entry(rule="unpack.third") + entry(rule="somebody.elses")
+    file.write_text(text)
+    done, after = update(*all_pass(third=result))
+
+    assert (text, f"{file}: nothing to change\n") == (after, done.stdout)
+
+
+def test_update_leaves_what_was_not_selected(update, file, tmp_path, verb):
+    """A run of a few rules says nothing of the others."""
+    file.write_text(entry(rule="order.second"))
+    few = made.write(tmp_path / "few.jsonl", made.run("toy", [FIRST], [made.passed("order.first")]))
+    verb("expect", "update", few, "--file", file)
+
+    assert entry(rule="order.second") == file.read_text()
+
+
+def test_update_leaves_a_may(update):
+    """A MAY that fails needs no entry."""
+    _, text = update(*all_pass(may=made.failed("unpack.may")))
+
+    assert text is None
+
+
+def test_update_leaves_other_versions(update, file):
+    """An entry of other versions stays, though its rule holds here."""
+    text = entry(rule="order.first", when="torch<2")
+    file.write_text(text)
+
+    assert text == update(*all_pass())[1]
+
+
+def test_update_of_a_version_that_is_none(verb, file, tmp_path):
+    """Where the version makes no range, the entry is left without one."""
+    run = made.run("toy", [FIRST], [made.failed("order.first")], versions={"toy": "of last night"})
+    verb("expect", "update", made.write(tmp_path / "results.jsonl", run), "--file", file)
+    (known,) = expectations.parse(file)
+
+    assert known.when == ""
+
+
+def test_update_of_a_run_that_did_not_run(verb, file, tmp_path):
+    """A machine that could not run the backend changes nothing."""
+    file.write_text(entry(rule="order.first"))
+    done = verb("expect", "update", made.write(tmp_path / "r.jsonl", made.three()[3]), "--file", file)
+
+    assert (done.returncode, done.stdout) == (0, "torch-eager:cuda: not run, nothing to update\n")
+
+
+@pytest.mark.parametrize("path", ["file/expect.toml", "folder"])
+def test_update_cannot_write(verb, tmp_path, path):
+    """A file that cannot be written is named, and nothing is left behind."""
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    done = verb("expect", "update", results(tmp_path, *all_pass(first=made.failed())), "--file", path)
+
+    assert done.returncode == 3
+    assert path in complaint(done)
+    assert {"file", "folder", "results.jsonl"} == {one.name for one in tmp_path.iterdir()}
+
+
+def test_update_refuses_a_malformed_file(update, file):
+    """A malformed file is refused, and stays as it is."""
+    file.write_text("[[expect]\n")
+    done, text = update(*all_pass(first=made.failed()))
+
+    assert (done.returncode, text) == (3, "[[expect]\n")
+    assert "is no TOML" in complaint(done)
+
+
+def test_update_refuses_incomplete_results(verb, file, tmp_path):
+    """A run that is incomplete changes no file."""
+    path = results(tmp_path, *all_pass(first=made.failed()))
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    done = verb("expect", "update", path, "--file", file)
+
+    assert (done.returncode, file.exists()) == (3, False)
+    assert "did not end" in complaint(done)
+
+
+def test_no_file_is_known(verb):
+    """A backend that names no file asks for one."""
+    done = verb("expect", "check", "--backend", "toy:backend")
+
+    assert done.returncode == 3
+    assert complaint(done) == "hooklaw: backend 'toy:backend' names no expectation file: give one with --file"
+
+
+def test_absent_backend(verb):
+    """A backend that this machine cannot make says why."""
+    done = verb("expect", "check", "--backend", "toy:backend:absent")
+
+    assert done.returncode == 3
+    assert "hooklaw: toy:backend:absent: no toy box on this machine; check its file without it" in complaint(done)

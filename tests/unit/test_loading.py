@@ -1,0 +1,223 @@
+"""A backend is found by what stands on the command line, and refused in one sentence where it is none."""
+
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+from toy import Toy
+
+from hooklaw.backend import loading
+from hooklaw.backend.protocol import CORE_VERBS, Capability, ErrorKind
+from hooklaw.errors import BackendContractError, BackendImportError, NotRunError, UnknownBackendError
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes the module `mine` where it is found, with the toy at hand."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+
+    def write(text):
+        (tmp_path / "mine.py").write_text(f"from toy import Toy, backend\n{text}")
+
+    yield write
+    sys.modules.pop("mine", None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("torch-eager", ("hooklaw_backends.torch_eager:backend", "")),
+        ("torch-eager:cuda:1", ("hooklaw_backends.torch_eager:backend", "cuda:1")),
+        ("torch-compile:aot_eager", ("hooklaw_backends.torch_compile:backend", "aot_eager")),
+        ("mine:backend", ("mine:backend", "")),
+        ("my.package:Mine", ("my.package:Mine", "")),
+        ("mine:backend:cuda:1", ("mine:backend", "cuda:1")),
+    ],
+)
+def test_resolve(spec, found):
+    """A name goes to its factory, module:attribute goes to itself, the rest is the argument."""
+    assert found == loading.resolve(spec)
+
+
+def test_resolve_takes_entry_points(monkeypatch):
+    """An installed package can name its backends."""
+    point = EntryPoint("acme-grad", "acme.autograd:backend", loading.GROUP)
+    monkeypatch.setattr(loading, "entry_points", lambda group: [point] if group == point.group else [])
+
+    assert loading.resolve("acme-grad:npu:0") == ("acme.autograd:backend", "npu:0")
+
+
+def test_entry_points_hide_no_shipped_backend(monkeypatch):
+    """A shipped name stays what it is."""
+    monkeypatch.setattr(loading, "entry_points", lambda group: [EntryPoint("paddle", "acme:backend", group)])
+
+    assert loading.BUILTIN["paddle"] == loading.resolve("paddle")[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("torch-eagr", "no backend is called 'torch-eagr': did you mean torch-eager"),
+        ("xyzzy", "no backend is called 'xyzzy': known are paddle, reference, torch-compile, torch-eager"),
+        ("", "no backend is called ''"),
+        (":", "no backend is called ':'"),
+        ("mine:", "no backend is called 'mine:'"),
+        (":backend", "no backend is called ':backend'"),
+        ("my-module:backend", "no backend is called 'my-module:backend'"),
+        ("mine:not-a-name", "no backend is called 'mine:not-a-name'"),
+        ("a..b:backend", "no backend is called 'a..b:backend'"),
+    ],
+)
+def test_unknown(spec, said):
+    """A name that is none is answered with those that are."""
+    with pytest.raises(UnknownBackendError) as caught:
+        loading.resolve(spec)
+
+    assert str(caught.value).startswith(said)
+
+
+def test_factory_gets_the_argument(module):
+    """What follows the name is the factory's, as it stands."""
+    module("class Mine(Toy):\n    def __init__(self, argument):\n        self.name = argument")
+
+    assert loading.load("mine:Mine:cuda:1").name == "cuda:1"
+
+
+def test_an_object_is_a_backend_too(module):
+    """An attribute that cannot be called is the backend itself."""
+    module("made = Toy()")
+
+    assert loading.load("mine:made").name == "toy"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_the_kind", "ModuleNotFoundError: No module named 'nothing_of_the_kind'"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def broken(:", "SyntaxError: invalid syntax (mine.py, line 2)"),
+        ("raise SystemExit(5)", "SystemExit: 5"),
+        ("raise OSError('one\\ntwo')", "OSError: one"),
+    ],
+)
+def test_module_does_not_import(module, text, said):
+    """A module that does not import is named with the first line of why."""
+    module(text)
+
+    with pytest.raises(BackendImportError) as caught:
+        loading.load("mine:backend")
+
+    assert f"backend 'mine:backend': module mine does not import: {said}" == str(caught.value)
+
+
+def test_no_such_module():
+    """A module that does not exist is one that does not import."""
+    with pytest.raises(BackendImportError, match="module nowhere does not import: ModuleNotFoundError"):
+        loading.load("nowhere:backend")
+
+
+def test_no_such_attribute(module):
+    """A module without the attribute is named with it."""
+    module("")
+
+    with pytest.raises(BackendImportError, match="^backend 'mine:other': module mine has no attribute 'other'$"):
+        loading.load("mine:other")
+
+
+@pytest.mark.parametrize("error", ["ValueError('no such device')", "SystemExit('no such device')"])
+def test_factory_raises(module, error):
+    """What a factory raised is said."""
+    module(f"def make(argument):\n    raise {error}")
+
+    with pytest.raises(BackendImportError, match="^backend 'mine:make:x': its factory raised .*: no such device$"):
+        loading.load("mine:make:x")
+
+
+def test_this_machine_lacks_it(module):
+    """A factory's NotRunError is no fault: it passes through with its reason."""
+    with pytest.raises(NotRunError, match="^no toy box on this machine$"):
+        loading.load("toy:backend:absent")
+
+
+def test_this_machine_lacks_the_package(module):
+    """So may the module itself say that a package is missing."""
+    module("from hooklaw.errors import NotRunError\nraise NotRunError('acme is not installed')")
+
+    with pytest.raises(NotRunError, match="^acme is not installed$"):
+        loading.load("mine:backend")
+
+
+@pytest.mark.parametrize("verb", CORE_VERBS)
+def test_missing_core_verb(module, verb):
+    """A core verb is needed whatever is declared."""
+    module(f"class Mine(Toy):\n    {verb} = None\nmade = Mine()")
+
+    with pytest.raises(BackendContractError, match=f"lacks the verb '{verb}', which every backend needs"):
+        loading.load("mine:made")
+
+
+@pytest.mark.parametrize("capability", [one for one in Capability if one.verbs and one != "tensor-hooks"])
+def test_missing_verb_of_a_capability(module, capability):
+    """A declared capability needs its verbs."""
+    module(f"class Mine(Toy):\n    capabilities = frozenset(['{capability}'])\nmade = Mine()")
+    said = f"lacks the verb '{capability.verbs[0]}', which its capability '{capability}' needs"
+
+    with pytest.raises(BackendContractError, match=said):
+        loading.load("mine:made")
+
+
+@pytest.mark.parametrize("attribute", ["name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"])
+def test_missing_attribute(module, attribute):
+    """A backend declares itself by seven attributes."""
+    module(
+        f"class Mine(Toy):\n    def __getattribute__(self, name):\n        if name == '{attribute}':\n"
+        "            raise AttributeError\n        return super().__getattribute__(name)\nmade = Mine()"
+    )
+
+    with pytest.raises(BackendContractError, match=f"^backend 'mine:made' has no attribute '{attribute}': docs"):
+        loading.load("mine:made")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("capabilities", "{'telepathy'}", "declares the unknown capability 'telepathy': choose from accelerator, "),
+        ("lacks", "{'telepathy': 'no'}", "declares the unknown capability 'telepathy'"),
+        ("errors", "{'bad-mood': ()}", "declares the unknown error kind 'bad-mood': choose from checkpoint-kind, "),
+        ("capabilities", "None", "its capabilities are no set"),
+        ("capabilities", "'tensor-hooks'", "its capabilities are no set"),
+        ("versions", "None", "its versions are no mapping"),
+        ("lacks", "['nodes']", "its lacks are no mapping"),
+    ],
+)
+def test_malformed_attribute(module, attribute, value, said):
+    """What is declared exists, and has its shape."""
+    module(f"class Mine(Toy):\n    {attribute} = {value}\nmade = Mine()")
+
+    with pytest.raises(BackendContractError, match=said):
+        loading.load("mine:made")
+
+
+def test_import_module(module):
+    """A module can be imported for what it does to others."""
+    module("")
+    loading.import_module("mine")
+
+    assert "mine" in sys.modules
+
+
+def test_import_module_fails():
+    """A module that does not import is named as it was asked for."""
+    with pytest.raises(BackendImportError, match="^--import nowhere: the module does not import: ModuleNotFound"):
+        loading.import_module("nowhere")
+
+
+def test_the_toy_is_a_backend():
+    """What these tests are built on keeps the contract itself."""
+    assert isinstance(loading.load("toy:backend"), Toy)
+
+
+def test_error_kinds_have_no_duplicates():
+    """Each kind of error has a name of its own."""
+    assert len(set(ErrorKind)) == len(ErrorKind.__members__)

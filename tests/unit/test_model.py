@@ -1,0 +1,230 @@
+"""The reference engine: its derivatives are right, it plays every documented rule, and it keeps nothing alive."""
+
+import gc
+import json
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+
+import hooklaw.model
+from hooklaw.backend.protocol import Capability
+from hooklaw.model.adapter import backend
+
+ENGINE = Path(hooklaw.model.__file__).parent
+R = backend()
+DATA = [[0.5, 1.0, 1.5], [2.0, 2.5, 3.0]]
+
+
+def changed_through_view(x):
+    """Change a row in place, and use its tensor and another view of it."""
+    base = x * 2
+    other = R.view(base, 6)
+    R.mul_(R.split(base, 1)[1], R.split(R.exp(x), 1)[0])
+    return base * base + R.view(other * 3, 2, 3)
+
+
+def changed_under_view(x):
+    """Change a tensor in place of which there are a view and a view of that."""
+    base = R.sin(x)
+    view = R.transpose(R.view(base, 3, 2), 0, 1)
+    R.cos_(base)
+    return view * view
+
+
+FUNCTIONS = {
+    "add": lambda x: x + x * 3 + 1,
+    "sub": lambda x: 2 - x - x * x,
+    "mul": lambda x: x * x * x,
+    "exp": R.exp,
+    "sin": R.sin,
+    "cos": R.cos,
+    "clone": lambda x: R.clone(x) * x,
+    "view": lambda x: R.view(x, 3, 2) * R.view(x, 3, 2),
+    "transpose": lambda x: R.clone(R.transpose(x, 0, 1)) * R.view(x, 3, 2),
+    "expand": lambda x: R.expand(R.view(x, 1, 2, 3), 4, 2, 3) * x,
+    "split": lambda x: R.split(x, 1)[0] * R.split(x, 1)[1],
+    "broadcast": lambda x: x * R.split(x, 1)[1],
+    "in place": lambda x: R.mul_(x * 2, R.exp(x)),
+    "in place on a view": changed_through_view,
+    "in place on the base of a view": changed_under_view,
+    "cast": lambda x: x * R.tensor(DATA, dtype="float32"),
+}
+
+
+def leaf(data):
+    """Make a leaf of float64."""
+    return R.tensor(data, requires_grad=True, dtype="float64")
+
+
+def nudged(place, step):
+    """Return the data with one element changed."""
+    row, column = divmod(place, 3)
+    data = [list(one) for one in DATA]
+    data[row][column] += step
+    return data
+
+
+def flat(tensor):
+    """Return the values in one list."""
+    return R.tolist(R.view(R.clone(R.detach(tensor)), 6))
+
+
+def slopes(value, step=1e-5):
+    """Measure the derivative of a number by each element."""
+    return [(value(nudged(i, step)) - value(nudged(i, -step))) / (2 * step) for i in range(6)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_first_derivative(name):
+    """The gradient of an operation is what small differences measure."""
+    function = FUNCTIONS[name]
+    x = leaf(DATA)
+    R.backward(R.sum(function(x)))
+
+    assert flat(R.grad_of(x)) == pytest.approx(slopes(lambda data: R.tolist(R.sum(function(leaf(data))))), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivative(name):
+    """A gradient made with create_graph has the gradient that small differences measure."""
+    function = FUNCTIONS[name]
+
+    def of_first(x):
+        (first,) = R.grad(R.sum(function(x) * function(x)), [x], create_graph=True)
+        return R.sum(first * first)
+
+    x = leaf(DATA)
+    (second,) = R.grad(of_first(x), [x])
+
+    assert flat(second) == pytest.approx(slopes(lambda data: R.tolist(of_first(leaf(data)))), rel=1e-4)
+
+
+def test_plays_the_law(hooklaw_command, tmp_path):
+    """Every documented rule holds, of those whose capabilities are declared, and MAY rules alone may differ."""
+    records = tmp_path / "reference.jsonl"
+    done = hooklaw_command("run", "--backend", "reference", "--results", records)
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    outcomes = {line["rule"]: line["outcome"] for line in lines if "rule" in line}
+    unmet = {rule for rule, outcome in outcomes.items() if outcome not in ("pass", "unsupported")}
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert unmet == {"tensor-hook.inplace.view-old-grad-fn"}  # at odds with tensor-hook.inplace.view-before
+
+
+def test_declares_the_core():
+    """What it lacks is hardware, layouts of numbers, and what is built upon an engine: nothing of an engine's hooks."""
+    assert set(Capability) - R.capabilities == {
+        Capability.ACCELERATOR,
+        Capability.BFLOAT16,
+        Capability.COMPLEX,
+        Capability.LAZY_BITS,
+    }
+
+
+def test_imports_no_framework():
+    """The engine is plain Python: neither torch nor numpy is loaded with it."""
+    check = "import sys, hooklaw.model.adapter; print({'torch', 'paddle', 'numpy'} & set(sys.modules))"
+    path = f"import sys; sys.path[:0] = {[str(ENGINE.parents[1]), str(ENGINE.parents[2] / 'backends')]}; {check}"
+    done = subprocess.run([sys.executable, "-c", path], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "set()"
+
+
+def test_node_made_last_runs_first():
+    """Of the Nodes that are ready the one made last is executed first, and a leaf's AccumulateGrad before all."""
+    seen = []
+    leaves = [leaf(DATA) for _ in range(3)]
+    products = []
+    for nr, one in enumerate(leaves):
+        R.register_hook(one, lambda _, nr=nr: seen.append(f"leaf {nr}"))
+        products.append(one * 2)
+        R.register_hook(products[-1], lambda _, nr=nr: seen.append(f"product {nr}"))
+    R.backward(R.sum(products[1] + products[0] + products[2]))
+
+    assert seen == ["product 2", "leaf 2", "product 1", "leaf 1", "product 0", "leaf 0"]
+
+
+@pytest.mark.parametrize("with_input", [False, True])
+def test_grad_returns_what_hooks_left(with_input):
+    """The gradient of a tensor is taken after its hooks, whether or not its Node is executed for another input."""
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    R.register_hook(y, lambda grad: grad * 3)
+    of_y = R.grad(R.sum(y * 5), [y, x] if with_input else [y])[0]
+
+    assert R.tolist(of_y) == [15.0, 15.0]
+
+
+def test_missing_gradients_become_zeros_in_a_custom_function():
+    """A custom backward is given zeros for an output that is not used; its Node's pre-hook is given None."""
+    seen = []
+
+    def execution(_ctx, first, second):
+        seen.append([R.tolist(first), R.tolist(second)])
+        return first * 2
+
+    x = leaf([1.0, 2.0])
+    first, _second = R.custom_function(lambda _ctx, x: (x * 2, x * 3), execution)(x)
+    R.node_register_prehook(R.grad_fn(first), lambda grads: seen.append(grads[1]))
+    R.backward(R.sum(first))
+
+    assert seen == [None, [[1.0, 1.0], [0.0, 0.0]]]
+
+
+def test_module_hooks():
+    """Forward hooks may replace what goes in and comes out; a backward hook is given the gradients of both ends."""
+    seen = []
+    module = R.module({"weight": R.tensor([2.0])}, lambda module, x: x * module.weight)
+    R.register_forward_pre_hook(module, lambda _module, inputs: (inputs[0] + 1,))
+    R.register_forward_hook(module, lambda _module, _inputs, output: output * 10)
+    R.register_full_backward_hook(module, lambda _module, *grads: seen.append([R.tolist(one) for (one,) in grads]))
+    x = leaf([3.0])
+    y = module(x)
+    R.backward(R.sum(y * 7))
+
+    assert R.tolist(y) == [80.0]
+    assert seen == [[[140.0], [7.0]]]
+    assert R.tolist(R.grad_of(x)) == [140.0]
+    assert R.tolist(R.grad_of(module.weight)) == [280.0]
+
+
+def test_graph_is_freed_without_the_collector():
+    """A graph with views, in-place changes, saved outputs and every kind of hook goes with its last reference."""
+    x = leaf(DATA)
+    gc.disable()
+    try:
+        y = changed_through_view(R.exp(x))
+        loss = R.sum(R.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * 2)(y))
+        R.register_hook(y, lambda grad: grad * 2)
+        R.node_register_hook(R.grad_fn(y), lambda *_: None)
+        R.retain_grad(y)
+        R.backward(loss, retain_graph=True)
+        alive = [weakref.ref(y), weakref.ref(loss), weakref.ref(R.grad_fn(y)), weakref.ref(R.grad_fn(loss))]
+        del y, loss
+
+        assert [one() for one in alive] == [None] * 4
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda x: R.backward(x * 2), "no scalar"),
+        (lambda x: R.backward(x * 2, R.tensor([1.0])), "shape (1,)"),
+        (lambda x: R.backward(R.detach(x)), "does not require grad"),
+        (lambda x: R.grad(R.sum(x), [leaf(DATA)]), "allow_unused"),
+        (lambda x: R.mul_(x, 2), "a leaf"),
+        (lambda x: R.mul_(R.view(x, 6), 2), "leaf"),
+        (lambda x: R.view(R.transpose(x, 0, 1), 6), "no view"),
+        (lambda x: R.expand(x, 3, 3), "cannot be repeated"),
+        (lambda x: R.backward(R.sum(R.custom_function(lambda _, x: x * 2, lambda _, g: (g, g))(x))), "2 gradients"),
+    ],
+)
+def test_refuses(act, says):
+    """What makes no sense is refused in a sentence."""
+    with pytest.raises(RuntimeError, match=says.replace("(", r"\(").replace(")", r"\)")):
+        act(leaf(DATA))

@@ -1,0 +1,281 @@
+"""A trace finds the first difference between what hooks saw and what the rule says, and keeps both for the record."""
+
+import pytest
+from toy import Toy
+
+from hooklaw.backend.protocol import ErrorKind
+from hooklaw.law.trace import Check, Event, Mismatch, Trace, same
+
+
+@pytest.fixture
+def trace():
+    """Return a trace of the toy."""
+    return Trace(Toy())
+
+
+def tensor(*numbers):
+    """Make a toy tensor."""
+    return Toy().tensor(numbers)
+
+
+def log(trace, *labels):
+    """Log events without values."""
+    for label in labels:
+        trace.log(label)
+
+
+def test_hook_logs_and_returns_none(trace):
+    """A hook made by saw logs what it was given and leaves the gradient alone."""
+    answer = trace.saw("hook")(tensor(1.0, 2.0))
+
+    assert (None, [Event("hook", [1.0, 2.0])]) == (answer, trace.observed)
+
+
+def test_hook_with_an_action_returns_its_answer(trace):
+    """A hook with an action logs what came, and returns what the action makes of it."""
+    answer = trace.saw("hook", lambda grad: grad * 2.0)(tensor(1.0))
+
+    assert ([2.0], [Event("hook", [1.0])]) == (answer.data, trace.observed)
+
+
+def test_hook_of_several_arguments(trace):
+    """All arguments of a Node's hook are logged, as a list."""
+    trace.saw("node")((tensor(1.0), None), (tensor(2.0),))
+
+    assert trace.values("node") == [[[[1.0], None], [[2.0]]]]
+
+
+def test_expect_holds(trace):
+    """Events as expected pass, and both lanes are kept."""
+    trace.log("first", 1.0)
+    trace.log("second")
+    trace.expect(("first", 1.0), "second")
+
+    assert [Event("first", 1.0), Event("second", any_value=True)] == trace.expected
+
+
+def test_expect_leaves_a_value_open(trace):
+    """A bare label says nothing of the value."""
+    trace.log("hook", 5.0)
+
+    trace.expect("hook")
+
+
+def test_expect_names_the_first_difference(trace):
+    """The place, the event wanted and the event seen are named, then all that was seen."""
+    log(trace, "a", "c", "b")
+
+    with pytest.raises(Mismatch, match="^event 2 should be 'b', was 'c'; saw 'a', 'c', 'b'$"):
+        trace.expect("a", "b", "c")
+
+
+def test_expect_names_a_wrong_value(trace):
+    """Of a wrong value, the one expected and the one seen are named."""
+    trace.log("hook", [1.0])
+
+    with pytest.raises(Mismatch, match=r"^event 1 should be 'hook' with \[2.0\], was 'hook' with \[1.0\]; saw"):
+        trace.expect(("hook", [2.0]))
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "said"),
+    [
+        (["a"], ["a", "b"], r"^expected 2 events \('a', 'b'\), saw 'a'$"),
+        (["a", "b"], ["a"], r"^expected 1 events \('a'\), saw 'a', 'b'$"),
+        (["a"], [], r"^expected 0 events \(none\), saw 'a'$"),
+        ([], ["a"], r"^expected 1 events \('a'\), saw nothing$"),
+    ],
+)
+def test_expect_counts(trace, seen, wanted, said):
+    """An event too few or too many is a mismatch."""
+    log(trace, *seen)
+
+    with pytest.raises(Mismatch, match=said):
+        trace.expect(*wanted)
+
+
+def test_a_mismatch_keeps_both_lanes(trace):
+    """What was expected is in the record even where it did not come."""
+    log(trace, "b")
+
+    with pytest.raises(Mismatch):
+        trace.expect("a")
+
+    assert ([Event("a", any_value=True)], [Event("b")], 0) == (trace.expected, trace.observed, trace.difference)
+
+
+def test_expect_speaks_of_what_is_new(trace):
+    """Each expectation speaks of the events since the one before it."""
+    log(trace, "a")
+    trace.expect("a")
+    log(trace, "b")
+    trace.expect("b")
+    trace.expect()
+
+    assert [Event("a", any_value=True), Event("b", any_value=True)] == trace.expected
+
+
+def test_in_any_order_holds(trace):
+    """Order is left open, numbers are not."""
+    log(trace, "b", "a", "a")
+    trace.expect_in_any_order("a", "b", "a")
+
+    assert [event.label for event in trace.expected] == ["b", "a", "a"]
+
+
+@pytest.mark.parametrize("wanted", [["a"], ["a", "b"], ["a", "a", "b"], []])
+def test_in_any_order_counts(trace, wanted):
+    """A label too few or too many is a mismatch."""
+    log(trace, "a", "a")
+
+    with pytest.raises(Mismatch, match="^expected in any order .*; saw 'a', 'a'$"):
+        trace.expect_in_any_order(*wanted)
+
+
+def test_before_holds_and_takes_nothing(trace):
+    """An order between two labels takes up no events."""
+    log(trace, "a", "x", "b", "b")
+    trace.expect_before("a", "b")
+    trace.expect("a", "x", "b", "b")
+
+
+@pytest.mark.parametrize("seen", [["b", "a"], ["a", "b", "a"], ["a"], ["b"], []])
+def test_before_fails(trace, seen):
+    """The last of the one has to come before the first of the other, and both have to come."""
+    log(trace, *seen)
+
+    with pytest.raises(Mismatch, match="^expected every 'a' before every 'b'; saw "):
+        trace.expect_before("a", "b")
+
+
+def test_value_is_read_and_kept(trace):
+    """A tensor is read as numbers and both sides are kept."""
+    trace.expect_value("grad", [1.0, 2.0], tensor(1.0, 2.0))
+
+    assert [Check("grad", [1.0, 2.0], [1.0, 2.0], held=True)] == trace.checks
+
+
+def test_value_differs(trace):
+    """A wrong value is named beside the right one, and kept."""
+    with pytest.raises(Mismatch, match=r"^grad should be \[1.0\], was \[3.0\]$"):
+        trace.expect_value("grad", [1.0], tensor(3.0))
+
+    assert [Check("grad", [1.0], [3.0], held=False)] == trace.checks
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [
+        (1.0, 1.000001, True),
+        (1.0, 1.0001, False),
+        (1, 1.0, True),
+        (True, 1, False),
+        (None, None, True),
+        (None, 0.0, False),
+        ([1.0, [2.0]], [1.0, [2.0]], True),
+        ([1.0], [1.0, 2.0], False),
+        ([1.0], 1.0, False),
+        ("nan", "nan", True),
+    ],
+)
+def test_same(one, other, verdict):
+    """Numbers agree to 1 part in 100,000, lists by element, everything else exactly."""
+    assert verdict is same(one, other)
+
+
+def test_raises_the_backends_own_error(trace):
+    """An error of the kind that the backend maps is what the rule wants."""
+    with trace.raises(ErrorKind.NO_GRADIENT, "Requires No"):
+        raise ValueError("the tensor requires no grad")
+
+    assert [(one.expected, one.held) for one in trace.checks] == [("no-gradient saying 'Requires No'", True)]
+
+
+def test_raises_runtime_error_by_default(trace):
+    """A kind that the backend does not map is a RuntimeError, as in PyTorch."""
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        raise RuntimeError
+
+
+def test_raises_nothing(trace):
+    """A block that raises nothing is a mismatch."""
+    with pytest.raises(Mismatch, match="^raises should be no-gradient, was no error$"), trace.raises("no-gradient"):
+        pass
+
+
+def test_raises_another_type(trace):
+    """An error of another type is a mismatch that names both, and the error is kept as its cause."""
+    with (
+        pytest.raises(Mismatch, match=r"^expected no-gradient \(ValueError\), raised KeyError: 'x'$") as caught,
+        trace.raises("no-gradient"),
+    ):
+        raise KeyError("x")
+
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert not trace.checks[0].held
+
+
+def test_raises_without_the_phrase(trace):
+    """The phrase that the documentation gives has to be in the text."""
+    said = "^raises should be no-gradient saying 'leaf', was ValueError: first$"
+    with pytest.raises(Mismatch, match=said), trace.raises("no-gradient", "leaf"):
+        raise ValueError("first\nsecond")
+
+
+@pytest.mark.parametrize("wanted", [KeyError, AssertionError])
+def test_raises_lets_a_mismatch_through(trace, wanted):
+    """A mismatch inside the block is not taken for the error wanted, even where AssertionError is."""
+    with pytest.raises(Mismatch, match="inner"), trace.raises_type(wanted):
+        raise Mismatch("inner")
+
+    assert trace.checks == []
+
+
+def test_raises_type_takes_the_users_own(trace):
+    """The user's own exception is demanded by its type."""
+
+    class MineError(Exception):
+        """The user's own."""
+
+    with trace.raises_type(MineError):
+        raise MineError("text")
+
+    assert [one.expected for one in trace.checks] == ["MineError"]
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (tensor(1.0, float("nan"), float("inf")), [1.0, "nan", "inf"]),
+        ((tensor(1.0), None), [[1.0], None]),
+        (1 + 2j, [1.0, 2.0]),
+        (object(), "object"),
+        (True, True),
+        ("text", "text"),
+        (list(range(16)), list(range(16))),
+        (list(range(17)), [0, 1, 2, 3, 4, 5, 6, 7, "... 17 values"]),
+        ([[0.0] * 10] * 10, [0.0] * 8 + ["... 100 values"]),
+    ],
+)
+def test_snapshot(trace, value, plain):
+    """Whatever a hook saw becomes plain data of bounded size."""
+    assert plain == trace.snapshot(value)
+
+
+def test_snapshot_does_not_follow_later_changes(trace):
+    """What a hook saw stays as it was when it was seen."""
+    seen = tensor(1.0)
+    trace.log("hook", seen)
+    seen.data = [9.0]
+
+    assert trace.values("hook") == [[1.0]]
+
+
+def test_count_and_clear(trace):
+    """Events are counted over the whole rule, until a property starts its next example."""
+    log(trace, "a", "b", "a")
+    before = trace.count("a")
+    trace.clear()
+    trace.expect()
+
+    assert (before, trace.count("a")) == (2, 0)

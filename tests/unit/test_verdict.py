@@ -1,0 +1,118 @@
+"""Outcome, level and expectation make a verdict; verdicts make an exit code; every combination is stated here."""
+
+from itertools import product
+
+import pytest
+
+from hooklaw.law.rule import Level
+from hooklaw.results.verdict import JUDGED, Exit, Expectation, Outcome, Verdict, describe, exit_of, judge
+
+FIXED, AS_EXPECTED, REGRESSION = Verdict.FIXED, Verdict.AS_EXPECTED, Verdict.REGRESSION
+BROKEN = (REGRESSION, AS_EXPECTED, REGRESSION)
+NOTHING = (AS_EXPECTED, AS_EXPECTED, AS_EXPECTED)
+# without an expectation, with an expectation of this outcome, with one of another outcome
+VERDICTS = {
+    (Outcome.PASS, Level.MUST): (AS_EXPECTED, FIXED, FIXED),
+    (Outcome.PASS, Level.SHOULD): (AS_EXPECTED, FIXED, FIXED),
+    (Outcome.PASS, Level.MAY): (AS_EXPECTED, FIXED, FIXED),
+    (Outcome.FAIL, Level.MUST): BROKEN,
+    (Outcome.FAIL, Level.SHOULD): BROKEN,
+    (Outcome.FAIL, Level.MAY): NOTHING,
+    (Outcome.ERROR, Level.MUST): BROKEN,
+    (Outcome.ERROR, Level.SHOULD): BROKEN,
+    (Outcome.ERROR, Level.MAY): BROKEN,
+    (Outcome.CRASH, Level.MUST): BROKEN,
+    (Outcome.CRASH, Level.SHOULD): BROKEN,
+    (Outcome.CRASH, Level.MAY): BROKEN,
+    (Outcome.TIMEOUT, Level.MUST): BROKEN,
+    (Outcome.TIMEOUT, Level.SHOULD): BROKEN,
+    (Outcome.TIMEOUT, Level.MAY): BROKEN,
+    (Outcome.UNSUPPORTED, Level.MUST): NOTHING,
+    (Outcome.UNSUPPORTED, Level.SHOULD): NOTHING,
+    (Outcome.UNSUPPORTED, Level.MAY): NOTHING,
+    (Outcome.NOT_RUN, Level.MUST): NOTHING,
+    (Outcome.NOT_RUN, Level.SHOULD): NOTHING,
+    (Outcome.NOT_RUN, Level.MAY): NOTHING,
+}
+EXIT_CODES = [
+    ([], 0),
+    ([(Outcome.PASS, AS_EXPECTED)], 0),
+    ([(Outcome.FAIL, AS_EXPECTED)], 0),
+    ([(Outcome.ERROR, AS_EXPECTED)], 0),
+    ([(Outcome.FAIL, REGRESSION)], 1),
+    ([(Outcome.CRASH, REGRESSION)], 1),
+    ([(Outcome.TIMEOUT, REGRESSION)], 1),
+    ([(Outcome.PASS, FIXED)], 2),
+    ([(Outcome.PASS, FIXED), (Outcome.FAIL, REGRESSION)], 1),
+    ([(Outcome.ERROR, REGRESSION)], 3),
+    ([(Outcome.ERROR, REGRESSION), (Outcome.FAIL, REGRESSION), (Outcome.PASS, FIXED)], 3),
+]
+
+
+def expecting(*outcomes):
+    """Make an expectation of these outcomes."""
+    return Expectation("family.what", [str(one) for one in outcomes], "a reason")
+
+
+def test_the_table_is_whole():
+    """Every outcome and level has its row."""
+    assert set(product(Outcome, Level)) == set(VERDICTS)
+
+
+@pytest.mark.parametrize(("cell", "verdicts"), VERDICTS.items())
+def test_verdict(cell, verdicts):
+    """A rule that does not hold is a regression unless it was expected so, or is a MAY that fails."""
+    outcome, level = cell
+    others = expecting(*(set(Outcome) - {outcome}))
+    found = tuple(judge(outcome, level, known) for known in (None, expecting(outcome), others))
+
+    assert verdicts == found
+
+
+@pytest.mark.parametrize(("cells", "code"), EXIT_CODES)
+def test_exit_code(cells, code):
+    """Broken comes before regression, regression before fixed."""
+    assert code == exit_of(cells).code
+
+
+@pytest.mark.parametrize(("cells", "code"), EXIT_CODES)
+def test_exit_code_with_stale_entries(cells, code):
+    """A stale entry says something only where nothing worse happened."""
+    assert (code or 2) == exit_of(cells, stale=True).code
+
+
+@pytest.mark.parametrize("cells", [cells for cells, _ in EXIT_CODES])
+@pytest.mark.parametrize("stale", [True, False])
+def test_exit_code_of_a_broken_run(cells, stale):
+    """A run that broke off is broken, whatever it found before."""
+    assert exit_of(cells, stale=stale, broken=True).code == 3
+
+
+def test_exit_codes_in_order():
+    """The numbers are a contract with scripts."""
+    assert {str(one): one.code for one in Exit} == {"ok": 0, "regression": 1, "fixed-or-stale": 2, "broken": 3}
+
+
+def test_what_is_judged():
+    """Only what ran stands in the denominator."""
+    assert {"unsupported", "not-run"} == set(Outcome) - JUDGED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level", "known", "words"),
+    [
+        (Outcome.PASS, Level.MUST, None, "pass"),
+        (Outcome.PASS, Level.MUST, expecting("fail"), "fixed"),
+        (Outcome.FAIL, Level.MUST, None, "fail"),
+        (Outcome.FAIL, Level.MUST, expecting("fail"), "known fail"),
+        (Outcome.CRASH, Level.MAY, expecting("crash"), "known crash"),
+        (Outcome.CRASH, Level.MUST, expecting("fail"), "crash"),
+        (Outcome.FAIL, Level.MAY, None, "differs"),
+        (Outcome.TIMEOUT, Level.MAY, None, "timeout"),
+        (Outcome.UNSUPPORTED, Level.MUST, expecting("fail"), "unsupported"),
+        (Outcome.NOT_RUN, Level.MUST, None, "not-run"),
+    ],
+)
+def test_words(outcome, level, known, words):
+    """A person reads a cell in one or two words."""
+    assert words == describe(outcome, level, judge(outcome, level, known), known)
