@@ -12,7 +12,6 @@ from hooklaw.errors import OutputError
 from hooklaw.results.records import Run, read, read_all
 from hooklaw.results.verdict import Exit
 from hooklaw_reports import html
-from hooklaw_reports.kinds import is_bench
 from hooklaw_reports.sentences import sentences
 
 
@@ -36,6 +35,6 @@ def main(args: argparse.Namespace) -> int:
 def _runs(files: Sequence[Path]) -> list[Run]:
     """Read the files; a benchmark that did not end is shown as such, a run of rules that did not is refused."""
     for path in files:
-        if not all(run.complete or (is_bench(run) and run.cells) for run in read(path, incomplete=True)):
+        if not all(run.complete or run.cells for run in read(path, incomplete=True)):
             read(path)
     return read_all(files, incomplete=True)

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.results.records import Cell, Run
+from hooklaw.results.records import Cell, Run, RunKind
 from hooklaw_reports import sentences
-from hooklaw_reports.kinds import is_bench
 
 ON_THE_PROCESSOR = "cpu"
 Place = tuple[str, str, str]
@@ -29,7 +28,7 @@ class _Found(msgspec.Struct):
 
 def gathered(runs: Sequence[Run]) -> tuple[list[Group], list[tuple[str, Run]]]:
     """Return the groups in the order in which they were measured, and every benchmark run with where it ran."""
-    measured = [run for run in runs if is_bench(run)]
+    measured = [run for run in runs if run.header.run_kind is RunKind.BENCHMARK]
     found: dict[Place, _Found] = {}
     for run in sorted(measured, key=lambda one: one.header.started):
         for cell in run.cells:
@@ -75,4 +74,4 @@ def _device(device: str, run: Run, measured: Sequence[Run]) -> str:
 
 def _where(run: Run, measured: Sequence[Run]) -> str:
     devices = dict.fromkeys(_device(cell.device, run, measured) for cell in run.cells)
-    return ", ".join(devices) or run.header.backend.partition(":")[2]
+    return ", ".join(devices) or run.header.device

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from hooklaw.results import host
-from hooklaw.results.records import Run
+from hooklaw.results.records import Run, RunKind
 
 
 class Kind(msgspec.Struct, frozen=True):
     """One kind of run that is judged, and what it is called on the page."""
 
+    of: RunKind
     name: str
     title: str
     judged: str
@@ -23,40 +24,29 @@ class Kind(msgspec.Struct, frozen=True):
         return self.law.capitalize()
 
 
-RULES = Kind("rules", "Rules", "backend", "rule", "rules")
-PACKERS = Kind("packers", "Packers", "packer", "property", "properties")
-
-
-def is_packer(run: Run) -> bool:
-    """Tell whether a run judged a packer of saved tensors."""
-    return run.header.backend.startswith("packer:")
-
-
-def is_bench(run: Run) -> bool:
-    """Tell whether a run measured offloading, and judged nothing."""
-    return bool(run.cells) or run.header.backend.startswith("bench:")
+RULES = Kind(RunKind.RULES, "rules", "Rules", "backend", "rule", "rules")
+PACKERS = Kind(RunKind.PACKER, "packers", "Packers", "packer", "property", "properties")
 
 
 def sorted_out(runs: Sequence[Run]) -> list[tuple[Kind, list[Run]]]:
     """Return the runs that judged something, each kind for itself: they have no rule in common."""
-    judged = [run for run in runs if not is_bench(run)]
-    sheets = [
-        (RULES, [run for run in judged if not is_packer(run)]),
-        (PACKERS, [run for run in judged if is_packer(run)]),
-    ]
+    sheets = [(kind, [run for run in runs if run.header.run_kind is kind.of]) for kind in (RULES, PACKERS)]
     return [(kind, its) for kind, its in sheets if its]
 
 
 def names(runs: Sequence[Run]) -> list[str]:
     """Return the columns' names; of runs that judge one backend the versions tell them apart, or else the files."""
-    return [_name(run) + _apart(run, [one for one in runs if one.header.backend == run.header.backend]) for run in runs]
+    return [
+        run.header.subject + _apart(run, [other for other in runs if other.header.title == run.header.title])
+        for run in runs
+    ]
 
 
 def versions_of(run: Run) -> list[str]:
     """Return what a run judged, with versions: a backend's framework, which it names first, or a packer's packages."""
     found = list(run.header.versions.items())
     own = [(name, version) for name, version in found if name not in host.versions()]
-    return [f"{name} {version}" for name, version in (own if is_packer(run) else found[:1])]
+    return [f"{name} {version}" for name, version in (own if run.header.run_kind is RunKind.PACKER else found[:1])]
 
 
 def _apart(run: Run, same: Sequence[Run]) -> str:
@@ -64,7 +54,3 @@ def _apart(run: Run, same: Sequence[Run]) -> str:
         return ""
     shown = [", ".join(versions_of(one)) for one in same]
     return f" ({', '.join(versions_of(run))})" if all(shown) and len({*shown}) == len(same) else f" ({run.file})"
-
-
-def _name(run: Run) -> str:
-    return run.header.backend.removeprefix("packer:")

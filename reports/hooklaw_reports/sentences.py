@@ -1,13 +1,12 @@
 """What several runs came to, in words."""
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from hooklaw.results.records import Run, rules_of
+from hooklaw.results.records import Run, RunKind, rules_of
 from hooklaw.results.summary import counted, sentence
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports.kinds import Kind, is_bench, is_packer, names, sorted_out
+from hooklaw_reports.kinds import Kind, names, sorted_out
 
 
 def place(file: str, line: int) -> str:
@@ -17,23 +16,14 @@ def place(file: str, line: int) -> str:
 
 def of(run: Run) -> str:
     """Return what one run came to, whatever it was about."""
-    if is_bench(run):
-        return _measured(run)
-    said = sentence(run)
-    return _of_packer(said) if is_packer(run) else said
-
-
-def _of_packer(said: str) -> str:
-    """Return a verdict in the words in which packers are judged."""
-    said = said.replace(" rules hold", " properties hold").replace(" rule hold", " property holds")
-    said = re.sub(r"(\d+) known divergences?", r"\1 SHOULD broken", said)
-    return re.sub(r"(\d+) regressions?", r"\1 MUST broken", said)
+    return _measured(run) if run.header.run_kind is RunKind.BENCHMARK else sentence(run)
 
 
 def sentences(runs: Sequence[Run]) -> str:
     """Return the verdicts of several runs in one line."""
-    kinds = ["packer:" if is_packer(run) else "" for run in runs]
-    return "; ".join(f"{kind}{name}: {of(run)}" for kind, name, run in zip(kinds, names(runs), runs, strict=True))
+    prefixes = {RunKind.RULES: "", RunKind.PACKER: "packer:", RunKind.BENCHMARK: "bench:"}
+    named = zip(names(runs), runs, strict=True)
+    return "; ".join(f"{prefixes[run.header.run_kind]}{name}: {of(run)}" for name, run in named)
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -52,7 +42,7 @@ def unfinished(run: Run) -> str:
 
 
 def _subject(kind: Kind, runs: Sequence[Run]) -> str:
-    laws, judged = len(rules_of(runs)), len({run.header.backend for run in runs})
+    laws, judged = len(rules_of(runs)), len({run.header.subject for run in runs})
     law = kind.law if laws == 1 else kind.laws
     several = f" in {len(runs)} runs" if len(runs) > judged else ""
     return f"{laws} {law}, {counted(judged, kind.judged)}{several}"

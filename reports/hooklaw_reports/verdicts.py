@@ -25,21 +25,16 @@ def law_of(cell: Cell, runs: Sequence[Run]) -> Law | None:
     """Return where the law's verdict on the strategy's packer stands."""
     packers = dict(sorted_out(runs)).get(PACKERS, [])
     found = [(run, name) for run, name in zip(packers, names(packers), strict=True) if _packs(run, cell.strategy)]
-    found.sort(key=lambda pair: (_parts(pair[0])[2] in {"", "cpu"}) != (cell.device == "cpu"))
+    found.sort(key=lambda pair: (pair[0].header.device == "cpu") != (cell.device == "cpu"))
     for run, name in found[:1]:
         broken = {word for rule, word in words(run).items() if run.outcome(rule) in JUDGED - {Outcome.PASS}}
         return Law(name, sorted(broken))
     return None
 
 
-def _parts(run: Run) -> list[str]:
-    """Return module, attribute and device of the packer, the device empty where the CPU is meant."""
-    return [*run.header.backend.split(":", 3)[1:], "", "", ""][:3]
-
-
 def _packs(run: Run, strategy: str) -> bool:
-    module, attribute, _ = _parts(run)
-    if f"{module}:{attribute}" in strategy.split("+"):
+    module, _, attribute = run.header.backend.partition(":")
+    if run.header.backend in strategy.split("+"):
         return True
     return module.startswith(SHIPPED) and _short(attribute) in re.split(r"[+:]", strategy)
 

@@ -8,11 +8,11 @@ from datetime import datetime
 import msgspec
 
 from hooklaw.law.rule import Level, Rule
-from hooklaw.results.records import Run, rules_of
+from hooklaw.results.records import Run, RunKind, rules_of
 from hooklaw.results.summary import exit_of_run, of_verdict, words
 from hooklaw.results.verdict import JUDGED, Exit, Outcome, Stale, Verdict
 from hooklaw_reports import sentences
-from hooklaw_reports.kinds import Kind, is_packer, names, sorted_out, versions_of
+from hooklaw_reports.kinds import Kind, names, sorted_out, versions_of
 from hooklaw_reports.offload import Offload, offload
 from hooklaw_reports.published import last_result
 
@@ -214,7 +214,7 @@ def _column(run: Run, name: str) -> Column:
         result=result,
         sentence=sentences.of(run),
         started=_date(run.header.started),
-        published=last_result(run.header.backend) if run.header.not_run else "",
+        published=last_result(run.header.title) if run.header.not_run else "",
         regressions=of_verdict(run, Verdict.REGRESSION),
         fixed=[(rule_id, _place(run, rule_id)) for rule_id in of_verdict(run, Verdict.FIXED)],
         stale=[(entry, sentences.place(entry.file, entry.line)) for entry in (run.footer.stale if run.footer else [])],
@@ -224,7 +224,7 @@ def _column(run: Run, name: str) -> Column:
 def _result(run: Run) -> tuple[str, str, str]:
     """Return tone, glyph and word of a run; a packer is safe, safe except for what is broken, or unsafe."""
     end = exit_of_run(run)
-    if not is_packer(run) or end not in UNSAFE:
+    if run.header.run_kind is not RunKind.PACKER or end not in UNSAFE:
         return RESULT_OF_RUN[end]
     passed, judged = run.count()
     return EXCEPT if end is Exit.OK and passed < judged else UNSAFE[end]

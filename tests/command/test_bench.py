@@ -80,7 +80,7 @@ def test_a_run_leaves_a_record_of_every_cell(shipped):
 
     assert done.returncode == 0, done.stderr
     assert found.complete
-    assert found.header.backend == "bench:cpu"
+    assert found.header.title == "bench:cpu"
     assert found.header.notes == {"rounds": "2", "malloc": kept()}
     assert [one.strategy for one in found.cells] == [*SHIPPED]
     for one in found.cells:

@@ -361,7 +361,7 @@ def test_records_make_a_report(verb, tmp_path):
     (run,) = records.read(tmp_path / "packer.jsonl")
     made = verb("report", "packer.jsonl")
 
-    assert run.header.backend == "packer:torch.autograd.graph:save_on_cpu"
+    assert run.header.title == "packer:torch.autograd.graph:save_on_cpu"
     assert run.outcome("packer.lifetime.no-cycle") is Outcome.FAIL
     assert run.results["packer.lifetime.no-cycle"].program.startswith("import torch\n")
     assert made.returncode == 0

@@ -9,7 +9,7 @@ from hooklaw.offload.frontier import frontier, groups, least_memory, sentences
 from hooklaw.offload.wording import far, markdown, text
 from hooklaw.results.records import read, schema
 from hooklaw.results.verdict import Outcome
-from made_records import cell, failed, measured, passed, rule, run, write
+from made_records import cell, failed, measured, packer, passed, rule, run, write
 
 # what it comes to
 MADE = [
@@ -73,9 +73,9 @@ def test_verdicts_of_the_law_come_from_a_results_file(tmp_path):
     """A packer is lawful where every run on it holds; a device at the end of its name makes no other packer."""
     one, other = rule("packer.one"), rule("packer.other")
     runs = [
-        run("packer:m:A", [one], [passed("packer.one")]),
-        run("packer:m:B", [one], [passed("packer.one")]),
-        run("packer:m:B:cuda", [one, other], [passed("packer.one"), failed("packer.other")]),
+        packer("m:A", [one], [passed("packer.one")]),
+        packer("m:B", [one], [passed("packer.one")]),
+        packer("m:B", [one, other], [passed("packer.one"), failed("packer.other")], device="cuda"),
     ]
 
     assert lawful.verdicts({}, str(write(tmp_path / "p.jsonl", *runs)), print) == {"m:A": True, "m:B": False}

@@ -129,16 +129,33 @@ def test_foreign(file, text):
 
 def test_newer_format(file):
     """A file of a newer hooklaw asks for the newer hooklaw."""
-    change(file, 1, '"hooklaw":1', '"hooklaw":2')
+    change(file, 1, '"hooklaw":2', '"hooklaw":3')
 
-    assert refusal(file).endswith("run.jsonl has format 2, this hooklaw reads up to 1: update hooklaw")
+    assert refusal(file).endswith("run.jsonl has format 3, this hooklaw reads up to 2: update hooklaw")
+
+
+@pytest.mark.parametrize(
+    ("named", "title"),
+    [
+        ("paddle", "paddle"),
+        ("packer:m:A", "packer:m:A"),
+        ("packer:m:A:cuda", "packer:m:A:cuda"),
+        ("bench:cuda", "bench:cuda"),
+    ],
+)
+def test_older_format(file, named, title):
+    """A file of format 1, which named the kind of run by a prefix, is read as what it is."""
+    change(file, 1, '"hooklaw":2', '"hooklaw":1')
+    change(file, 1, '"backend":"torch-compile:aot_eager"', f'"backend":"{named}"')
+
+    assert read(file)[0].header.title == title
 
 
 def test_newer_format_of_another_shape(file):
     """That is so even where the newer format has another shape."""
-    change(file, 1, '"hooklaw":1', '"hooklaw":2,"backend":{}')
+    change(file, 1, '"hooklaw":2', '"hooklaw":3,"backend":{}')
 
-    assert "has format 2, this hooklaw reads up to 1" in refusal(file)
+    assert "has format 3, this hooklaw reads up to 2" in refusal(file)
 
 
 def test_newer_kind_of_line(file):

@@ -213,7 +213,7 @@ class TestPage:
     def test_two_versions_of_one_packer(self):
         """A packer's own package tells its runs apart, not the machine's Python."""
         given = [{"python": "3.11.7", "torch": "2.13.0", "trl": one} for one in ("1.15.0", "1.16.0")]
-        runs = [made.run("packer:a:b", [made.rule()], [made.passed()], versions=one) for one in given]
+        runs = [made.packer("a:b", [made.rule()], [made.passed()], versions=one) for one in given]
         called = [f"a:b (torch 2.13.0, trl {one})" for one in ("1.15.0", "1.16.0")]
 
         assert [column.name for column in page(runs).sheets[0].columns] == called

@@ -34,11 +34,11 @@ def said(cells, budget):
     return ascii_only(pick(answers(cells, WHERE), budget * made.GB).sentence(f"{budget} GB"))
 
 
-def packer(name="torch.autograd.graph:save_on_cpu", *, broken=True):
+def packer(name="torch.autograd.graph:save_on_cpu", *, broken=True, device="cpu"):
     """Make the run of a packer of which one property is broken, or none."""
     law = [made.rule("packer.values.same", "packer-values"), made.rule("packer.in-place.output", "packer-in-place")]
     second = made.failed("packer.in-place.output", program="import torch\n") if broken else made.passed(law[1].id)
-    return made.run(f"packer:{name}", law, [made.passed("packer.values.same"), second])
+    return made.packer(name, law, [made.passed("packer.values.same"), second], device=device)
 
 
 class TestFigures:
@@ -327,7 +327,7 @@ class TestRuns:
     def test_the_verdict_on_the_same_device(self):
         """Of two verdicts the one of the cell's own kind of device is meant."""
         name = "torch.autograd.graph:save_on_cpu"
-        runs = [packer(name, broken=False), packer(f"{name}:cuda")]
+        runs = [packer(name, broken=False), packer(name, device="cuda")]
 
         for device, law in (("cpu", f"{name}"), ("NVIDIA H200", f"{name}:cuda&outcome=fail")):
             cells = made.measured(made.cell("save-on-cpu", 5, 2, device=device))
@@ -354,7 +354,7 @@ class TestPackers:
         assert len(rules.columns) == 4
         assert [column.name for column in packers.columns] == ["torch.autograd.graph:save_on_cpu"]
         assert [chapter.title for chapter in packers.chapters] == ["Values", "In place"]
-        assert packers.columns[0].sentence == "1 of 2 properties hold, 0 SHOULD broken, 1 MUST broken"
+        assert packers.columns[0].sentence == "1 of 2 properties hold, 0 SHOULDs broken, 1 MUST broken"
         assert page([*made.three(), packer()]).headline == "4 rules, 4 backends; 2 properties, 1 packer"
 
     def test_the_verdict_is_in_the_words_of_packers(self):
@@ -362,7 +362,7 @@ class TestPackers:
         broken, whole = packer(), packer("mine:Whole", broken=False)
         law = [made.rule("packer.values.same", "packer-values", Level.SHOULD)]
         entry = made.failed(law[0].id, expectation=made.known(law[0].id))
-        nearly = made.run("packer:mine:Nearly", law, [entry])
+        nearly = made.packer("mine:Nearly", law, [entry])
 
         columns = page([broken, nearly, whole]).sheets[0].columns
 
@@ -397,7 +397,7 @@ class TestVerb:
         assert capsys.readouterr().out == (
             f"{target}: bench:cuda: 12 of 14 cells measured in 1 workload, 2 marked, 1 against the law of packers; "
             "torch-eager: 4 of 4 rules hold, 0 known divergences, 0 regressions; "
-            "packer:torch.autograd.graph:save_on_cpu: 1 of 2 properties hold, 0 SHOULD broken, 1 MUST broken\n"
+            "packer:torch.autograd.graph:save_on_cpu: 1 of 2 properties hold, 0 SHOULDs broken, 1 MUST broken\n"
         )
         assert data_of(target.read_text(encoding="utf-8")).keys() == {"looks", "sheets", "charts"}
 

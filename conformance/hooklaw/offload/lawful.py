@@ -7,12 +7,10 @@ from pathlib import Path
 from hooklaw.errors import BenchError, PackerError
 from hooklaw.packing.judge import Wanted, judge
 from hooklaw.results import records
-from hooklaw.results.records import Run
+from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit
 from hooklaw.runner.session import scratch
-
-PREFIX = "packer:"
 
 
 def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]) -> dict[str, bool]:
@@ -27,13 +25,12 @@ def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]
 
 
 def _read(path: Path) -> dict[str, bool]:
-    runs = [run for run in records.read(path) if run.header.backend.startswith(PREFIX)]
+    runs = [run for run in records.read(path) if run.header.run_kind is RunKind.PACKER]
     if not runs:
         raise BenchError(f"{path} judges no packer: give a file that `hooklaw packer --results=FILE` wrote")
     found: dict[str, bool] = {}
     for run in runs:
-        module, attribute = run.header.backend.removeprefix(PREFIX).split(":")[:2]  # a device may follow
-        name = f"{module}:{attribute}"
+        name = run.header.backend
         found[name] = found.get(name, True) and _holds(run)
     return found
 

@@ -19,7 +19,7 @@ from hooklaw.offload.rounds import Taken
 from hooklaw.offload.visit import Measurement
 from hooklaw.offload.worker import Done
 from hooklaw.results import host, records
-from hooklaw.results.records import FORMAT, Cell, Footer, Header, Run
+from hooklaw.results.records import FORMAT, Cell, Footer, Header, Run, RunKind
 from hooklaw.results.verdict import Outcome
 
 Lawful = dict[str, bool]
@@ -130,6 +130,7 @@ class Session:
                 "setting": setting(order),
                 "strategy": order.strategy,
                 "text": hello.strategies.get(order.strategy, ""),
+                "packer": packer,
                 "lawful": self._lawful.get(packer) if packer else None,
                 **done.figures,
                 "error": error,
@@ -194,7 +195,9 @@ class Session:
             suite=__version__,
             digest=digest([]),
             collected=len(self.orders),
-            backend=f"bench:{self.wanted.device}",
+            run_kind=RunKind.BENCHMARK,
+            backend="",
+            device=self.wanted.device,
             rules=[],
             versions={**hello.versions, **host.versions(), "device": hello.device},
             notes={"rounds": self.wanted.span, "malloc": kept()},

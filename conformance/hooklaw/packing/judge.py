@@ -22,7 +22,7 @@ from hooklaw.packing.report import Findings, Row
 from hooklaw.packing.worker import Fault, Hello, Line
 from hooklaw.results import expectations, host, records
 from hooklaw.results.recorder import Collected, Recorder, Subject
-from hooklaw.results.records import Result, Run
+from hooklaw.results.records import Result, Run, RunKind
 from hooklaw.results.verdict import Expectation, Outcome
 from hooklaw.workers.watchdog import last_words
 
@@ -73,8 +73,8 @@ def judge(wanted: Wanted, results: Path, *, append: bool, on_result: Callable[[T
 
 def _run(wanted: Wanted, hand: "_Hand", recorder: Recorder, on_result: Callable[[Tried], None]) -> None:
     rules = choose(hand.hello.rules, wanted.parts)
-    spec = f"packer:{wanted.packer}" + ("" if wanted.device == "cpu" else f":{wanted.device}")
-    subject = Subject(spec, hand.hello.versions, hand.hello.notes)
+    spec = wanted.packer
+    subject = Subject(spec, hand.hello.versions, hand.hello.notes, kind=RunKind.PACKER, device=wanted.device)
     if wanted.expectations:
         ids = [rule.id for rule in hand.hello.rules]
         known = expectations.read(Path(wanted.expectations), ids, subject.versions)
@@ -97,7 +97,7 @@ def _findings(run: Run, device: str) -> Findings:
     declared = "".join(f", {name} {value}" for name, value in header.notes.items())
     of_the_machine = host.versions()
     packages = ", ".join(f"{name} {value}" for name, value in header.versions.items() if name not in of_the_machine)
-    head = f"{header.backend.removeprefix('packer:')} on {device} ({packages}{declared})"
+    head = f"{header.backend} on {device} ({packages}{declared})"
     rows: list[Row] = []
     for rule in header.rules:
         if result := run.results.get(rule.id):

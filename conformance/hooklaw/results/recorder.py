@@ -16,7 +16,7 @@ import msgspec
 from hooklaw import __version__
 from hooklaw.law.rule import Rule, digest
 from hooklaw.results import host
-from hooklaw.results.records import FORMAT, Footer, Header, Result, Writer
+from hooklaw.results.records import FORMAT, Footer, Header, Result, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
@@ -31,6 +31,8 @@ class Subject(msgspec.Struct):
     not_run: str = ""
     known: dict[str, Expectation] = {}
     stale: list[Stale] = []
+    kind: RunKind = RunKind.RULES
+    device: str = ""
 
 
 class Collected(msgspec.Struct):
@@ -128,7 +130,9 @@ class Recorder:
             suite=__version__,
             digest=digest(rules),
             collected=len(rules),
+            run_kind=subject.kind,
             backend=subject.spec,
+            device=subject.device,
             rules=rules,
             versions={**subject.versions, **host.versions()},
             notes=subject.notes,

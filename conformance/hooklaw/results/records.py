@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +20,16 @@ from hooklaw.law.rule import Rule
 from hooklaw.law.trace import Check, Event
 from hooklaw.results.verdict import JUDGED, Expectation, Outcome, Stale, Verdict, judge
 
-FORMAT = 1
+FORMAT = 2
 SCHEMA = Path(__file__).with_name("record.schema.json")
+
+
+class RunKind(StrEnum):
+    """What a run is about."""
+
+    RULES = "rules"
+    PACKER = "packer"
+    BENCHMARK = "benchmark"
 
 
 class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_only=True):
@@ -32,7 +41,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     suite: str
     digest: str
     collected: int
+    run_kind: RunKind = RunKind.RULES
     backend: str
+    """The backend, the packer as module:attribute, or nothing for a benchmark."""
+    device: str = ""
+    """The device that a packer or a benchmark ran on, as asked for, e.g. ``cpu``."""
     rules: list[Rule]
     versions: dict[str, str]
     notes: dict[str, str] = {}
@@ -42,6 +55,19 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     """The -k expression, where only some rules were run."""
     not_run: str = ""
     """Why this machine could run nothing of it."""
+
+    @property
+    def subject(self) -> str:
+        """The name of what was judged; the device follows where it is not the CPU."""
+        if self.run_kind is RunKind.BENCHMARK:
+            return self.device
+        return self.backend + (f":{self.device}" if self.device not in {"", "cpu"} else "")
+
+    @property
+    def title(self) -> str:
+        """The subject, with a prefix where it is not a backend."""
+        prefix = {RunKind.RULES: "", RunKind.PACKER: "packer:", RunKind.BENCHMARK: "bench:"}[self.run_kind]
+        return prefix + self.subject
 
 
 class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_only=True):
@@ -87,6 +113,8 @@ class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=Tr
     """``none`` is the plain step, which the others are held against."""
     text: str = ""
     """One line on the strategy."""
+    packer: str = ""
+    """The strategy's packer as module:attribute, where it has one."""
     outcome: Outcome
     """Fail: wrong gradients or buffers. Error, crash, timeout: there are no figures, or not all of them."""
     detail: str = ""
@@ -274,7 +302,7 @@ def read_all(paths: Sequence[Path], *, incomplete: bool = False) -> list[Run]:
     runs = [run for path in paths for run in read(path, incomplete=incomplete)]
     first: dict[str, Run] = {}
     for run in runs:
-        name = run.header.backend
+        name = run.header.title
         if any(other.header.run == run.header.run for other in runs if other is not run):
             raise RecordConflictError(f"run {run.header.run} of {name!r} is given twice: name each file once")
         if name in first and first[name].header.digest != run.header.digest:
@@ -322,7 +350,7 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
             raise RecordFileError(_newer(str(path), line.hooklaw))
         if line.run in runs:
             raise RecordFileError(f"{path}:{number}: run {line.run} has two headers: was the file joined to itself?")
-        runs[line.run] = Run(line, {}, None, str(path))
+        runs[line.run] = Run(_in_this_format(line), {}, None, str(path))
         return
     if line.run not in runs:
         raise RecordFileError(
@@ -339,6 +367,17 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
         raise RecordFileError(f"{path}:{number}: rule {line.rule!r} has two results in run {line.run}")
     else:
         runs[line.run].results[line.rule] = line
+
+
+def _in_this_format(header: Header) -> Header:
+    """Return the header of a file of format 1, which named the kind of run by a prefix, as format 2 has it."""
+    kind, _, rest = header.backend.partition(":")
+    if header.hooklaw == FORMAT or kind not in {"packer", "bench"}:
+        return header
+    if kind == "bench":
+        return msgspec.structs.replace(header, run_kind=RunKind.BENCHMARK, backend="", device=rest)
+    module, attribute, device = [*rest.split(":", 2), "cpu"][:3]
+    return msgspec.structs.replace(header, run_kind=RunKind.PACKER, backend=f"{module}:{attribute}", device=device)
 
 
 def key_of(cell: Cell) -> tuple[str, str, str, str]:
@@ -378,7 +417,7 @@ def _incomplete(path: Path, run: Run) -> str:
     if run.footer and run.footer.interrupted:
         why = "was interrupted"
     what = "rules have a result" if run.header.rules else "cells are measured"
-    return f"{path}: the run of {run.header.backend!r} {why}, {have} of {want} {what}: run it again"
+    return f"{path}: the run of {run.header.title!r} {why}, {have} of {want} {what}: run it again"
 
 
 def write_schema(path: Path = SCHEMA) -> None:

@@ -22,7 +22,7 @@ def mixed():
     """Make runs of every kind: rules, a packer, two benchmarks."""
     law = [made.rule("packer.in-place.output", "packer-in-place")]
     broken = made.failed("packer.in-place.output", program="import torch\nraise SystemExit\n")
-    packer = made.run("packer:torch.autograd.graph:save_on_cpu", law, [broken])
+    packer = made.packer("torch.autograd.graph:save_on_cpu", law, [broken])
     small = made.strategies(1e-3, workload="mlp", device="cpu")
     return [*made.three(), packer, bench(), made.measured(*small, device="cpu")]
 
