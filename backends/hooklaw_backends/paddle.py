@@ -8,8 +8,7 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from hooklaw.backend.protocol import Capability, ErrorKind
-from hooklaw.errors import NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError
 
 try:
     with warnings.catch_warnings():

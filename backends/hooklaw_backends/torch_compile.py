@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hooklaw.errors import NotRunError
+from hooklaw import NotRunError
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.run import Replayed
 from hooklaw_backends.compiled_programs import code_compiled, replay_compiled

@@ -8,8 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from hooklaw.backend.protocol import Capability, ErrorKind
-from hooklaw.errors import NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError
 
 try:
     import torch

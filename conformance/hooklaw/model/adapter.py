@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import hooklaw
-from hooklaw.backend.protocol import Capability, ErrorKind
+from hooklaw import Capability, ErrorKind
 from hooklaw.model import (
     engine,
     errors,
