@@ -282,7 +282,7 @@ BAD_RESULTS = {
     "absent": (None, "cannot read "),
     "empty": (lambda text: "", "is empty: the run that was to write it never started"),
     "foreign": (lambda text: "<html>\n", ":1: this is no hooklaw record"),
-    "newer": (lambda text: text.replace('"hooklaw":1', '"hooklaw":7'), "has format 7, this hooklaw reads up to 1"),
+    "newer": (lambda text: text.replace('"hooklaw":2', '"hooklaw":7'), "has format 7, this hooklaw reads up to 2"),
     "cut in a line": (lambda text: text[:-9], ":6: the file breaks off in the middle of a line"),
     "without footer": (lambda text: text[: text.index('{"kind":"footer"')], "did not end, 4 of 4 rules have"),
     "without a result": (lambda text: lines_but(text, 2), "is incomplete, 3 of 4 rules have a result"),
