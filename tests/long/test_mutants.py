@@ -254,7 +254,7 @@ def test_step_that_is_no_more():
     from hooklaw.model import engine
     from hooklaw_backends.mutants.inside import instead_of
 
-    with pytest.raises(LookupError, match="hooklaw.model.engine has no _forgotten any more"):
+    with pytest.raises(LookupError, match="hooklaw.model.engine no longer has _forgotten"):
         instead_of(engine, "_forgotten")(print)
 
 
