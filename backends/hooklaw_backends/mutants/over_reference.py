@@ -49,7 +49,7 @@ class OverReference(Reference):
 
     def is_for_inference(self, tensor: Any) -> bool:
         """Tell whether a tensor was made in inference mode."""
-        return tensor.data.storage.for_inference
+        return bool(tensor.data.storage.for_inference)
 
     def overwrite(self, tensor: Any, values: Any) -> None:
         """Copy values over a tensor's data."""
@@ -75,7 +75,7 @@ class OverReference(Reference):
 
     def strided(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """Look at a tensor's data by another shape and strides."""
-        return Tensor(tensor.data.look(shape, strides))
+        return Tensor(tensor.data.view(shape, strides))
 
     def has_pair(self) -> bool:
         """Tell whether a pair of saved-tensor hooks is active."""
