@@ -275,6 +275,7 @@ def test_disk_that_is_full(judge, tmp_path):
     done = judge(IN_PROCESS, "--import", "small", "--results=r.jsonl")
 
     assert refused(done, "cannot write more results to")
+    assert "r.jsonl: File too large" in done.stderr
     assert (tmp_path / "r.jsonl").read_text().startswith('{"kind":"header"')
 
 
@@ -287,7 +288,7 @@ BAD_RESULTS = {
     "without footer": (lambda text: text[: text.index('{"kind":"footer"')], "did not end, 4 of 4 rules have"),
     "without a result": (lambda text: lines_but(text, 2), "is incomplete, 3 of 4 rules have a result"),
     "without header": (lambda text: lines_but(text, 0), ":1: a result of run run-of-torch-eager, which has no header"),
-    "damaged": (lambda text: text.replace('"outcome":"pass"', '"outcome":"bliss"', 1), ":2: this hooklaw cannot read the line"),
+    "damaged": (lambda text: text.replace('"outcome":"pass"', '"outcome":"bliss"', 1), ":2: this hooklaw cannot read"),
     "joined to itself": (lambda text: text * 2, ":7: run run-of-torch-eager has two headers"),
 }
 
