@@ -454,7 +454,7 @@ def test_wrong_use(verb, args, says):
     [
         (["flag = 1"], "known.toml:1: Expected `str`, got `int`"),
         (['flags = "x"'], "known.toml:1: Object contains unknown field `flags`"),
-        ([FREED, FREED.replace("are", "were")], "known.toml:4: no flag of the reference engine is called"),
+        ([FREED, FREED.replace("are", "were")], "known.toml:4: the reference engine has no flag"),
         ([FREED, FREED], "known.toml:4: 'numbers-are-freed' already has an entry in"),
         ([f"{FREED}\n{CRASH}"], "has both a flag and a fingerprint, or neither"),
         (['reason = "why"'], "has both a flag and a fingerprint, or neither"),

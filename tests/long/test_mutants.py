@@ -219,7 +219,7 @@ def test_without_torch(hooklaw_command, tmp_path):
     asked = hooklaw_command("mutants", "--of", "torch-eager", path=[tmp_path])
 
     assert left.returncode == 0, left.stderr
-    assert "left out: the mutants of torch-eager, for here torch is not installed" in left.stdout
+    assert "skipped: mutants of torch-eager: torch is not installed" in left.stdout
     assert "remove-clears-every-hook of reference  [killed]" in left.stdout
     assert asked.returncode == 3
     assert "no mutants of torch-eager: torch is not installed" in complaint(asked)

@@ -42,7 +42,7 @@ class OverReference(Reference):
         return tensor.data.storage.version
 
     def is_for_inference(self, tensor: Any) -> bool:
-        return tensor.data.storage.for_inference
+        return bool(tensor.data.storage.for_inference)
 
     def overwrite(self, tensor: Any, values: Any) -> None:
         tensor.data.write(values.data.values())
@@ -64,7 +64,7 @@ class OverReference(Reference):
         return ops.clone(tensor, other.data.strides if other.data.is_dense() else None)
 
     def strided(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        return Tensor(tensor.data.look(shape, strides))
+        return Tensor(tensor.data.view(shape, strides))
 
     def has_pair(self) -> bool:
         return innermost_pair() is not None
