@@ -23,7 +23,7 @@ from hooklaw.fuzz.draw.random_programs import from_seed, wide
 from hooklaw.fuzz.judge.compare import SCHEDULES, follow
 from hooklaw.fuzz.judge.judge import Judge, alike, engine
 from hooklaw.fuzz.program import text
-from hooklaw.fuzz.replay.run import Event, Run
+from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.fuzz.shrink import shrink
 from hooklaw.law.rule import load_rules
 from hooklaw.model.schedule import chosen_by
@@ -66,7 +66,7 @@ def schedules(out: Pipe, programs: int = 100_000) -> None:
         events: list[Event] = []
         judge_by.reset()
         with chosen_by(draw.randrange):
-            Run(judge_by, events.append).all(program)
+            Replay(judge_by, events.append).all(program)
         usual = follow(program, judge_by, events, 1)
         reach = usual if usual.fits else follow(program, judge_by, events, SCHEDULES)
         differing += not usual.fits

@@ -481,9 +481,9 @@ def test_bad_findings_file(verb, known, entries, says):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[", "programs.jsonl:2: no program: "),
-        ('{"op": "leaf"}', "programs.jsonl:2: no program: "),
-        ('[["leaf"]]', "programs.jsonl:2: no program: "),
+        ("[", "programs.jsonl:2: not a program: "),
+        ('{"op": "leaf"}', "programs.jsonl:2: not a program: "),
+        ('[["leaf"]]', "programs.jsonl:2: not a program: "),
         ("# two", "programs.jsonl holds no program"),
         ('[["laef", [], [], [], 0]]', "programs.jsonl:2: no instruction is called 'laef'"),
     ],

@@ -16,7 +16,8 @@ from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import parse
 from hooklaw.fuzz.replay.hooks import ACTIONS
-from hooklaw.fuzz.replay.run import OPERATIONS, replay
+from hooklaw.fuzz.replay.operations import OPERATIONS
+from hooklaw.fuzz.replay.run import replay
 
 pytest.importorskip("torch")
 
