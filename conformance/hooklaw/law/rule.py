@@ -212,6 +212,11 @@ def registered() -> Iterator[Registered]:
     yield from _registry.values()
 
 
+def registered_rule(rule_id: str) -> Registered | None:
+    """Return the rule of this id if it is registered so far."""
+    return _registry.get(rule_id)
+
+
 def digest(rules: Iterable[Rule]) -> str:
     """Return a hash of what the rules are and say, so that two runs can be told to have judged the same law."""
     lines = sorted(f"{one.id}\t{one.level}\t{one.statement}\t{','.join(sorted(one.needs))}" for one in rules)

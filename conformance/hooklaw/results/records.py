@@ -44,10 +44,9 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     """Why this machine could run nothing of it."""
 
 
-class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_only=True):
-    """What one rule did."""
+class Execution(msgspec.Struct, frozen=True, tag="execution", tag_field="kind", kw_only=True):
+    """What one rule did when it was executed."""
 
-    run: str
     rule: str
     outcome: Outcome
     detail: str = ""
@@ -60,9 +59,17 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_onl
     checks: list[Check] = []
     difference: int | None = None
     """Where the observed events leave the expected ones, counted from 0."""
-    expectation: Expectation | None = None
     program: str = ""
     """A program that shows what does not hold, ready to run, where there is one."""
+    stderr: str = ""
+    """The last lines that the process wrote to stderr before it died."""
+
+
+class Result(Execution, frozen=True, tag="result", tag_field="kind", kw_only=True):
+    """What one rule did in a run, and what was known of it."""
+
+    run: str
+    expectation: Expectation | None = None
 
 
 class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_only=True):
