@@ -26,10 +26,14 @@ def main(args: argparse.Namespace) -> int:
     """Write the report and print its path and the verdicts; a report gates nothing, so a written one is a success."""
     if args.output.resolve() in {path.resolve() for path in args.files}:
         raise OutputError(f"{args.output} is one of the result files: name another file for the report with -o")
-    runs = _runs(args.files)
-    html.write(args.output, html.render(runs, args.title))
-    sys.stdout.write(f"{args.output}: {sentences(runs)}\n")
+    write(args.output, _runs(args.files), args.title)
     return Exit.OK.code
+
+
+def write(report: Path, runs: list[Run], title: str = "") -> None:
+    """Write a report of some runs, and print its path and the verdicts."""
+    html.write(report, html.render(runs, title))
+    sys.stdout.write(f"{report}: {sentences(runs)}\n")
 
 
 def _runs(files: Sequence[Path]) -> list[Run]:
