@@ -117,13 +117,13 @@ def test_import_that_kills_the_process(judge, adapter, old, text, said):
 
 
 @pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
-def test_what_nobody_foresaw(judge, adapter, old, how):
+def test_what_nobody_foresaw(judge, adapter, old, tmp_path, how):
     """A backend that breaks where nothing was to break is one sentence too."""
     odd = "class Odd:\n    def __str__(self): raise ValueError('no word')\n"
     adapter(odd + "class Broken(Toy): versions = {'toy': Odd()}\nmade = Broken()")
     done = judge("--results=old.jsonl", *how, backend="broken:made")
 
-    assert refused(done, "hooklaw: the run broke inside pytest (exit status 3): ValueError: no word")
+    assert refused(done, f"hooklaw: the run broke: ValueError: no word ({tmp_path}/broken.py:3)")
     assert old()
 
 
