@@ -254,17 +254,17 @@ def test_program_that_cannot_be_written_is_our_fault():
 @pytest.mark.parametrize(
     ("spec", "device", "said"),
     [
-        ("nonsense", "cpu", "'nonsense' names no packer: write module:attribute"),
+        ("nonsense", "cpu", "'nonsense' is not a packer: write module:attribute"),
         ("no_such:thing", "cpu", "cannot import module no_such: ModuleNotFoundError"),
         ("torch:no_such", "cpu", "module torch has no attribute 'no_such'"),
         ("torch:pi", "cpu", "is float, which cannot be called"),
         ("torch.autograd.graph:saved_tensors_hooks", "cpu", "raised when called without arguments, TypeError"),
-        ("torch:get_num_threads", "cpu", "returned int, which is no context manager"),
+        ("torch:get_num_threads", "cpu", "returned int, which is not a context manager"),
         (RIGHT, "warp", "--device warp: "),
     ],
 )
 def test_no_packer(spec, device, said):
-    """What cannot be judged is refused in one sentence that says why."""
+    """An object that is not a packer is refused in one sentence that says why."""
     with pytest.raises(PackerError) as refused:
         worker.load(spec, device)
 
@@ -277,7 +277,7 @@ def test_packer_that_cannot_be_made_here(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     made_for_a_gpu = {"__init__": lambda self: torch.accelerator.no_such_thing}
 
-    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, there is none here; name a function"):
+    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, this machine has none; name a function"):
         subject(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
 
 
@@ -330,7 +330,7 @@ def test_bad_input(verb, tmp_path, arguments, said):
     [({"tolerance": 2}, "its tolerance is 2: declare a number"), ({"medium": 3}, "its medium is 3: declare a text")],
 )
 def test_bad_declaration(declared, said):
-    """A declaration that says nothing is refused."""
+    """A malformed declaration is refused."""
     packer = type("Declares", (wrong_tensors.Copies,), declared)
 
     with pytest.raises(PackerError, match=said):
@@ -428,7 +428,7 @@ def test_fixture(tmp_path, environment):
 
 @pytest.mark.parametrize("parts", [{"property_id": "packer.identity.value"}, {"wrong": []}, {"level": Level.MUST}])
 def test_registry_refuses(parts):
-    """A property with a taken id, without a bug that it catches, or that is only observed and a MUST is refused."""
+    """A property with a taken id, without a wrong packer, or that is a MUST but only observed is refused."""
     whole = {"property_id": "packer.new", "wrong": ["any"], "level": Level.SHOULD, "sources": [observed("it")]}
     whole |= parts
 
