@@ -277,7 +277,7 @@ def test_packer_that_cannot_be_made_here(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     made_for_a_gpu = {"__init__": lambda self: torch.accelerator.no_such_thing}
 
-    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, this machine has none; name a function"):
+    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, this machine has none; name"):
         subject(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
 
 
