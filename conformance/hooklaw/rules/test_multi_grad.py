@@ -262,7 +262,7 @@ def test_unknown_mode(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-refuses-constants"],
 )
 def test_constants(backend: Backend, trace: Trace) -> None:
-    """A tensor of a multi-grad hook, in either mode, may be one that does not require grad, and is ignored."""
+    """A multi-grad hook in either mode may be registered on a tensor that does not require grad, which is ignored."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     constant = backend.tensor([3.0, 4.0])
     backend.register_multi_grad_hook([constant, x], trace.saw("all"))

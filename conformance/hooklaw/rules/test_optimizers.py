@@ -220,7 +220,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     mutants=["load-hook-given-the-callers-dict"],
 )
 def test_shallow_copy(backend: Backend, trace: Trace) -> None:
-    """An optimizer's load_state_dict pre-hook gets a copy of the caller's dict, so the caller does not see added keys."""
+    """An optimizer's load_state_dict pre-hook gets a copy of the caller's dict: the caller does not see added keys."""
     _, optimizer = prepared(backend)
     state = backend.state_dict(optimizer)
     backend.register_load_state_dict_pre_hook(optimizer, lambda _, given: given.update(more=7))

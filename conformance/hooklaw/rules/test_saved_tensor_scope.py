@@ -159,7 +159,7 @@ def test_nesting_is_accepted(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-inherited-from-the-forward-pass", "hooks-ignored-during-backward"],
 )
 def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
-    """Tensors that a backward with create_graph saves are packed by the pair active around it, not by forward's."""
+    """What a backward with create_graph saves is packed by the pair active around it, if any, not by forward's pair."""
 
     def forward(x):
         with pair(backend, trace, "forward"):

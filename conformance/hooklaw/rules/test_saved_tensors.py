@@ -98,7 +98,7 @@ def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-checked"],
 )
 def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
-    """A custom Function's backward gets the error when it reads a saved tensor that was changed in place."""
+    """A custom Function's backward gets an error when it reads a saved tensor that was changed in place."""
 
     def save(ctx, x):
         ctx.save_for_backward(x)

@@ -152,7 +152,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
     mutants=["unpack-in-place-detected"],
 )
 def test_in_place_undetected(backend: Backend, trace: Trace) -> None:
-    """A forbidden in-place change by an unpack hook of its input may go unnoticed and affect every access."""
+    """An unpack hook that changes its input in place, though forbidden, may go unnoticed and affect every access."""
 
     def forward(x):
         with backend.saved_tensors_hooks(

@@ -90,7 +90,7 @@ def expanded(packer, device, close, shape):
     wrong=["expanded-tensors-written-out"],
 )
 def expanded_small(packer, device):
-    """An expanded tensor comes back expanded: it takes no more memory than before."""
+    """An expanded tensor takes no more memory when it comes back than when it was saved."""
     tensor = torch.ones(1, device=device).expand(1000, 1000)
     back = saved(packer, tensor)
     was, now = tensor.untyped_storage().nbytes(), back.untyped_storage().nbytes()
