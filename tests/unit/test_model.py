@@ -149,7 +149,7 @@ def test_node_made_last_runs_first():
 
 @pytest.mark.parametrize("with_input", [False, True])
 def test_grad_returns_what_hooks_left(with_input):
-    """The engine captures a tensor's gradient after its hooks, whether or not its Node is executed for another input."""
+    """The engine captures a tensor's gradient after its hooks, even if its Node is executed for another input."""
     x = leaf([1.0, 2.0])
     y = x * 2
     R.register_hook(y, lambda grad: grad * 3)
