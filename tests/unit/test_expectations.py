@@ -14,11 +14,11 @@ TODAY = dt.date(2026, 6, 15)
 VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
 FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
 MALFORMED = {
-    "no TOML": ("[[expect]\n", "1: the expectation file is no TOML: "),
-    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is no TOML: "),
-    "no entries": ("expect = 3\n", "1: only [[expect]] tables may stand here, found a value"),
-    "other tables": ("[other]\nx = 1\n", "1: only [[expect]] tables may stand here, found other"),
-    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: every entry begins with a line [[expect]]"),
+    "no TOML": ("[[expect]\n", "1: the expectation file is not valid TOML: "),
+    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is not valid TOML: "),
+    "no entries": ("expect = 3\n", "1: an expectation file has only [[expect]] tables, found a value"),
+    "other tables": ("[other]\nx = 1\n", "1: an expectation file has only [[expect]] tables, found other"),
+    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
     "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule, outcome and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
@@ -377,7 +377,7 @@ def test_update_refuses_a_malformed_file(update, file):
     done, text = update(*all_pass(first=made.failed()))
 
     assert (done.returncode, text) == (3, "[[expect]\n")
-    assert "is no TOML" in complaint(done)
+    assert "is not valid TOML" in complaint(done)
 
 
 def test_update_refuses_incomplete_results(verb, file, tmp_path):
