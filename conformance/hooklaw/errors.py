@@ -57,6 +57,10 @@ class BenchError(HooklawError):
     """What was asked of the benchmark cannot be: no such workload or device, or no torch."""
 
 
+class WorkerError(HooklawError):
+    """A worker cannot be started, or broke where nothing was expected to break."""
+
+
 class OutputError(HooklawError):
     """A file that was asked for cannot be written."""
 

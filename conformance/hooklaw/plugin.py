@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--results", metavar="FILE", help="write the records there (write --results=FILE)")
     group.addoption("--append-results", action="store_true", help="add to the results file")
     group.addoption("--expectations", metavar="FILE", help="use this expectation file (write --expectations=FILE)")
-    group.addoption("--limit", type=float, default=watchdog.LIMIT, metavar="SECONDS", help="limit of one rule")
+    group.addoption("--limit", type=float, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule")
     group.addoption("--only-rule", metavar="ID", help="judge this one rule alone")
     group.addoption("--probe-unsupported", action="store_true", help="run what the backend denies, too")
 
