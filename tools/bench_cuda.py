@@ -33,7 +33,7 @@ MEMORY = (
 )
 LINK = ("none", "fraction:0.1+async", "fraction:0.2+async", "fraction:0.3+async", "fraction:0.5+async", "async")
 CODEC = ("none", "bf16", "int8", "bf16+async", "int8+async", "fraction:0.5+bf16+async")
-ANCHOR = ("none", "save-on-cpu-pinned", "save-on-cpu")
+ANCHOR = ("none", "checked-copy", "save-on-cpu-pinned", "save-on-cpu")
 PARTS = {"memory": MEMORY, "link": LINK, "codec": CODEC, "anchor": ANCHOR}
 PRECISIONS = ("fp32", "tf32", "amp")
 TINY = ("none", "save-on-cpu", "disk-raw", "checkpoint:2", "checkpoint:2+async:min=1", "bf16")
