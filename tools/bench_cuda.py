@@ -1,8 +1,8 @@
-"""Measure ResNet-152 on one GPU, a part at a time: `python tools/bench_cuda.py PART [--results FILE]`, twice as needed.
+"""Measure ResNet-152 on one GPU, one part at a time: `python tools/bench_cuda.py PART [--results FILE]`.
 
-It needs torch and hooklaw's own dependencies. A part fits into one command of ten minutes. The record is whole after
-every cell, so a kill loses only the cell under measurement; started again, the script goes on where it was. A strategy
-whose worker dies or hangs gives a marked cell. `--tiny` runs the same on the CPU.
+It needs torch and what hooklaw itself needs. Each command takes at most about ten minutes; start the same command again
+until no cells are left. The whole record file is rewritten after every cell, so a killed process loses only the cell
+under measurement. A strategy whose worker dies or hangs gives a marked cell. `--tiny` runs everything on the CPU.
 """
 
 import argparse
@@ -15,17 +15,17 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "conformance"), str(ROOT / "backends")]
 
-from hooklaw.errors import HooklawError  # noqa: E402 - found by the line above
-from hooklaw.offload import running  # noqa: E402 - idem
-from hooklaw.offload.benchmark import Benchmark  # noqa: E402 - idem
-from hooklaw.offload.plan import Plan  # noqa: E402 - idem
-from hooklaw.offload.wording import text  # noqa: E402 - idem
-from hooklaw.results.records import Cell  # noqa: E402 - idem
+from hooklaw.errors import HooklawError  # noqa: E402 - needs the line above
+from hooklaw.offload import running  # noqa: E402 - as above
+from hooklaw.offload.benchmark import Benchmark  # noqa: E402 - as above
+from hooklaw.offload.plan import Plan  # noqa: E402 - as above
+from hooklaw.offload.wording import text  # noqa: E402 - as above
+from hooklaw.results.records import Cell  # noqa: E402 - as above
 
 STAGES = "checkpoint:1,2,2,4,5,9,9,9,11"
-"""Cuts of ResNet-152 that need the least where what stands at their boundaries stays on the device."""
+"""Cuts of ResNet-152 that need the least memory if the tensors at the boundaries stay on the device."""
 FINE = "checkpoint:1,1,1,1,2,2,2,2,6,6,6,6,6,6,4"
-"""Cuts that need the least where that leaves the device: no segment has two of the first stage's large blocks."""
+"""Cuts that need the least if those tensors leave: no segment has two blocks of the first, largest stage."""
 AWAY = "async:window=256MiB"
 MEMORY = (
     *("none", "hook-only", "checkpoint", STAGES),
@@ -39,13 +39,13 @@ PARTS = {"memory": MEMORY, "link": LINK, "codec": CODEC, "anchor": ANCHOR}
 PRECISIONS = ("fp32", "tf32", "amp")
 TINY = ("none", "save-on-cpu", "disk-raw", "checkpoint:2", "checkpoint:2+async:min=1", "bf16")
 ROUNDS = {"anchor": 2}
-"""Parts with fewer rounds than five, since their steps are slow."""
+"""Slow parts get fewer rounds than the default of five."""
 SECONDS = 500.0
-"""After so long no cell is begun."""
+"""Start no new cell after this time."""
 
 
 def main() -> int:
-    """Measure, print where it stands, and return 1 where cells are marked and 2 where some are still to come."""
+    """Measure and print the state; return 1 if cells are marked, 2 if cells are left."""
     args = _arguments()
     tiny: bool = args.tiny
     plan = Plan(
@@ -87,13 +87,13 @@ def _measure(plan: Plan, results: Path, seconds: float) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", default="memory", choices=PARTS)
-    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; all three unless given")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; default: all three")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--limit", type=float, default=240.0, metavar="SECONDS", help="limit of one cell")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="begin no cell after so long")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="start no new cell after this time")
     parser.add_argument("--results", type=Path, metavar="FILE")
-    parser.add_argument("--tiny", action="store_true", help="a small network on the CPU, to see that all of it works")
+    parser.add_argument("--tiny", action="store_true", help="measure a small network on the CPU, as a trial")
     return parser.parse_args()
 
 

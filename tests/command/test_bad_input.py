@@ -27,9 +27,9 @@ def test_second(backend, trace):
 '''
 IN_PROCESS = "--in-process"
 BROKEN_BACKENDS = {
-    "does not import": ("import nowhere", "module broken does not import: ModuleNotFoundError: No module named"),
-    "is no Python": ("def (:", "module broken does not import: SyntaxError: invalid syntax (broken.py, line 2)"),
-    "leaves while importing": ("raise SystemExit(0)", "module broken does not import: SystemExit: 0"),
+    "does not import": ("import nowhere", "cannot import module broken: ModuleNotFoundError: No module named"),
+    "is no Python": ("def (:", "cannot import module broken: SyntaxError: invalid syntax (broken.py, line 2)"),
+    "leaves while importing": ("raise SystemExit(0)", "cannot import module broken: SystemExit: 0"),
     "has no such attribute": ("", "module broken has no attribute 'made'"),
     "cannot be made": ("def made(argument): raise OSError('no device')", "its factory raised OSError: no device"),
     "is none": ("made = 7", "backend 'broken:made' has no attribute 'name'"),
@@ -45,7 +45,7 @@ BROKEN_BACKENDS = {
         "class Broken(Toy): errors = {'bad-mood': ()}\nmade = Broken()",
         "backend 'broken:made' declares the unknown error kind 'bad-mood': choose from checkpoint-kind",
     ),
-    "has no versions": ("class Broken(Toy): versions = None\nmade = Broken()", "its versions are no mapping"),
+    "has no versions": ("class Broken(Toy): versions = None\nmade = Broken()", "its versions are not a mapping"),
     "names a file that is not there": (
         "class Broken(Toy): expectations = 'no.toml'\nmade = Broken()",
         "cannot read the expectation file no.toml: No such file or directory",
@@ -151,7 +151,7 @@ def test_unknown_backend(judge, old):
     """A mistaken name is known before anything runs."""
     done = judge("--results=old.jsonl", backend="torch-eagr")
 
-    assert refused(done, "hooklaw: no backend is called 'torch-eagr': did you mean torch-eager")
+    assert refused(done, "hooklaw: no backend has the name 'torch-eagr': did you mean torch-eager")
     assert old()
 
 
@@ -159,7 +159,7 @@ def test_one_unknown_backend_of_two(judge, old):
     """A mistaken second name stops the first from running."""
     done = judge("--backend", "paddel", "--results=old.jsonl")
 
-    assert refused(done, "hooklaw: no backend is called 'paddel': did you mean paddle?")
+    assert refused(done, "hooklaw: no backend has the name 'paddel': did you mean paddle?")
     assert old()
 
 
@@ -168,7 +168,7 @@ def test_one_broken_backend_of_two(judge, adapter, tmp_path):
     adapter("import nowhere")
     done = judge("--backend", "broken:made", "--results=r.jsonl", "--report=r.html")
 
-    assert refused(done, "module broken does not import")
+    assert refused(done, "cannot import module broken")
     assert [run.header.backend for run in records.read(tmp_path / "r.jsonl")] == ["toy:backend"]
     assert (tmp_path / "r.html").exists()
 
@@ -188,7 +188,7 @@ def test_one_backend_twice(judge, old):
         (("-k", "nothing", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
         (("-k", "and or"), "Wrong expression passed to '-k': and or: "),
         (("-k", "and or", IN_PROCESS), "Wrong expression passed to '-k': and or: "),
-        (("--import", "nowhere", IN_PROCESS), "--import nowhere: the module does not import: ModuleNotFoundError"),
+        (("--import", "nowhere", IN_PROCESS), "--import nowhere: cannot import the module: ModuleNotFoundError"),
         (("--expectations", "no.toml", IN_PROCESS), "no.toml: No such file or directory"),
         (("--expectations", ".", IN_PROCESS), ": Is a directory"),
         (("--rules", "nowhere"), "no rules are at 'nowhere': name a folder or a package"),
@@ -274,20 +274,21 @@ def test_disk_that_is_full(judge, tmp_path):
     (tmp_path / "small.py").write_text("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))")
     done = judge(IN_PROCESS, "--import", "small", "--results=r.jsonl")
 
-    assert refused(done, "r.jsonl any further: File too large")
+    assert refused(done, "cannot write more results to")
+    assert "r.jsonl: File too large" in done.stderr
     assert (tmp_path / "r.jsonl").read_text().startswith('{"kind":"header"')
 
 
 BAD_RESULTS = {
     "absent": (None, "cannot read "),
-    "empty": (lambda text: "", "is empty: the run that was to write it never started"),
-    "foreign": (lambda text: "<html>\n", ":1: this is no hooklaw record"),
-    "newer": (lambda text: text.replace('"hooklaw":1', '"hooklaw":7'), "has format 7, this hooklaw reads up to 1"),
-    "cut in a line": (lambda text: text[:-9], ":6: the file breaks off in the middle of a line"),
+    "empty": (lambda text: "", "is empty: its run never started"),
+    "foreign": (lambda text: "<html>\n", ":1: not a hooklaw record"),
+    "newer": (lambda text: text.replace('"hooklaw":2', '"hooklaw":7'), "has format 7, this hooklaw reads up to 2"),
+    "cut in a line": (lambda text: text[:-9], ":6: the file ends in the middle of a line"),
     "without footer": (lambda text: text[: text.index('{"kind":"footer"')], "did not end, 4 of 4 rules have"),
     "without a result": (lambda text: lines_but(text, 2), "is incomplete, 3 of 4 rules have a result"),
     "without header": (lambda text: lines_but(text, 0), ":1: a result of run run-of-torch-eager, which has no header"),
-    "damaged": (lambda text: text.replace('"outcome":"pass"', '"outcome":"bliss"', 1), ":2: not a line this hooklaw"),
+    "damaged": (lambda text: text.replace('"outcome":"pass"', '"outcome":"bliss"', 1), ":2: this hooklaw cannot read"),
     "joined to itself": (lambda text: text * 2, ":7: run run-of-torch-eager has two headers"),
 }
 
@@ -319,7 +320,7 @@ def test_report_of_different_rules(verb, old, tmp_path):
     (tmp_path / "file").write_text(text.replace("run-of-torch-eager", "another"))
     done = verb("report", "old.jsonl", "file", "-o", "old.html")
 
-    assert refused(done, "hooklaw: old.jsonl and file both judge 'torch-eager', by different rules")
+    assert refused(done, "hooklaw: old.jsonl and file both judge 'torch-eager', but by different rules")
     assert old()
 
 

@@ -454,7 +454,7 @@ def test_wrong_use(verb, args, says):
     [
         (["flag = 1"], "known.toml:1: Expected `str`, got `int`"),
         (['flags = "x"'], "known.toml:1: Object contains unknown field `flags`"),
-        ([FREED, FREED.replace("are", "were")], "known.toml:4: no flag of the reference engine is called"),
+        ([FREED, FREED.replace("are", "were")], "known.toml:4: the reference engine has no flag"),
         ([FREED, FREED], "known.toml:4: 'numbers-are-freed' already has an entry in"),
         ([f"{FREED}\n{CRASH}"], "has both a flag and a fingerprint, or neither"),
         (['reason = "why"'], "has both a flag and a fingerprint, or neither"),
@@ -481,9 +481,9 @@ def test_bad_findings_file(verb, known, entries, says):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[", "programs.jsonl:2: no program: "),
-        ('{"op": "leaf"}', "programs.jsonl:2: no program: "),
-        ('[["leaf"]]', "programs.jsonl:2: no program: "),
+        ("[", "programs.jsonl:2: not a program: "),
+        ('{"op": "leaf"}', "programs.jsonl:2: not a program: "),
+        ('[["leaf"]]', "programs.jsonl:2: not a program: "),
         ("# two", "programs.jsonl holds no program"),
         ('[["laef", [], [], [], 0]]', "programs.jsonl:2: no instruction is called 'laef'"),
     ],

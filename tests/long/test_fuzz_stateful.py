@@ -229,6 +229,6 @@ def test_shipped_tests_refuse_an_unknown_backend(shipped):
     """A backend that is not there is one sentence, and nothing is searched."""
     done = shipped("no-such")
 
-    assert "no backend is called 'no-such'" in done.stdout
+    assert "no backend has the name 'no-such'" in done.stdout
     assert "5 errors" in done.stdout
     assert "Traceback" not in done.stdout

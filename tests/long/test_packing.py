@@ -255,7 +255,7 @@ def test_program_that_cannot_be_written_is_our_fault():
     ("spec", "device", "said"),
     [
         ("nonsense", "cpu", "'nonsense' names no packer: write module:attribute"),
-        ("no_such:thing", "cpu", "module no_such does not import: ModuleNotFoundError"),
+        ("no_such:thing", "cpu", "cannot import module no_such: ModuleNotFoundError"),
         ("torch:no_such", "cpu", "module torch has no attribute 'no_such'"),
         ("torch:pi", "cpu", "is float, which cannot be called"),
         ("torch.autograd.graph:saved_tensors_hooks", "cpu", "raised when called without arguments, TypeError"),

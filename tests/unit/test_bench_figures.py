@@ -153,7 +153,7 @@ def test_a_cell_stands_once_in_a_run(tmp_path):
     twice = write(tmp_path / "twice", measured(cell("a"), cell("a")))
     few = write(tmp_path / "few", measured(cell("a"), collected=2))
 
-    with pytest.raises(RecordFileError, match="the cell 'conv NVIDIA H200 a' stands twice"):
+    with pytest.raises(RecordFileError, match="cell 'conv NVIDIA H200 a' occurs twice"):
         read(twice)
     with pytest.raises(RecordFileError, match="is incomplete, 1 of 2 cells are measured"):
         read(few)

@@ -14,11 +14,11 @@ TODAY = dt.date(2026, 6, 15)
 VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
 FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
 MALFORMED = {
-    "no TOML": ("[[expect]\n", "1: the expectation file is no TOML: "),
-    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is no TOML: "),
-    "no entries": ("expect = 3\n", "1: only [[expect]] tables may stand here, found a value"),
-    "other tables": ("[other]\nx = 1\n", "1: only [[expect]] tables may stand here, found other"),
-    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: every entry begins with a line [[expect]]"),
+    "no TOML": ("[[expect]\n", "1: the expectation file is not valid TOML: "),
+    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is not valid TOML: "),
+    "no entries": ("expect = 3\n", "1: an expectation file has only [[expect]] tables, found a value"),
+    "other tables": ("[other]\nx = 1\n", "1: an expectation file has only [[expect]] tables, found other"),
+    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
     "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule, outcome and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
@@ -30,17 +30,17 @@ MALFORMED = {
     "outcome that is no text": (entry(outcome=3), "1: outcome 3 cannot be expected"),
     "reason that is no text": (entry(reason=3), "1: Expected `str`, got `int` - at `$.reason`"),
     "duplicate": (entry() + "\n" + entry(), "6: rule 'toy.broken' already has an entry in line 1: merge the two"),
-    "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is no version range: write for example"),
-    "range with a marker": (entry(when='torch; os_name=="nt"'), "is no version range"),
-    "range of a file": (entry(when="torch @ file:///x"), "is no version range"),
-    "bad date": (entry(expires="soon"), "1: expires = 'soon' is no date: write YYYY-MM-DD"),
-    "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is no date"),
+    "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is not a version range: write for example"),
+    "range with a marker": (entry(when='torch; os_name=="nt"'), "is not a version range"),
+    "range of a file": (entry(when="torch @ file:///x"), "is not a version range"),
+    "bad date": (entry(expires="soon"), "1: expires = 'soon' is not a date: write YYYY-MM-DD"),
+    "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is not a date"),
 }
 MALFORMED_FOR_A_BACKEND = {
     "two that apply": (entry(when="torch>=2") + entry(), "6: rule 'toy.broken' already has an entry in line 1"),
     "unknown package": (
         entry(when="paddle>=3"),
-        "1: when speaks of 'paddle', the backend has versions of torch, driver",
+        "1: when names 'paddle', but the backend has versions of torch, driver only",
     ),
 }
 
@@ -191,7 +191,7 @@ def test_check_names_what_is_unexplained(verb, file):
     done = verb("expect", "check", "--file", file)
 
     assert done.returncode == 0
-    assert f"{file}:1: unexplained: say why 'order.six-steps.leaf' does not hold\n" in done.stdout
+    assert f"{file}:1: unexplained: write why 'order.six-steps.leaf' does not hold\n" in done.stdout
 
 
 def results(tmp_path, *found):
@@ -280,7 +280,7 @@ def test_update_knows_the_reason_from_other_versions(update, file):
     assert (first.reason, first.issue, first.when) == (told["reason"], told["issue"], "torch==2.13.0")
     assert second.reason.startswith("unexplained: ")
     assert "order.first: entry added, with the reason of line 1\n" in done.stdout
-    assert "order.second: entry added, its reason is yours to write\n" in done.stdout
+    assert "order.second: entry added, write its reason\n" in done.stdout
 
 
 def test_update_adds_an_outcome(update, file):
@@ -377,7 +377,7 @@ def test_update_refuses_a_malformed_file(update, file):
     done, text = update(*all_pass(first=made.failed()))
 
     assert (done.returncode, text) == (3, "[[expect]\n")
-    assert "is no TOML" in complaint(done)
+    assert "is not valid TOML" in complaint(done)
 
 
 def test_update_refuses_incomplete_results(verb, file, tmp_path):

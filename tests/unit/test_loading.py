@@ -58,15 +58,15 @@ def test_entry_points_hide_no_shipped_backend(monkeypatch):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("torch-eagr", "no backend is called 'torch-eagr': did you mean torch-eager"),
-        ("xyzzy", "no backend is called 'xyzzy': known are paddle, reference, torch-compile, torch-eager"),
-        ("", "no backend is called ''"),
-        (":", "no backend is called ':'"),
-        ("mine:", "no backend is called 'mine:'"),
-        (":backend", "no backend is called ':backend'"),
-        ("my-module:backend", "no backend is called 'my-module:backend'"),
-        ("mine:not-a-name", "no backend is called 'mine:not-a-name'"),
-        ("a..b:backend", "no backend is called 'a..b:backend'"),
+        ("torch-eagr", "no backend has the name 'torch-eagr': did you mean torch-eager"),
+        ("xyzzy", "no backend has the name 'xyzzy': known are paddle, reference, torch-compile, torch-eager"),
+        ("", "no backend has the name ''"),
+        (":", "no backend has the name ':'"),
+        ("mine:", "no backend has the name 'mine:'"),
+        (":backend", "no backend has the name ':backend'"),
+        ("my-module:backend", "no backend has the name 'my-module:backend'"),
+        ("mine:not-a-name", "no backend has the name 'mine:not-a-name'"),
+        ("a..b:backend", "no backend has the name 'a..b:backend'"),
     ],
 )
 def test_unknown(spec, said):
@@ -102,18 +102,18 @@ def test_an_object_is_a_backend_too(module):
     ],
 )
 def test_module_does_not_import(module, text, said):
-    """A module that does not import is named with the first line of why."""
+    """The module that cannot be imported is named, with the first line of the error."""
     module(text)
 
     with pytest.raises(BackendImportError) as caught:
         loading.load("mine:backend")
 
-    assert f"backend 'mine:backend': module mine does not import: {said}" == str(caught.value)
+    assert f"backend 'mine:backend': cannot import module mine: {said}" == str(caught.value)
 
 
 def test_no_such_module():
-    """A module that does not exist is one that does not import."""
-    with pytest.raises(BackendImportError, match="module nowhere does not import: ModuleNotFoundError"):
+    """A module that does not exist cannot be imported."""
+    with pytest.raises(BackendImportError, match="cannot import module nowhere: ModuleNotFoundError"):
         loading.load("nowhere:backend")
 
 
@@ -185,10 +185,10 @@ def test_missing_attribute(module, attribute):
         ("capabilities", "{'telepathy'}", "declares the unknown capability 'telepathy': choose from accelerator, "),
         ("lacks", "{'telepathy': 'no'}", "declares the unknown capability 'telepathy'"),
         ("errors", "{'bad-mood': ()}", "declares the unknown error kind 'bad-mood': choose from checkpoint-kind, "),
-        ("capabilities", "None", "its capabilities are no set"),
-        ("capabilities", "'tensor-hooks'", "its capabilities are no set"),
-        ("versions", "None", "its versions are no mapping"),
-        ("lacks", "['nodes']", "its lacks are no mapping"),
+        ("capabilities", "None", "its capabilities are not a set"),
+        ("capabilities", "'tensor-hooks'", "its capabilities are not a set"),
+        ("versions", "None", "its versions are not a mapping"),
+        ("lacks", "['nodes']", "its lacks are not a mapping"),
     ],
 )
 def test_malformed_attribute(module, attribute, value, said):
@@ -208,8 +208,8 @@ def test_import_module(module):
 
 
 def test_import_module_fails():
-    """A module that does not import is named as it was asked for."""
-    with pytest.raises(BackendImportError, match="^--import nowhere: the module does not import: ModuleNotFound"):
+    """A module of --import that cannot be imported is named."""
+    with pytest.raises(BackendImportError, match="^--import nowhere: cannot import the module: ModuleNotFound"):
         loading.import_module("nowhere")
 
 

@@ -493,7 +493,7 @@ def test_unknown_flag(hooklaw, name, says):
     done = hooklaw("run", "--backend", f"reference:{name}")
 
     assert done.returncode == 3
-    assert f"no flag of the reference engine is called {name!r}: {says}" in done.stderr
+    assert f"the reference engine has no flag {name!r}: {says}" in done.stderr
 
 
 def test_order_of_ties():

@@ -116,7 +116,7 @@ def test_empty(file, text):
     """An empty file is of a run that never started."""
     file.write_text(text)
 
-    assert "is empty: the run that was to write it never started; run it again" in refusal(file)
+    assert "is empty: its run never started; run it again" in refusal(file)
 
 
 @pytest.mark.parametrize("text", [b"<html>\n", b'{"a": 1}\n', b"[1]\n", b"3\n", b'"kind"\n', b"\xff\xfe\x00", b"{"])
@@ -124,7 +124,7 @@ def test_foreign(file, text):
     """A file of something else is called so, with the line."""
     file.write_bytes(text)
 
-    assert "run.jsonl:1: this is no hooklaw record: give a file that" in refusal(file)
+    assert "run.jsonl:1: not a hooklaw record: name a file that" in refusal(file)
 
 
 def test_newer_format(file):
@@ -162,15 +162,15 @@ def test_newer_kind_of_line(file):
     """A kind of line that we do not know may be of a newer hooklaw."""
     change(file, 2, '"kind":"result"', '"kind":"remark"')
 
-    assert "run.jsonl:2: not a line this hooklaw understands (Invalid value 'remark'" in refusal(file)
+    assert "run.jsonl:2: this hooklaw cannot read the line (Invalid value 'remark'" in refusal(file)
 
 
 def test_truncated(file):
-    """A file that breaks off in the middle of a line is called so."""
+    """A file that ends in the middle of a line is reported as such."""
     file.write_bytes(file.read_bytes()[:-3])
 
     assert refusal(file).endswith(
-        "run.jsonl:6: the file breaks off in the middle of a line: the run did not end; run it again"
+        "run.jsonl:6: the file ends in the middle of a line: the run did not end; run it again"
     )
 
 
@@ -233,7 +233,7 @@ def test_damaged_line(file, old, new, why):
     """A line that is JSON but no line of ours is named with the fault."""
     change(file, 4, old, new)
 
-    assert f"run.jsonl:4: not a line this hooklaw understands ({why})" in refusal(file)
+    assert f"run.jsonl:4: this hooklaw cannot read the line ({why})" in refusal(file)
 
 
 def test_line_that_is_no_json(file):
@@ -280,7 +280,7 @@ def test_result_of_no_rule(file):
     """A result of a rule that the header does not name is refused."""
     change(file, 3, "order.second", "order.stranger")
 
-    assert "rule 'order.stranger' has a result, but no place in its run's header" in refusal(file)
+    assert "rule 'order.stranger' has a result, but is not in the header of its run" in refusal(file)
 
 
 def test_one_backend_by_different_rules(tmp_path, file):
@@ -291,7 +291,7 @@ def test_one_backend_by_different_rules(tmp_path, file):
     other.footer = Footer(run="another", results=1, seconds=0.1)
     second = made.write(tmp_path / "second.jsonl", other)
 
-    assert f"{file} and {second} both judge 'torch-compile:aot_eager', by different rules" in refusal(file, second)
+    assert f"{file} and {second} both judge 'torch-compile:aot_eager', but by different rules" in refusal(file, second)
 
 
 def test_writer_keeps_the_old_file_until_its_first_line(file):

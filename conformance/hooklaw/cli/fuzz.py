@@ -20,8 +20,8 @@ from hooklaw.fuzz.campaign.process import LIMIT, LONG_LIMIT, Held
 from hooklaw.fuzz.campaign.schedule import Hunt
 from hooklaw.fuzz.campaign.tasks import Given, Programs, Random
 from hooklaw.fuzz.program import dump, parse
+from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.fuzz.replay.required_capabilities import ALWAYS
-from hooklaw.fuzz.replay.run import OPERATIONS
 from hooklaw.law.rule import Rule, load_rules
 from hooklaw.results.records import make_room
 from hooklaw.results.summary import counted

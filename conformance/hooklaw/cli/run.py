@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument("--limit", type=seconds, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule")
+    parser.add_argument(
+        "--limit", type=seconds, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule"
+    )
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )

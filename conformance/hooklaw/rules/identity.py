@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Trace
 
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
 SHARING = ["detached", "in an object"]

@@ -1,8 +1,6 @@
 """Hooks on the AccumulateGrad Node of a leaf: when they run, what they see, and how long they live."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 
 EXECUTION = notes("autograd", "backward-hooks-execution")
 NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]

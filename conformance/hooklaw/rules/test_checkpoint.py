@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")

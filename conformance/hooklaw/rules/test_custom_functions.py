@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 FUNCTION = docstring("torch.autograd.Function")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule, tutorial
 
 DATA_PARALLEL = docstring("torch.nn.DataParallel")
 SAVED = notes("autograd", "hooks-for-saved-tensors")

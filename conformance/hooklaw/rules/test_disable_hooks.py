@@ -2,9 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.DISABLE_SAVED_TENSOR_HOOKS]

@@ -2,9 +2,7 @@
 
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, page, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, page, rule
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD_FIELD = docstring("torch.Tensor.grad")

@@ -1,8 +1,6 @@
 """What is computed while recording is off."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 NO_GRAD = docstring("torch.no_grad")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")

@@ -1,8 +1,6 @@
 """Gradient edges: the place in the graph where a tensor's gradient is computed, given to autograd.grad."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 EDGE = docstring("torch.autograd.graph.get_gradient_edge")
 OBJECT = docstring("torch.autograd.graph.GradientEdge")

@@ -2,9 +2,7 @@
 
 import weakref
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 

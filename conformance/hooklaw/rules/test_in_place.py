@@ -1,8 +1,6 @@
 """Changes in place without any hook: which are refused, which are noticed, and which are right."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 OPERATIONS = notes("autograd", "in-place-operations-with-autograd")
 CHECKS = notes("autograd", "in-place-correctness-checks")

@@ -1,8 +1,6 @@
 """Which gradient a hook receives when its tensor is changed in place."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 
 IN_PLACE = notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place")
 HOOKS_IN_PLACE = (Capability.TENSOR_HOOKS, Capability.IN_PLACE)

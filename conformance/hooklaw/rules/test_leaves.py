@@ -4,9 +4,7 @@ from contextlib import suppress
 from itertools import product
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 FLAG = notes("autograd", "setting-requires-grad")
 LEAF = docstring("torch.Tensor.is_leaf")

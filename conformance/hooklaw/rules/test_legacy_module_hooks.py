@@ -3,9 +3,7 @@
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_backward_hook")
 EXCLUSIVE = observed("an error at the registration says that the two kinds exclude each other")

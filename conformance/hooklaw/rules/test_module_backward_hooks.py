@@ -3,9 +3,7 @@
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_hook")

@@ -3,9 +3,7 @@
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")

@@ -4,9 +4,7 @@ from collections import namedtuple
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]

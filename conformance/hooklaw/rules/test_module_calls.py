@@ -3,9 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 MODULES = notes("modules", "module-hooks")

@@ -1,8 +1,6 @@
 """One hook on several tensors: for which gradients it waits, and what it is given."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 

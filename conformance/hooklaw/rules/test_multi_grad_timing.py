@@ -4,9 +4,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 SPECIAL = notes("autograd", "special-hooks")

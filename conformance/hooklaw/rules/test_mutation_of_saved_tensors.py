@@ -2,9 +2,7 @@
 
 from contextlib import suppress
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 MUTATION = docstring("torch.autograd.graph.allow_mutation_on_saved_tensors")
 NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]

@@ -1,8 +1,6 @@
 """Hooks that run before a Node is executed: what they see, what they may replace, and when they run at all."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
 EXECUTION = notes("autograd", "backward-hooks-execution")

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")

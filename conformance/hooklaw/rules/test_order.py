@@ -1,8 +1,6 @@
 """In which order the kinds of hooks fire, for one tensor and along the graph."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, notes, rule
 
 ORDER = notes("autograd", "backward-hooks-execution")
 

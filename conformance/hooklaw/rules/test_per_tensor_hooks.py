@@ -1,8 +1,6 @@
 """A pair of hooks given to one saved tensor, after the operation has saved it."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, notes, observed, rule
 
 SECTION = notes("autograd", "hooks-for-saved-tensors")
 ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")

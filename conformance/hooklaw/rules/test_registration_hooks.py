@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registration_hook")
 BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")

@@ -3,9 +3,7 @@
 import weakref
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
 IS_LEAF = docstring("torch.Tensor.is_leaf")

@@ -2,9 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD = docstring("torch.autograd.grad")

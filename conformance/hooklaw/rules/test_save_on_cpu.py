@@ -4,9 +4,7 @@ import gc
 import weakref
 from contextlib import nullcontext
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
 IN_PLACE = [

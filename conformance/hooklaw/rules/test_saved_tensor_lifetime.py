@@ -5,9 +5,7 @@ import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, notes, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule, tutorial
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")

@@ -2,9 +2,7 @@
 
 from contextlib import AbstractContextManager
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 

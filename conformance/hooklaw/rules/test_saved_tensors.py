@@ -1,8 +1,6 @@
 """What a saved tensor is read back as where there are no hooks, and how a change of it in place is caught."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")

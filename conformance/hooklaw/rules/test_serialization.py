@@ -2,9 +2,7 @@
 
 import warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 UNSERIALIZABLE = docstring("torch.utils.hooks.unserializable_hook")
 NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 POST = docstring("torch.nn.Module.register_state_dict_post_hook")

@@ -1,8 +1,6 @@
 """When the hooks of a tensor fire, and with what argument."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")

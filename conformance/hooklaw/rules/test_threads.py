@@ -4,9 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Mismatch, Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.law.trace import Mismatch
 
 THREADED = notes("autograd", "multithreaded-autograd")
 SAVED = notes("autograd", "hooks-for-saved-tensors")

@@ -5,9 +5,7 @@ from math import inf, nan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule, tutorial
 from hooklaw.rules.identity import COPYING, NEEDS, OTHERS, SHARING, Trial, numbers, pair_of, pairs
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")

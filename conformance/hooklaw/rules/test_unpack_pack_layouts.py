@@ -6,9 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule, tutorial
 from hooklaw.rules.identity import NEEDS, Trial, numbers, pairs, sharing_pairs
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")

@@ -1,8 +1,6 @@
 """What becomes of the tensor that unpack returns: backward uses it, in the saved tensor's place in the graph."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule, tutorial
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")

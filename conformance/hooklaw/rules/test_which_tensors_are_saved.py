@@ -1,8 +1,6 @@
 """Which tensors an operation saves, so that a pack hook sees them, and which it does not."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")

@@ -16,7 +16,7 @@ import msgspec
 
 from hooklaw.errors import FindingsFileError
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import OPERATIONS
+from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.model import flags
 
 SILENT = "documentation silent"

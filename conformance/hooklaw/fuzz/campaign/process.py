@@ -24,7 +24,7 @@ from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.fuzz.judge.judge import Judge, engine
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.required_capabilities import needs
-from hooklaw.fuzz.replay.run import Run
+from hooklaw.fuzz.replay.run import Replay
 
 LIMIT = 10.0
 """Seconds that a program may take, its comparison included."""
@@ -204,11 +204,11 @@ def _be_quiet() -> None:
 
 
 def _note_steps(judge: Judge, marks: Any) -> None:
-    step, law = Run.step, type(engine(()))
+    step, law = Replay.step, type(engine(()))
 
-    def noted(self: Run, number: int, one: Instruction) -> None:
+    def noted(self: Replay, number: int, one: Instruction) -> None:
         compares = self.backend is not judge.backend and isinstance(self.backend, law)
         marks[STEP] = COMPARING if compares else number
         step(self, number, one)
 
-    Run.step = noted
+    Replay.step = noted

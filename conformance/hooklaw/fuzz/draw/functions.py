@@ -2,12 +2,12 @@
 
 from hooklaw.fuzz.draw.builder import Draft, Kind
 from hooklaw.fuzz.draw.values import in_place, leaf
-from hooklaw.fuzz.replay.functions import KINDS
+from hooklaw.fuzz.replay.functions import MARKED
 
 FAILING = ("dirty-lost", "read-twice", "few")
 """Functions that are refused, or fail in backward: seldom drawn, since little can be seen behind them."""
-FINE = tuple(word for word in KINDS if word not in (*FAILING, "nan"))
-DIRTY = tuple(word for word in FINE if KINDS[word].changes is not None)
+FINE = tuple(word for word in MARKED if word not in (*FAILING, "nan"))
+DIRTY = tuple(word for word in FINE if MARKED[word].changes is not None)
 CONSTANT = {"constant": 0, "constant-first": 0, "constant-second": 1, "listed-alone": 0}
 """Which output of a Function does not require grad."""
 
@@ -23,7 +23,7 @@ def dirty(draft: Draft) -> None:
 
 
 def _call(draft: Draft, word: str) -> None:
-    function = KINDS[word]
+    function = MARKED[word]
     x = draft.tensor() if function.changes is None else _changed(draft)
     if not x:
         return
