@@ -1,5 +1,7 @@
 """What several tests say of the program, put once."""
 
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +21,15 @@ def complaint(done):
     if noise or len(sentences) != 1:
         raise AssertionError(f"expected one sentence, got:\n{done.stderr}")
     return sentences[0]
+
+
+def started(command, **how):
+    """Start a command in a process group that Ctrl-C ends, even if the shell that runs the tests ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, start_new_session=True, **how)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def entry(**parts):
