@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from hooklaw.backend import loading
+from hooklaw.fuzz.judge.compare import SCHEDULES, Divergence, follow, in_one, shown
 from hooklaw.fuzz.judge.judge import Judge, engine
 
 DATA = Path(__file__).parent / "data"
@@ -21,6 +22,12 @@ def complaint(done):
     if noise or len(sentences) != 1:
         raise AssertionError(f"expected one sentence, got:\n{done.stderr}")
     return sentences[0]
+
+
+def diverges(program, engine, observed, schedules=SCHEDULES, stream=in_one):
+    """Return None where some legal order of the engine shows what was observed, else where they differ."""
+    match = follow(program, engine, observed, schedules, stream)
+    return None if match.fits else Divergence(match.matched, shown(program, engine, match.path), match.exhausted)
 
 
 def started(command, **how):
