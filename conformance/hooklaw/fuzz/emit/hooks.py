@@ -134,12 +134,6 @@ def _all_captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[st
 
 
 @form
-def retain_grad(_: Script, one: Instruction) -> Step:
-    """Keep the gradient of a tensor."""
-    return Step(f"{one.used[0]}.retain_grad()")
-
-
-@form
 def remove(script: Script, one: Instruction) -> Step:
     """Remove a hook."""
     name = one.used[0]

@@ -1,6 +1,6 @@
 """The code of instructions that make and change tensors."""
 
-from hooklaw.fuzz.emit.script import FORMS, Script, Step, form
+from hooklaw.fuzz.emit.script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.values import filled
 
@@ -36,38 +36,6 @@ def leaf(script: Script, one: Instruction) -> Step:
     return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=anywhere)
 
 
-_WRITTEN: dict[str, str] = {
-    "add": "{0} + {1}",
-    "sub": "{0} - {1}",
-    "mul": "{0} * {1}",
-    "scale": "{0} * {how}",
-    "shift": "{0} + {how}",
-    "sin": "{0}.sin()",
-    "cos": "{0}.cos()",
-    "exp": "{0}.exp()",
-    "sum": "{0}.sum()",
-    "clone": "{0}.clone()",
-    "detach": "{0}.detach()",
-    "view": "{0}.view({how})",
-    "transpose": "{0}.transpose(0, 1)",
-    "expand": "{0}.expand({how})",
-    "channels_last": "{0}.contiguous(memory_format=torch.channels_last)",
-    "scale_": "{0}.mul_({how})",
-    "mul_": "{0}.mul_({1})",
-    "cos_": "{0}.cos_()",
-    "own": "{0}.detach().requires_grad_()",
-}
-
-
-def _as_written(_: Script, one: Instruction) -> Step:
-    how = ", ".join(map(repr, one.how))
-    target = one.made[0] if one.made else ""
-    return Step(_WRITTEN[one.op].format(*one.used, how=how), target)
-
-
-FORMS.update(dict.fromkeys(_WRITTEN, _as_written))
-
-
 @form
 def split(script: Script, one: Instruction) -> Step:
     """Split in two."""
@@ -75,30 +43,6 @@ def split(script: Script, one: Instruction) -> Step:
     shape = script.known.shape(name)
     half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
     return Step(f"{name}.split({half})", ", ".join(one.made))
-
-
-@form
-def zero(_: Script, one: Instruction) -> Step:
-    """Set the gradient to None."""
-    return Step("None", f"{one.used[0]}.grad", anywhere=True)
-
-
-@form
-def flag(_: Script, one: Instruction) -> Step:
-    """Switch requires_grad."""
-    return Step(repr(one.how[0]), f"{one.used[0]}.requires_grad", anywhere=True)
-
-
-@form
-def bump(_: Script, one: Instruction) -> Step:
-    """Count a change."""
-    return Step(f"torch.autograd.graph.increment_version({one.used[0]})")
-
-
-@form
-def edge(_: Script, one: Instruction) -> Step:
-    """Take a gradient edge."""
-    return Step(f"torch.autograd.graph.get_gradient_edge({one.used[0]})", one.made[0])
 
 
 @form
@@ -123,12 +67,6 @@ def save(script: Script, one: Instruction) -> Step:
     script.need("io", "warnings")
     script.define(SAVE)
     return Step(f"save({one.used[0]})", "".join(one.made))
-
-
-@form
-def value(_: Script, one: Instruction) -> Step:
-    """Look at the values of a tensor."""
-    return Step(f'saw("{one.used[0]}.value", {one.used[0]})')
 
 
 @form
