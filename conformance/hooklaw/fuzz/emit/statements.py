@@ -1,10 +1,11 @@
-"""Statements: the instructions that are one line of a table, an expression with its target or a context."""
+"""The code of instructions that make, change and look at tensors, and of all that are one line of a table."""
 
 from functools import partial
 
-from hooklaw.fuzz.emit.script import FORMS, Script, Step
+from hooklaw.fuzz.emit.script import FORMS, Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.passes import PINNED, forbidden
+from hooklaw.fuzz.replay.values import filled
 
 NEW, GRAD = "{made}", "{0}.grad"
 STATEMENTS: dict[str, Step] = {
@@ -74,3 +75,83 @@ def _enter(template: str, script: Script, one: Instruction) -> Step | None:
 
 FORMS.update({op: partial(_statement, template) for op, template in STATEMENTS.items()})
 FORMS.update({op: partial(_enter, template) for op, template in CONTEXTS.items()})
+
+SAVE = """\
+def save(tensor):
+    file = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.save(tensor, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    saw("save", bool(caught), loaded, loaded.requires_grad)
+    return loaded"""
+INSPECT = """\
+def inspect(tensor):
+    node = tensor.grad_fn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        has_grad = tensor.grad is not None
+    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None, has_grad)
+    if node is not None:
+        node.metadata["looks"] = node.metadata.get("looks", 0) + 1
+        saw("node", any(one is not None for one, _ in node.next_functions), node.metadata["looks"])"""
+
+
+@form
+def leaf(script: Script, one: Instruction) -> Step:
+    """Make a tensor of literal values."""
+    shape, dtype, requires_grad = one.how
+    grad = ", requires_grad=True" if requires_grad else ""
+    values = filled(one.made[0], tuple(shape), dtype)
+    anywhere = not requires_grad and not script.known.infers()
+    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=anywhere)
+
+
+@form
+def split(script: Script, one: Instruction) -> Step:
+    """Split in two."""
+    name = one.used[0]
+    shape = script.known.shape(name)
+    half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
+    return Step(f"{name}.split({half})", ", ".join(one.made))
+
+
+@form
+def give(script: Script, one: Instruction) -> Step:
+    """Give a leaf a gradient."""
+    code, target = f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad"
+    return Step(code, target, anywhere=not script.known.infers())
+
+
+@form
+def forget(script: Script, one: Instruction) -> Step:
+    """Let go of a tensor, and see whether the graph keeps it."""
+    name = one.used[0]
+    script.need("weakref")
+    shown = f'del {name}\nsaw("forget", "{name}", {name}_alive() is not None)'
+    return Step(f"weakref.ref({name})", f"{name}_alive", after=shown, anywhere=True)
+
+
+@form
+def save(script: Script, one: Instruction) -> Step:
+    """Serialize a leaf."""
+    script.need("io", "warnings")
+    script.define(SAVE)
+    return Step(f"save({one.used[0]})", "".join(one.made))
+
+
+@form
+def take(script: Script, one: Instruction) -> Step:
+    """Give an accumulated gradient a name."""
+    name = one.made[0]
+    then = ((f"{name} is None", name),) if script.known.events is None and script.known.used(name) else ()
+    return Step(f"{one.used[0]}.grad", name, then=then)
+
+
+@form
+def inspect(script: Script, one: Instruction) -> Step:
+    """Look at a tensor and its Node."""
+    script.need("warnings")
+    script.define(INSPECT)
+    return Step(f"inspect({one.used[0]})")
