@@ -19,7 +19,9 @@ def _seed(script: Script, root: str, number: Any) -> list[str]:
         return [f"torch.ones((), dtype={root}.dtype)"]
     if number is None or (number == 1.0 and script.known.shape(root) == ()):
         return []
-    layout = ", memory_format=torch.contiguous_format" if script.known.strided() else ""
+    layout = (
+        ", memory_format=torch.contiguous_format" if script.known.uses("transpose", "expand", "channels_last") else ""
+    )
     value = f"torch.ones_like({root}{layout})" if number == 1.0 else f"torch.full_like({root}, {number!r}{layout})"
     return [value]
 

@@ -104,7 +104,7 @@ def leaf(script: Script, one: Instruction) -> Step:
     shape, dtype, requires_grad = one.how
     grad = ", requires_grad=True" if requires_grad else ""
     values = filled(one.made[0], tuple(shape), dtype)
-    anywhere = not requires_grad and not script.known.infers()
+    anywhere = not requires_grad and not script.known.uses("inference_mode")
     return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=anywhere)
 
 
@@ -121,7 +121,7 @@ def split(script: Script, one: Instruction) -> Step:
 def give(script: Script, one: Instruction) -> Step:
     """Give a leaf a gradient."""
     code, target = f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad"
-    return Step(code, target, anywhere=not script.known.infers())
+    return Step(code, target, anywhere=not script.known.uses("inference_mode"))
 
 
 @form
