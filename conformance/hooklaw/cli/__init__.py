@@ -15,6 +15,7 @@ VERBS = {
     "run": ("hooklaw.cli.run", "judge backends by the rules"),
     "list": ("hooklaw.cli.list", "list the rules"),
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
+    "repro": ("hooklaw.cli.repro", "print a rule as a script without hooklaw, ready for an upstream issue"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
     "packer": ("hooklaw.cli.packer", "judge a packer of saved tensors: is it safe to train under"),
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
