@@ -35,6 +35,11 @@ def times(ratio: float) -> str:
     return digits(ratio) if ratio else ABSENT
 
 
+def percent(share: float) -> str:
+    """Return a share, e.g. ``91%``."""
+    return f"{share:.0%}"
+
+
 def error(norm: float) -> str:
     """Return a relative error; 0 stays 0, since a lossless strategy must show it."""
     return f"{norm:.1e}".replace("e-0", "e-") if 0 < norm < 0.1 else digits(norm, 2)  # noqa: PLR2004 - larger errors read better without an exponent

@@ -11,6 +11,7 @@ from hooklaw.results.records import Cell
 from hooklaw.results.summary import count, counted, words
 from hooklaw.results.verdict import JUDGED, Outcome
 from hooklaw_reports.figures import ABSENT
+from hooklaw_reports.runs import date
 from hooklaw_reports.sheet import Column
 
 PLAIN = "none"
@@ -44,7 +45,7 @@ def verdict_of(cell: Cell, packers: Sequence[Column]) -> PackerVerdict:
         return PackerVerdict(cell.lawful, text, "" if cell.lawful is None else "the benchmark's own judgement")
     column = max(fitting, key=lambda one: (_same_device(one, cell), one.run.header.started))
     lawful = cell.lawful is not False and not column.regressions
-    source = f"the run of {column.run.header.backend} on {column.run.header.device}, {column.started}"
+    source = f"the run of {column.run.header.backend} on {column.run.header.device}, {date(column.run)}"
     return PackerVerdict(lawful, _text(column, lawful=lawful), source, _address(column))
 
 

@@ -262,7 +262,7 @@ class TestRuns:
     def test_no_cells(self):
         """A report without cells has no such page."""
         assert build(made.three()).offload is None
-        assert [tab.name for tab in build(made.three()).tabs] == ["rules"]
+        assert [tab.kind.name for tab in build(made.three()).tabs] == ["rules"]
 
     def test_cells_are_no_column(self):
         """A benchmark stands among the verdicts with a link to its page, not in the matrix."""
