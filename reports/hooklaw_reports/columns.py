@@ -73,11 +73,13 @@ FURTHER = [
     Figure("plain64", "plain_error64", error, "Error of the plain step against float64"),
     Figure("rounds", "rounds", str),
 ]
-"""What an opened row shows besides."""
+"""The further figures of an opened row."""
+
+ALL = [*CHARTED, *COLUMNS, *FURTHER]
 
 
 def facts(cell: Cell) -> list[tuple[str, str]]:
     """Return every figure of a cell that was measured, by its long heading."""
-    shown = [(one.name, one.text(cell)) for one in (*CHARTED, *COLUMNS, *FURTHER) if one.value(cell) is not None]
+    shown = [(figure.name, figure.text(cell)) for figure in ALL if figure.value(cell) is not None]
     unequal = [] if cell.buffers_equal or cell.strategy == PLAIN else [("Buffers", "differ from the plain step's")]
     return shown + unequal

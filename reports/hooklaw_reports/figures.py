@@ -60,5 +60,5 @@ def digits(number: float, places: int = 3) -> str:
 
 
 def _in_unit(amount: float, units: tuple[tuple[str, float], ...], places: int = 3) -> str:
-    unit, one = next((pair for pair in units if amount >= pair[1] * 0.9995), units[-1])
-    return f"{digits(amount / one, places)} {unit}"
+    unit, factor = next((pair for pair in units if amount >= pair[1] * 0.9995), units[-1])
+    return f"{digits(amount / factor, places)} {unit}"

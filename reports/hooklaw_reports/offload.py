@@ -108,7 +108,7 @@ class Offload(msgspec.Struct, frozen=True):
     @property
     def summary(self) -> str:
         """What the runs came to."""
-        return "; ".join(f"{one.where}: {one.sentence}" for one in self.columns)
+        return "; ".join(f"{run.where}: {run.sentence}" for run in self.columns)
 
     @property
     def worst(self) -> Mark:
@@ -168,7 +168,7 @@ def _beats(cell: Cell, other: Cell) -> bool:
 
 
 def _time(cell: Cell) -> float:
-    """Return the time that the frontier counts: the plain step is 1, whatever noise was measured."""
+    """Return the time that the frontier counts: the plain step is exactly 1, since only noise was measured."""
     return 1.0 if cell.strategy == PLAIN else cell.ratio
 
 

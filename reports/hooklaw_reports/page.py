@@ -41,7 +41,7 @@ def build(runs: Sequence[Run], title: str = "") -> Page:
     packers = sheets[RunKind.PACKER].columns if RunKind.PACKER in sheets else []
     measured = of_kind[RunKind.BENCHMARK]
     cells = sum(len(run.cells) for run, _ in measured)
-    subjects = [one.subject for one in sheets.values()]
+    subjects = [page.subject for page in sheets.values()]
     return Page(
         title=title or "hooklaw",
         headline="; ".join([*subjects, counted(cells, "offload cell")] if cells else subjects),

@@ -43,7 +43,7 @@ def verdict_of(cell: Cell, packers: Sequence[Column]) -> PackerVerdict:
         unknown = ABSENT if cell.strategy == PLAIN else "not judged"
         text = {True: "kept", False: "broken", None: unknown}[cell.lawful]
         return PackerVerdict(cell.lawful, text, "" if cell.lawful is None else "the benchmark's own judgement")
-    column = max(fitting, key=lambda one: (_same_device(one, cell), one.run.header.started))
+    column = max(fitting, key=lambda column: (_same_device(column, cell), column.run.header.started))
     lawful = cell.lawful is not False and not column.regressions
     source = f"the run of {column.run.header.backend} on {column.run.header.device}, {date(column.run)}"
     return PackerVerdict(lawful, _text(column, lawful=lawful), source, _address(column))

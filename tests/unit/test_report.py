@@ -341,7 +341,7 @@ class TestVerb:
     """`hooklaw report`."""
 
     def test_it_writes_and_tells(self, tmp_path, capsys):
-        """It writes the file and prints one line with the verdicts; a regression is no failure of the report."""
+        """It writes the file and prints one line with the verdicts, and succeeds even if a rule fails."""
         record = made.write(tmp_path / "r.jsonl", *made.three())
         target = tmp_path / "new" / "report.html"
 

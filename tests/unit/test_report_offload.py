@@ -75,7 +75,7 @@ class TestFigures:
         ],
     )
     def test_what_is_needed_is_rounded_up(self, count, text):
-        """Whoever has what is said to be needed has enough."""
+        """The memory that is named as needed is enough."""
         assert figures.size_up(count) == text
 
     def test_the_rest(self):
@@ -199,14 +199,14 @@ class TestCharts:
         }
 
     def test_a_strategy_that_could_not_run(self):
-        """What this machine could not run is no fault of the strategy, and is listed with the reason."""
+        """A strategy that this machine could not run is listed with the reason and not as a failure."""
         cells = [made.cell(), made.cell("async", 0, 0, outcome=Outcome.NOT_RUN, detail="it needs CUDA")]
 
         (point,) = only_chart(*cells).marked
         assert (point.state.tone, point.state.word, point.cell.detail) == ("unrun", "not-run", "it needs CUDA")
 
     def test_noise_of_the_plain_step(self):
-        """The plain step counts as 1, whatever was measured of it against itself: it beats what only hooks."""
+        """The plain step counts as exactly 1, so it beats a strategy that only adds hooks."""
         cells = [made.cell("none", 48, 1.05), made.cell("hook-only", 48, 1.02)]
 
         assert [one.state.word for one in only_chart(*cells).points if one.shape == "lossless"] == [
