@@ -27,14 +27,17 @@ class Parcel(Protocol):
 class Kept:
     """A tensor that stays where it is, with the check that hooks switch off: nobody changed it in place since.
 
-    Unless the tensor is a parameter, its alias is detached: the tensor itself may hold the Node that holds the handle.
+    The alias is detached: a handle that held the tensor itself would hold the Node that holds the handle.
     """
 
     __slots__ = ("__weakref__", "_tensor", "_version")
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
-        self._version = -1 if tensor.is_inference() else tensor._version  # noqa: SLF001 - a call costs as much as a hook
+        self._tensor = tensor.detach()
+        try:
+            self._version = tensor._version  # noqa: SLF001 - each call here would show in the price of a hook
+        except RuntimeError:
+            self._version = -1  # an inference tensor
 
     def get(self) -> Tensor:
         tensor = self._tensor

@@ -116,7 +116,7 @@ class Packer:
         self._medium = medium
         self._codec = codec
         self._choice = choice
-        self._min_bytes = min_bytes
+        self._min_bytes = max(1, min_bytes)  # an empty tensor stays
         self._owned: dict[int, StorageWeakRef] = {}
         self._parcels = Register()
         self._stayed = Register()
@@ -176,12 +176,12 @@ class Packer:
             self._medium.close()
 
     def _must_stay(self, tensor: Tensor) -> bool:
-        if not is_plain(tensor) or not tensor.numel():
+        if not is_plain(tensor) or tensor.nbytes < self._min_bytes:
             return True
         root = tensor._base if tensor._is_view() else tensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if root is not None and root.is_leaf and root.requires_grad:
             return True
-        return tensor.nbytes < self._min_bytes or _address(tensor) in self._owned
+        return _address(tensor) in self._owned
 
     def _keep(self, tensor: Tensor) -> Handle:
         if self._counts is not None:

@@ -159,6 +159,26 @@ def transformer(batch: int) -> Workload:
     return _aimed(model, torch.randn(batch or 4, 128, 128))
 
 
+class Chain(nn.Module):
+    """Four hundred operations on a few elements, each of which saves a tensor: the price of hooks shows at its best."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scaled input."""
+        x = x * self.scale
+        for _ in range(200):
+            x = x.square().sqrt()
+        return x
+
+
+def chain(batch: int) -> Workload:
+    """Return next to no computation with many saved tensors."""
+    return _aimed(Chain(), torch.rand(batch or 4, 64) + 1)
+
+
 def _aimed(model: nn.Module, inputs: Tensor) -> Workload:
     target = torch.randn_like(inputs).double()  # no constant: behind a layer norm it would give next to no gradient
     return Workload(model, inputs, target, _mean_square)
@@ -174,4 +194,5 @@ BUILDERS: dict[str, Callable[[int], Workload]] = {
     "transformer": transformer,
     "resnet152": resnet152,
     "tiny": tiny,
+    "chain": chain,
 }
