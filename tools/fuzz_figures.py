@@ -16,9 +16,9 @@ from typing import Any
 
 from hooklaw.backend import loading
 from hooklaw.fuzz.campaign import known_findings
-from hooklaw.fuzz.campaign.known_findings import Known
-from hooklaw.fuzz.campaign.process import Held, spare_collections
-from hooklaw.fuzz.draw.builder import RandomSource
+from hooklaw.fuzz.campaign.known_findings import KnownFindings
+from hooklaw.fuzz.campaign.process import Target, spare_collections
+from hooklaw.fuzz.draw.builder import RandomChoices
 from hooklaw.fuzz.draw.random_programs import from_seed, wide
 from hooklaw.fuzz.judge.compare import SCHEDULES, follow
 from hooklaw.fuzz.judge.judge import Judge, alike, engine
@@ -50,7 +50,7 @@ def stretch(out: Pipe, start: int, stop: int) -> None:
 
 def rate(stretches: int = 12, length: int = 500) -> str:
     """Return programs per second over the stretches whose process survived."""
-    Held("torch-eager").import_early(from_seed(1, number) for number in range(EARLY))
+    Target("torch-eager").import_early(from_seed(1, number) for number in range(EARLY))
     sent = [apart(stretch, at * length, at * length + length) for at in range(stretches)]
     whole = [messages[0] for messages in sent if isinstance(messages[0], tuple)]
     programs, seconds, differing = (sum(column) for column in zip(*whole, strict=True))
@@ -61,7 +61,7 @@ def schedules(out: Pipe, programs: int = 100_000) -> None:
     """Send how often the engine, in a random order of ready Nodes, is judged wrong or cannot be followed."""
     judge_by, differing, alarms, given_up = engine(()), 0, 0, 0
     for number in range(programs):
-        program = wide(RandomSource(2, number)) if number % 2 else from_seed(2, number)
+        program = wide(RandomChoices(2, number)) if number % 2 else from_seed(2, number)
         draw = Random(number)  # noqa: S311 - not for cryptography
         events: list[Event] = []
         judge_by.reset()
@@ -98,10 +98,10 @@ def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
         began = time.process_time() - spent.value
 
 
-def _listed(backend: Any) -> list[Known]:
+def _listed(backend: Any) -> KnownFindings:
     """Return the known findings of a backend, as `hooklaw fuzz` reads them."""
     path = getattr(backend, "findings", None)
-    return known_findings.read(path, load_rules()) if path else []
+    return known_findings.read(path, load_rules()) if path else KnownFindings()
 
 
 def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> list[Any]:
@@ -134,7 +134,7 @@ def found(spec: str) -> tuple[int, float, int, str] | None:
     A program that kills its process counts for nothing, because torch itself is known to crash; the next one follows.
     """
     at, spent = multiprocessing.RawValue("q", 0), multiprocessing.RawValue("d", 0.0)
-    Held(spec).import_early(from_seed(3, number) for number in range(EARLY))
+    Target(spec).import_early(from_seed(3, number) for number in range(EARLY))
     for _ in range(DEATHS):
         sent = apart(hunted, spec, at, spent, limit=60.0)
         if not sent or isinstance(sent[0], tuple):

@@ -65,5 +65,14 @@ class OutputError(HooklawError):
     """An output file cannot be written."""
 
 
+def broken(error: BaseException) -> str:
+    """Return in one sentence what was raised where nothing was expected to be raised."""
+    from traceback import extract_tb  # noqa: PLC0415 - most runs do without
+
+    frame = extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+    return f"the run broke: {said} ({frame.filename}:{frame.lineno})"
+
+
 class NotRunError(Exception):
     """Raised by a backend's factory if this machine lacks hardware or a package; the text says which."""

@@ -141,7 +141,7 @@ def test_memory(supervised):
     """A bound on memory is heard of by the service, which can say so."""
     worker = supervised(memory=1 << 30)
 
-    with pytest.raises(WorkerError, match="the worker broke: MemoryError"):
+    with pytest.raises(WorkerError, match="the run broke: MemoryError"):
         worker.ask("eat", 10)
     assert worker.ask("well", 10) == "well"
 
@@ -152,7 +152,7 @@ def test_memory(supervised):
         ("absent", NotRunError, "no such hardware"),
         ("refuse", PackerError, "no packer"),
         ("interrupt", KeyboardInterrupt, "^$"),
-        ("fault", WorkerError, "the worker broke: KeyError: 'missing' \\(.*services.py:"),
+        ("fault", WorkerError, "the run broke: KeyError: 'missing' \\(.*services.py:"),
         ("leave", WorkerError, "the odd service cannot be loaded, each time the process died without a word"),
         ("segfault", WorkerError, "each time the process died: Segmentation fault\n  line 980\n"),
     ],

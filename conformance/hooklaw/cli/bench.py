@@ -19,7 +19,6 @@ from hooklaw.offload.benchmark import Benchmark
 from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Plan, quick
 from hooklaw.results.records import Run, make_room
 from hooklaw.results.verdict import Exit, Outcome
-from hooklaw.runner.session import scratch
 
 DEVICES = ("cpu", "cuda")
 MANY = 1000
@@ -85,20 +84,18 @@ def main(args: argparse.Namespace) -> int:
     if args.words:
         return _compare(args)
     _refuse_mistakes(args)
-    results: Path | None = args.results or (scratch() if args.report else None)
     progress = running.Progress()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     try:
-        run, left = _measure(args, results, progress)
+        run, left = _measure(args, args.results, progress)
         progress.end()
         say(wording.render(run, args.format))
-        if args.report and run.complete and results:
-            _report(results, args.report)
+        if args.report and run.complete:
+            reports = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
+            reports.write(args.report, [run])
     finally:
         progress.end()
         signal.signal(signal.SIGTERM, before)
-        if results and not args.results:
-            results.unlink(missing_ok=True)
     return _exit(run, left).code
 
 
@@ -163,10 +160,3 @@ def _refuse_mistakes(args: argparse.Namespace) -> None:
             raise OutputError(
                 f"cannot write to {path}: {error.strerror}; name another file with {option}=FILE"
             ) from error
-
-
-def _report(results: Path, report: Path) -> None:
-    verb = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    verb.main(parser.parse_args([str(results), "-o", str(report)]))

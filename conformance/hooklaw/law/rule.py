@@ -212,6 +212,11 @@ def registered() -> Iterator[Registered]:
     yield from _registry.values()
 
 
+def registered_rule(rule_id: str) -> Registered | None:
+    """Return the rule of this id if it is registered so far."""
+    return _registry.get(rule_id)
+
+
 def digest(rules: Iterable[Rule]) -> str:
     """Return a hash of the rules, by which two runs can be seen to have judged the same law."""
     lines = sorted(f"{rule.id}\t{rule.level}\t{rule.statement}\t{','.join(sorted(rule.needs))}" for rule in rules)

@@ -10,7 +10,6 @@ from hooklaw.results import records
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit
-from hooklaw.runner.session import scratch
 
 
 def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]) -> dict[str, bool]:
@@ -36,12 +35,8 @@ def _read(path: Path) -> dict[str, bool]:
 
 
 def _judged(packer: str, say: Callable[[str], object]) -> bool:
-    results = scratch()
     say(f"the law of packers on {packer}")
-    try:
-        return _holds(judge(Wanted(packer=packer, device="cpu"), results, append=False, on_result=lambda _: None).run)
-    finally:
-        results.unlink(missing_ok=True)
+    return _holds(judge(Wanted(packer=packer, device="cpu")).run)
 
 
 def _holds(run: Run) -> bool:

@@ -70,10 +70,9 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
         return prefix + self.subject
 
 
-class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_only=True):
-    """The outcome of one rule."""
+class Execution(msgspec.Struct, frozen=True, tag="execution", tag_field="kind", kw_only=True):
+    """The outcome of one rule on one backend."""
 
-    run: str
     rule: str
     outcome: Outcome
     detail: str = ""
@@ -86,9 +85,17 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_onl
     checks: list[Check] = []
     difference: int | None = None
     """Index of the first event that differs from the expected one."""
-    expectation: Expectation | None = None
     program: str = ""
     """A program that shows the failure, ready to run, if there is one."""
+    stderr: str = ""
+    """The last lines that the process wrote to stderr before it died."""
+
+
+class Result(Execution, frozen=True, tag="result", tag_field="kind", kw_only=True):
+    """An execution as a run records it, with what was expected."""
+
+    run: str
+    expectation: Expectation | None = None
 
 
 class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_only=True):

@@ -10,12 +10,11 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
-from hooklaw.errors import HooklawError, NotRunError
+from hooklaw.errors import HooklawError, NotRunError, WorkerError, broken
 from hooklaw.workers.messages import Answer, Fault, Note, Reply, Request, Start, raw
 from hooklaw.workers.watchdog import LOADING_LIMIT, WORDS, Watchdog
 
@@ -85,9 +84,7 @@ def _reply(work: Callable[[], object]) -> Answer | Fault:
     except (HooklawError, NotRunError, KeyboardInterrupt) as error:
         return Fault(type(error).__name__, str(error))
     except BaseException as error:  # noqa: BLE001 - the supervisor raises it again
-        frame = extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-        return Fault("WorkerError", f"the worker broke: {said} ({frame.filename}:{frame.lineno})")
+        return Fault(WorkerError.__name__, broken(error))
 
 
 def _bound(memory: int) -> None:
