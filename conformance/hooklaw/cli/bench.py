@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rounds(text: str) -> int:
-    """Read a number of rounds; argparse words the refusal from the function's name."""
+    """Read a number of rounds; argparse takes the words of its refusal from this name."""
     number = int(text)
     if not 0 < number <= MANY:
         raise ValueError
@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
         return _compare(args)
     _refuse_mistakes(args)
     progress = running.Progress()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # workers and folders are cleaned up
     try:
         run, left = _measure(args, args.results, progress)
         progress.end()

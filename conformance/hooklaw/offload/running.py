@@ -60,7 +60,7 @@ def _keep(made: Path, json: Path) -> None:
 
 
 class Progress:
-    """One line that is rewritten on a terminal, a line a cell elsewhere; written past pytest's capturing."""
+    """One line that is rewritten on a terminal, or one line per cell; pytest does not capture it."""
 
     def __init__(self) -> None:
         self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
@@ -84,7 +84,7 @@ class Progress:
             self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}{which}")
 
     def say(self, text: str) -> None:
-        """Show where the run stands."""
+        """Show a line."""
         self._stream.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
         self._stream.flush()
 
