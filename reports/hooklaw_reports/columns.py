@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, rate, seconds, size, size_up, times
 from hooklaw.results.records import Cell
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports.answers import PLAIN
-from hooklaw_reports.figures import ABSENT, DIVIDED, TIMES, error, rate, seconds, size, size_up, times
 
 
 class Figure(msgspec.Struct, frozen=True):

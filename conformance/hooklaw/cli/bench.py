@@ -15,7 +15,7 @@ from hooklaw.cli import say
 from hooklaw.cli.run import seconds
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, packer_verdicts, running, wording
-from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Plan, quick
 from hooklaw.results.records import Run, make_room
 from hooklaw.results.verdict import Exit, Outcome
@@ -125,7 +125,7 @@ def _measure(args: argparse.Namespace, results: Path | None, progress: running.P
         module=args.strategies,
     )
     plan = quick(plan) if args.quick else plan
-    with Benchmark(plan, results, on_cell=progress.step) as benchmark:
+    with BenchmarkRun(plan, results, on_cell=progress.step) as benchmark:
         if args.law is not None:
             benchmark.lawful = packer_verdicts.verdicts(benchmark.packers, args.law, progress.say)
         if args.resume:

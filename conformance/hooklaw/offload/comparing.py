@@ -103,11 +103,7 @@ def _percent(old: float, new: float) -> str:
 def _warning(old: dict[str, str], new: dict[str, str]) -> str:
     names = [name for name in MACHINE if old.get(name) and new.get(name) and old[name] != new[name]]
     changed = ", ".join(f"{name} {old[name]} and {new[name]}" for name in names)
-    return (
-        f"the runs come from different machines or software ({changed}): ratios may differ for that reason"
-        if names
-        else ""
-    )
+    return f"the runs come from different machines or software ({changed}): ratios may differ" if names else ""
 
 
 def render(found: Comparison, form: str) -> str:

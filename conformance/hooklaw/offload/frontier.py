@@ -6,6 +6,7 @@ The terminal and the report both ask here. No torch is needed.
 from collections.abc import Iterable, Sequence
 
 from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import size
 from hooklaw.results.records import Cell
 from hooklaw.results.verdict import Outcome
 
@@ -86,14 +87,6 @@ def sentences(cells: Sequence[Cell], most: float = MOST) -> list[str]:
     if lossy and not lossy.lossless:
         lines.append(f"With gradients off by {lossy.error:.1g}: {_price(lossy, plain)}.")
     return lines
-
-
-def size(nbytes: int) -> str:
-    """Return bytes in a unit that leaves few digits."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(nbytes) >= factor:
-            return f"{nbytes / factor:.3g} {unit}"
-    return f"{nbytes} B"
 
 
 def _fits(cell: Cell) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hooklaw.offload.frontier import frontier, groups, sentences, size
+from hooklaw.offload.frontier import frontier, groups, sentences
 from hooklaw.offload.plan import WORKLOADS
+from hooklaw.results.figures import size
 from hooklaw.results.records import Cell, Run
 from hooklaw.results.verdict import Outcome
 
