@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, rate, seconds, size, size_up, times
 from hooklaw.results.records import Cell
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports.answers import PLAIN
-from hooklaw_reports.figures import ABSENT, DIVIDED, TIMES, error, percent, rate, seconds, size, size_up, times
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ CHARTED = [
 """The figures of the chart, first in the table; state and packer law follow."""
 
 COLUMNS = [
-    Figure("efficiency", "efficiency", percent, f"Efficiency (floor {DIVIDED} step)"),
+    Figure("efficiency", "efficiency", "{:.0%}".format, f"Efficiency (floor {DIVIDED} step)"),
     Figure("error", "error", error, "Gradient error"),
     Figure("step", "step", seconds),
     Figure("forward", "forward", seconds),

@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import ABSENT
 from hooklaw.results.records import Cell
 from hooklaw.results.summary import count, counted, words
 from hooklaw.results.verdict import JUDGED, Outcome
-from hooklaw_reports.figures import ABSENT
 from hooklaw_reports.runs import date
 from hooklaw_reports.sheet import Column
 
-PLAIN = "none"
 SHIPPED = {
     "save-on-cpu": "torch.autograd.graph:save_on_cpu",
     "save-on-cpu-pinned": "hooklaw_backends.offload.on_cpu:SaveOnCpuPinned",

@@ -9,8 +9,9 @@ from test_report import HOSTILE, Elements, arguments, big, data_of
 import made_records as made
 from hooklaw.errors import RecordFileError
 from hooklaw.law.rule import Level
+from hooklaw.results import figures
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports import cli, figures
+from hooklaw_reports import cli
 from hooklaw_reports.answers import answers, pick
 from hooklaw_reports.page import build
 from hooklaw_reports.runs import sentence, unfinished

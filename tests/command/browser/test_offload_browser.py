@@ -4,8 +4,8 @@ import pytest
 
 import made_records as made
 from browsing import HOSTILE, fragment, needs_axe, needs_chromium, violations
+from hooklaw.results.figures import ABSENT, size_up, times
 from hooklaw_reports.answers import answers, pick
-from hooklaw_reports.figures import ABSENT, size_up, times
 
 pytestmark = needs_chromium
 SLUG = "conv-on-nvidia-h200"
