@@ -1,8 +1,8 @@
-"""A packer under judgement: found by module:attribute, called once to see that it can be judged at all.
+"""A packer under judgement: found by module:attribute, and called once to see that it can be judged.
 
 What an author may declare, as attributes of the packer or of what it returns:
-`tolerance`, the relative error that a lossy one may make, measured against the largest magnitude of the tensor;
-`medium`, where the bytes go: "disk:FOLDER", "cpu" (from a device) or whatever else, which cannot be checked.
+`tolerance`, the relative error that a lossy packer may make, measured against the largest magnitude of the tensor;
+`medium`, where the bytes go: "disk:FOLDER", "cpu" (from a device), or another text, which cannot be checked.
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hooklaw.errors import PackerError
 
 
-class Subject(NamedTuple):
+class Packer(NamedTuple):
     """A packer on a device, ready to be judged."""
 
     make: Callable[[], AbstractContextManager[Any]]
@@ -24,22 +24,22 @@ class Subject(NamedTuple):
     device: str
     tolerance: float
     medium: str
-    capabilities: dict[str, str]
-    """What a property may need, and an empty text where it is there, else the reason why not."""
+    missing: dict[str, str]
+    """For each capability that a property may need, the reason why the packer lacks it; empty if it has it."""
     versions: dict[str, str]
-    """Of the packages that it comes from, apart from torch."""
+    """Versions of the packages that it comes from, apart from torch."""
 
 
 def resolve(spec: str) -> Callable[..., Any]:
     """Return the attribute; PackerError says what is wrong with the name."""
     module, _, attribute = spec.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-        raise PackerError(f"{spec!r} names no packer: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
+        raise PackerError(f"{spec!r} is not a packer: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
     try:
         found: Any = importlib.import_module(module)
     except (Exception, SystemExit) as error:
         hint = "; a module of this folder is found with PYTHONPATH=." if isinstance(error, ImportError) else ""
-        raise PackerError(f"packer {spec!r}: module {module} does not import: {_said(error)}{hint}") from error
+        raise PackerError(f"packer {spec!r}: cannot import module {module}: {_said(error)}{hint}") from error
     try:
         found = functools.reduce(getattr, attribute.split("."), found)
     except AttributeError as error:
@@ -56,8 +56,8 @@ def lines_of(spec: str) -> str:
     return f"from {module} import {first}\n\npacker = {attribute}"
 
 
-def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
-    """Look at what the packer returns; PackerError where it is no context manager without arguments."""
+def examine(make: Any, lines: str, device: str, spec: str) -> Packer:
+    """Call the packer once and return it; PackerError if it takes arguments or does not return a context manager."""
     made = _made(make, spec)
     tolerance = _declared("tolerance", make, made, 0.0)
     medium = _declared("medium", make, made, "")
@@ -65,8 +65,8 @@ def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
         raise PackerError(f"packer {spec!r}: its tolerance is {tolerance!r}: declare a number from 0 to below 1")
     if not isinstance(medium, str):
         raise PackerError(f"packer {spec!r}: its medium is {medium!r}: declare a text such as 'cpu' or 'disk:FOLDER'")
-    capabilities = _capabilities(device, medium, float(tolerance))
-    return Subject(make, lines, device, float(tolerance), medium, capabilities, _versions(make, made))
+    missing = _missing(device, medium, float(tolerance))
+    return Packer(make, lines, device, float(tolerance), medium, missing, _versions(make, made))
 
 
 def _made(make: Any, spec: str) -> Any:
@@ -79,7 +79,7 @@ def _made(make: Any, spec: str) -> Any:
             f"packer {spec!r} raised when called without arguments, {_said(error)}: {_mended(error)}"
         ) from error
     if not isinstance(made, AbstractContextManager):
-        raise PackerError(f"packer {spec!r} returned {type(made).__name__}, which is no context manager")
+        raise PackerError(f"packer {spec!r} returned {type(made).__name__}, which is not a context manager")
     return made
 
 
@@ -119,7 +119,7 @@ def _versions(make: Any, made: Any) -> dict[str, str]:
     return {name: version for name, version in found.items() if name not in ("torch", "hooklaw")}
 
 
-def _capabilities(device: str, medium: str, tolerance: float) -> dict[str, str]:
+def _missing(device: str, medium: str, tolerance: float) -> dict[str, str]:
     import torch  # noqa: PLC0415 - the name and the device are checked without it
 
     accelerator = not device.startswith("cpu")
