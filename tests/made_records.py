@@ -10,6 +10,8 @@ from hooklaw.law.rule import Basis, Level, Rule, Source, digest
 from hooklaw.law.trace import Check, Event
 from hooklaw.results.records import FORMAT, Cell, Footer, Header, Result, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome, Stale
+from hooklaw_reports import html
+from hooklaw_reports.page import build
 
 NOTES = Source("notes", "autograd", "backward-hooks-execution")
 DOCSTRING = Source("docstring", "torch.Tensor.register_hook")
@@ -102,6 +104,11 @@ def write(path: Path, *runs: Run) -> Path:
             if one.footer:
                 writer.write(one.footer)
     return path
+
+
+def report(runs: Sequence[Run], title: str = "") -> str:
+    """Make the HTML report of these runs."""
+    return html.render(build(runs, title))
 
 
 def packer(name: str, rules: Sequence[Rule], results: Sequence[Result], **parts: Any) -> Run:

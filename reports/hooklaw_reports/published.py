@@ -1,10 +1,10 @@
-"""Dated results of real runs, shipped with hooklaw: what is shown of a backend that this machine cannot run."""
+"""Dated results of real runs, shipped with hooklaw: shown for a backend that this machine cannot run."""
 
 from functools import cache
 from pathlib import Path
 
 from hooklaw.results.records import Run, read_all
-from hooklaw.results.summary import sentence
+from hooklaw_reports.runs import sentence
 
 FOLDER = Path(__file__).with_name("published")
 

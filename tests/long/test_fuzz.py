@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from hooklaw.errors import ProgramError
-from hooklaw.fuzz.draw.builder import RandomSource
+from hooklaw.fuzz.draw.builder import RandomChoices
 from hooklaw.fuzz.draw.random_programs import from_seed, wide
 from hooklaw.fuzz.judge.compare import SCHEDULES, diverges, follow, same
 from hooklaw.fuzz.judge.judge import Judge, alike, engine
@@ -156,7 +156,7 @@ def test_legal_orders_are_no_difference():
     """What the engine shows in a random order of ready Nodes is found again, whatever that order shows."""
     judge, differing = engine(()), 0
     for number in range(600):
-        program, events = wide(RandomSource(11, number)), []
+        program, events = wide(RandomChoices(11, number)), []
         judge.reset()
         with chosen_by(Random(number).randrange):  # noqa: S311 - it is no secret
             Replay(judge, events.append).all(program)

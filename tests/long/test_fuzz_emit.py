@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from hooklaw.backend.loading import load
-from hooklaw.fuzz.campaign.process import LIMIT, Child, Held, watch
+from hooklaw.fuzz.campaign.process import LIMIT, Target, Worker, limit_time
 from hooklaw.fuzz.draw.passes import UNUSED
 from hooklaw.fuzz.draw.random_programs import from_seed
 from hooklaw.fuzz.emit import code
@@ -81,7 +81,7 @@ def torch_eager():
 @pytest.fixture(scope="module")
 def held():
     """Give it for processes of their own."""
-    return Held("torch-eager")
+    return Target("torch-eager")
 
 
 def agrees(program: Program, backend) -> None:
@@ -137,7 +137,7 @@ def in_a_process(held, function, calls):
     """Return what each call returns, by its place; those that end the process, as torch does with some, have none."""
     returned, at = {}, 0
     while at < len(calls):
-        child = Child(held, one_by_one, function, calls[at:])
+        child = Worker(held, one_by_one, function, calls[at:])
         answers = list(iter(child.answer, None))
         returned.update(enumerate(answers, start=at))
         at += len(answers) + (child.ending() is not None)
@@ -147,8 +147,8 @@ def in_a_process(held, function, calls):
 def one_by_one(_judge, line, function, calls) -> None:
     """Tell what each call returns."""
     for one in calls:
-        watch(LIMIT)
-        line.tell(function(*one))
+        limit_time(LIMIT)
+        line.send(function(*one))
 
 
 @pytest.mark.parametrize("one", FEW, ids=str)

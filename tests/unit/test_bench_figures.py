@@ -4,7 +4,7 @@ import pytest
 
 from helpers import complaint
 from hooklaw.errors import BenchError, RecordFileError
-from hooklaw.offload import comparing, lawful
+from hooklaw.offload import comparing, packer_verdicts
 from hooklaw.offload.frontier import frontier, groups, least_memory, sentences
 from hooklaw.offload.wording import far, markdown, text
 from hooklaw.results.records import read, schema
@@ -78,9 +78,9 @@ def test_verdicts_of_the_law_come_from_a_results_file(tmp_path):
         packer("m:B", [one, other], [passed("packer.one"), failed("packer.other")], device="cuda"),
     ]
 
-    assert lawful.verdicts({}, str(write(tmp_path / "p.jsonl", *runs)), print) == {"m:A": True, "m:B": False}
+    assert packer_verdicts.verdicts({}, str(write(tmp_path / "p.jsonl", *runs)), print) == {"m:A": True, "m:B": False}
     with pytest.raises(BenchError, match="judges no packer"):
-        lawful.verdicts({}, str(write(tmp_path / "b.jsonl", measured(cell()))), print)
+        packer_verdicts.verdicts({}, str(write(tmp_path / "b.jsonl", measured(cell()))), print)
 
 
 # comparing

@@ -85,7 +85,7 @@ class SavedTensor:
     def _check_released(self) -> None:
         if self._released:
             raise errors.GraphFreedError(
-                "an earlier backward has freed this saved tensor: call that one with retain_graph=True",
+                "an earlier backward has freed this saved tensor: call it with retain_graph=True",
             )
 
 

@@ -5,9 +5,7 @@ several), ``reason``, and optionally ``issue``, ``when`` (e.g. ``torch>=2.13,<2.
 """
 
 import datetime as dt
-import re
-import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,11 +14,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from hooklaw.errors import ExpectationFileError
+from hooklaw.results import toml_tables
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
 UNEXPLAINED = "unexplained: "
 """Prefix of a reason that `expect update` wrote and a person must replace."""
+FORM = toml_tables.Form("expectation file", "expect", ExpectationFileError)
 KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
 
 
@@ -58,23 +58,8 @@ def read(
 
 def parse(path: Path) -> list[Expectation]:
     """Return every entry of a file, with its line; ExpectationFileError if one is malformed."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ExpectationFileError(f"cannot read the expectation file {path}: {why}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ExpectationFileError(f"{_place(path, error)}: the expectation file is not valid TOML: {error}") from error
-    tables = data.pop("expect", [])
-    if data or not isinstance(tables, list):
-        raise ExpectationFileError(
-            f"{path}:1: an expectation file has only [[expect]] tables, found {', '.join(data) or 'a value'}"
-        )
-    lines = list(_lines(text))
-    if len(lines) < len(tables):
-        raise ExpectationFileError(f"{path}:1: begin every entry with a line [[expect]]")
-    entries = [_entry(table, path, lines[place]) for place, table in enumerate(tables)]
+    tables, _ = toml_tables.read(path, FORM)
+    entries = [_entry(table.values, path, table.line) for table in tables]
     _refuse_duplicates(entries)
     return entries
 
@@ -166,14 +151,3 @@ def without(entry: Expectation, versions: Mapping[str, str]) -> str:
 
 def _fail(entry: Expectation, what: str) -> NoReturn:
     raise ExpectationFileError(f"{entry.file}:{entry.line}: {what}")
-
-
-def _lines(text: str) -> Iterator[int]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if re.match(r"\s*\[\[\s*expect\s*\]\]", line):
-            yield number
-
-
-def _place(path: Path, error: tomllib.TOMLDecodeError) -> str:
-    found = re.search(r"at line (\d+)", str(error))
-    return f"{path}:{found[1]}" if found else str(path)

@@ -83,12 +83,12 @@ def count(run: Run) -> Counts:
     )
 
 
-def sentence(run: Run) -> str:
+def sentence(run: Run, nouns: Nouns | None = None) -> str:
     """Return the verdict in words, e.g. ``211 of 230 rules hold, 19 known divergences, 0 regressions``."""
     if run.header.not_run:
         return f"not run: {run.header.not_run}"
     found = count(run)
-    nouns = NOUNS[run.header.run_kind]
+    nouns = nouns or NOUNS[run.header.run_kind]
     law = nouns.law if found.judged == 1 else nouns.laws
     first = [f"{found.passed} of {found.judged} {law} hold", _many(found.known, nouns.known)]
     allowed = [counted(found.differs, "allowed difference")] if found.differs else []

@@ -1,6 +1,7 @@
 """A session of the command line: one backend judged by the rules."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -86,7 +87,7 @@ def _settings(wanted: Wanted) -> Settings:
     return Settings(
         backend=wanted.backend,
         imports=wanted.imports,
-        expectations=wanted.expectations,
+        expectations=wanted.expectations and str(Path(wanted.expectations).absolute()),
         probe_unsupported=wanted.probe_unsupported,
         contained=not wanted.in_process,
     )

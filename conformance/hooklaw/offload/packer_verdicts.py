@@ -1,4 +1,4 @@
-"""The verdict of the law of packers on what strategies pack with: judged now, or read from a results file."""
+"""Verdicts of the law of packers on the packers of strategies: judged now, or read from a results file."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
