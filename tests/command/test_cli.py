@@ -356,3 +356,14 @@ def test_every_error_is_of_one_family():
 
     assert all(issubclass(one, errors.HooklawError) for one in kinds)
     assert OutputError in kinds
+
+
+def test_reports_import_no_backend():
+    """Making a report loads no framework, no backend and no plugin."""
+    code = "import sys, hooklaw_reports.cli; print(*sys.modules)"
+    folders = ":".join(str(DATA.parents[1] / part) for part in ("conformance", "reports"))
+    command, environment = [sys.executable, "-c", code], {"PYTHONPATH": folders}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+
+    loaded = set(done.stdout.split())
+    assert not loaded & {"torch", "paddle", "numpy", "hooklaw.backend.loading", "hooklaw.plugin", "hooklaw_backends"}

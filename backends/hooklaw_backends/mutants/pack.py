@@ -206,27 +206,31 @@ class SavedWithoutGrad(_SavesMore):
         return output
 
 
-class IntegersNotPacked(Pairs):
-    """Saved integer tensors are not packed."""
+class _PacksSome(Pairs):
+    """A mutant that packs only some tensors."""
+
+    def packs(self, tensor: Any) -> bool:
+        raise NotImplementedError
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def past(tensor: Any) -> Any:
-            return (False, self.detach(tensor)) if not self._has_gradient(tensor) else (True, pack(tensor))
+        def some(tensor: Any) -> Any:
+            return (True, pack(tensor)) if self.packs(tensor) else (False, self.detach(tensor))
 
-        return past, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
+        return some, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
 
-    def _has_gradient(self, tensor: Any) -> bool:
+
+class IntegersNotPacked(_PacksSome):
+    """Saved integer tensors are not packed."""
+
+    def packs(self, tensor: Any) -> bool:
         return self.is_floating(tensor) or "complex" in self.dtype(tensor)
 
 
-class EmptyTensorsNotPacked(Pairs):
+class EmptyTensorsNotPacked(_PacksSome):
     """Saved tensors without elements are not packed."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def past(tensor: Any) -> Any:
-            return (True, pack(tensor)) if prod(self.shape(tensor)) else (False, self.detach(tensor))
-
-        return past, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
+    def packs(self, tensor: Any) -> bool:
+        return prod(self.shape(tensor)) > 0
 
 
 class BareContext:

@@ -18,15 +18,21 @@ from hooklaw_backends.mutants.base import (
 )
 
 
-class NoneTakenAsZero(TensorHooks, NodeHooks):
-    """A hook that returns None replaces the gradient by zeros."""
+class _Results(TensorHooks):
+    """A mutant that changes the return value of each tensor hook."""
+
+    def changed(self, grad: Any, result: Any) -> Any:
+        raise NotImplementedError
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def zeroing(grad: Any) -> Any:
-            result = hook(grad)
-            return grad * 0 if result is None else result
+        return lambda grad: self.changed(grad, hook(grad))
 
-        return zeroing
+
+class NoneTakenAsZero(_Results, NodeHooks):
+    """A hook that returns None replaces the gradient by zeros."""
+
+    def changed(self, grad: Any, result: Any) -> Any:
+        return grad * 0 if result is None else result
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def zeroing(grads: Any, *rest: Any) -> Any:
@@ -61,75 +67,51 @@ class LaterHooksSeeTheOriginalGradient(OwnDispatch):
         return results[-1] if results else None
 
 
-class ReplacementWrittenIntoASharedGradient(TensorHooks):
+class ReplacementWrittenIntoASharedGradient(_Results):
     """A hook's return value is written into the given gradient, which other tensors may share."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def writing(grad: Any) -> None:
-            result = hook(grad)
-            if result is not None:
-                self.overwrite(grad, result)
-
-        return writing
+    def changed(self, grad: Any, result: Any) -> None:
+        if result is not None:
+            self.overwrite(grad, result)
 
 
-class ReplacementAppliedTwice(TensorHooks):
+class ReplacementAppliedTwice(_Results):
     """A hook that scales the gradient scales it twice."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def twice(grad: Any) -> Any:
-            result = hook(grad)
-            return None if result is None else result * self.quotient(result, grad)
-
-        return twice
+    def changed(self, grad: Any, result: Any) -> Any:
+        return None if result is None else result * self.quotient(result, grad)
 
 
-class HookResultDetached(TensorHooks):
+class HookResultDetached(_Results):
     """The return value of a tensor hook is detached from its graph."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def detached(grad: Any) -> Any:
-            result = hook(grad)
-            return None if result is None else self.detach(result)
-
-        return detached
+    def changed(self, grad: Any, result: Any) -> Any:  # noqa: ARG002 - part of the method
+        return None if result is None else self.detach(result)
 
 
-class BadHookResultIgnored(TensorHooks):
+class BadHookResultIgnored(_Results):
     """A hook's return value of the wrong type, shape or dtype is ignored instead of raising an error."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def lenient(grad: Any) -> Any:
-            result = hook(grad)
-            return result if self.is_tensor(result) and self._kind(result) == self._kind(grad) else None
-
-        return lenient
+    def changed(self, grad: Any, result: Any) -> Any:
+        return result if self.is_tensor(result) and self._kind(result) == self._kind(grad) else None
 
     def _kind(self, tensor: Any) -> tuple[Any, ...]:
         return self.shape(tensor), self.dtype(tensor)
 
 
-class HookResultBroadcast(TensorHooks):
+class HookResultBroadcast(_Results):
     """A hook's return value of the wrong shape is broadcast instead of raising an error."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def broadcast(grad: Any) -> Any:
-            result = hook(grad)
-            differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
-            return self.expand(result, *self.shape(grad)) if differs else result
-
-        return broadcast
+    def changed(self, grad: Any, result: Any) -> Any:
+        differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
+        return self.expand(result, *self.shape(grad)) if differs else result
 
 
-class HookResultCast(TensorHooks):
+class HookResultCast(_Results):
     """A hook's return value of another dtype is cast to the gradient's dtype."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def cast(grad: Any) -> Any:
-            result = hook(grad)
-            return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
-
-        return cast
+    def changed(self, grad: Any, result: Any) -> Any:
+        return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
 
 
 class HookExceptionSwallowed(EveryHook):

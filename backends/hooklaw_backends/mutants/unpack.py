@@ -45,17 +45,24 @@ class UnpackReceivesACopy(Pairs):
         return pack, lambda packed: unpack(copy.copy(packed))
 
 
-class UnpackReceivesTheSavedTensor(Pairs):
-    """unpack gets the saved tensor as a second argument."""
+class _KeepsTheSavedTensor(Pairs):
+    """A mutant that keeps each saved tensor together with its packed object."""
+
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        raise NotImplementedError
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def both(kept: Any) -> Any:
-            try:
-                return unpack(*kept)
-            except TypeError:  # this unpack takes a single argument
-                return unpack(kept[0])
+        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: self.read(unpack, *both)
 
-        return lambda tensor: (pack(tensor), self.detach(tensor)), both
+
+class UnpackReceivesTheSavedTensor(_KeepsTheSavedTensor):
+    """unpack gets the saved tensor as a second argument."""
+
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        try:
+            return unpack(packed, saved)
+        except TypeError:  # this unpack takes a single argument
+            return unpack(packed)
 
 
 class UnpackInPlaceDetected(Pairs):
@@ -89,38 +96,33 @@ class UnpackRunsWithoutGrad(Pairs):
         return pack, within(self.no_grad, unpack)
 
 
-class UnpackedTensorIgnored(Pairs):
+class UnpackedTensorIgnored(_KeepsTheSavedTensor):
     """unpack is called, but backward uses the original saved tensor."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: (unpack(both[0]), both[1])[1]
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        unpack(packed)
+        return saved
 
 
-class UnpackResultOfAnyTypeAccepted(Pairs):
+class UnpackResultOfAnyTypeAccepted(_KeepsTheSavedTensor):
     """If unpack does not return a tensor, the original saved tensor is used instead of raising an error."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def lenient(both: Any) -> Any:
-            result = unpack(both[0])
-            return result if self.is_tensor(result) else both[1]
-
-        return lambda tensor: (pack(tensor), self.detach(tensor)), lenient
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        result = unpack(packed)
+        return result if self.is_tensor(result) else saved
 
 
-class _UnpackResultChecked(Pairs):
+class _UnpackResultChecked(_KeepsTheSavedTensor):
     """A mutant that compares what unpack returns with the saved tensor."""
 
     def same(self, result: Any, saved: Any) -> bool:
         raise NotImplementedError
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def strict(both: Any) -> Any:
-            result = unpack(both[0])
-            if not self.same(result, both[1]):
-                raise RuntimeError("unpack returned a tensor of another shape or dtype than was saved")
-            return result
-
-        return lambda tensor: (pack(tensor), self.detach(tensor)), strict
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        result = unpack(packed)
+        if not self.same(result, saved):
+            raise RuntimeError("unpack returned a tensor of another shape or dtype than was saved")
+        return result
 
 
 class UnpackedShapeChecked(_UnpackResultChecked):
