@@ -76,7 +76,7 @@ def test_last_words_are_kept(contained):
     done, _, run = contained
     spoken = {rule: result.stderr.splitlines() for rule, result in run.results.items() if result.stderr}
 
-    assert {"nasty.last-words": LAST_WORDS} == spoken
+    assert spoken == {"nasty.last-words": LAST_WORDS}
     assert all(line in done.stdout for line in LAST_WORDS)
 
 
