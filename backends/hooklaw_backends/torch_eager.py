@@ -85,8 +85,7 @@ class TorchEager(State):
 
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
-        made = torch.tensor(data, dtype=getattr(torch, dtype), device=self._device)
-        return made.requires_grad_(requires_grad)
+        return torch.tensor(data, dtype=getattr(torch, dtype), device=self._device, requires_grad=requires_grad)
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor)
@@ -197,10 +196,10 @@ class TorchEager(State):
         return fn(*tensors)
 
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
-        root.backward(gradient, inputs=None if inputs is None else list(inputs), **how)
+        root.backward(gradient, inputs=inputs, **how)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return torch.autograd.grad(outputs, list(inputs), grad_outputs, **how)
+        return torch.autograd.grad(outputs, inputs, grad_outputs, **how)
 
     def is_grad_enabled(self) -> bool:
         return torch.is_grad_enabled()

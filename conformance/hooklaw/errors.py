@@ -45,6 +45,10 @@ class ProgramError(HooklawError):
     """A fuzzed program cannot be read."""
 
 
+class ScriptError(HooklawError):
+    """A rule cannot be written as a script of its own."""
+
+
 class FindingsFileError(HooklawError):
     """A file of known findings cannot be read, or an entry is malformed."""
 

@@ -17,7 +17,7 @@ from hooklaw_reports.benchmarks import Group, devices, groups
 from hooklaw_reports.columns import facts
 from hooklaw_reports.marks import Mark
 from hooklaw_reports.runs import sentence
-from hooklaw_reports.sheet import Column
+from hooklaw_reports.sheet import OFFLOAD, Column, Kind, NamedRun
 from hooklaw_reports.verdicts import PackerVerdict, judged, verdict_of
 
 MARKED = {
@@ -93,25 +93,23 @@ class Chart(msgspec.Struct, frozen=True):
         return pick(self.answers, float(number) * dict(SIZES)[unit]).sentence(" ".join(self.half))
 
 
-class Benchmark(msgspec.Struct, frozen=True):
-    """One run: where it measured, and what it came to."""
+class Benchmark(NamedRun, frozen=True):
+    """One run, and where it measured."""
 
-    run: Run
-    name: str
     where: str
-    sentence: str
 
 
 class Offload(msgspec.Struct, frozen=True):
     """The page."""
 
     charts: list[Chart]
-    runs: list[Benchmark]
+    columns: list[Benchmark]
+    kind: Kind = OFFLOAD
 
     @property
     def summary(self) -> str:
         """What the runs came to."""
-        return "; ".join(f"{one.where}: {one.sentence}" for one in self.runs)
+        return "; ".join(f"{run.where}: {run.sentence}" for run in self.columns)
 
     @property
     def worst(self) -> Mark:
@@ -128,7 +126,7 @@ def offload(runs: Sequence[Run], names: Sequence[str], packers: Sequence[Column]
     for group in groups(runs):
         charts.append(_chart(group, packers, {chart.slug for chart in charts}))
     benchmarks = [
-        Benchmark(run, name, devices(run, runs), sentence(run)) for run, name in zip(runs, names, strict=True)
+        Benchmark(run, name, sentence(run), devices(run, runs)) for run, name in zip(runs, names, strict=True)
     ]
     return Offload(charts, benchmarks) if runs else None
 

@@ -145,7 +145,7 @@ class RuleService:
 
 
 def _listed(found: Registered) -> Listed:
-    file, function = str(file_of(found)), inspect.unwrap(found.function)
+    file, function = file_of(found), inspect.unwrap(found.function)
     return Listed(
         found.rule, file, place(file, function.__code__.co_firstlineno), found.function.__name__, function.__module__
     )

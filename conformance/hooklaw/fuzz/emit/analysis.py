@@ -52,7 +52,7 @@ class Known:
     # names
 
     def carries_out(self, number: int, one: Instruction) -> bool:
-        """Tell whether an instruction may be carried out: nothing forbids it, and all that it uses may be there."""
+        """Return whether an instruction may be carried out: nothing forbids it, and all that it uses may be there."""
         return number in self._steps and all(name in self._sure for name in one.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
@@ -69,74 +69,74 @@ class Known:
         return f"{name}_handle" if maker and action_of(maker) else name
 
     def forgotten(self, name: str) -> bool:
-        """Tell whether the program lets go of a name."""
+        """Return whether the program lets go of a name."""
         return any(one.op == "forget" and name in one.used for one in self.program)
 
     def wanted(self, name: str) -> bool:
-        """Tell whether the program removes a hook, so that its handle is needed."""
+        """Return whether the program removes a hook, so that its handle is needed."""
         return any(_removes(one, name) for one in self.program)
 
     def used(self, name: str) -> bool:
-        """Tell whether any instruction or hook uses a name."""
+        """Return whether any instruction or hook uses a name."""
         return any(name in one.used or any(_mentions(how, name) for how in one.how) for one in self.program)
 
     def certain(self, name: str) -> bool:
-        """Tell whether a name surely is there by now."""
+        """Return whether a name surely is there by now."""
         return self._sure.get(name, False)
 
     def ever(self, name: str) -> bool:
-        """Tell whether anything makes a tensor of this name."""
+        """Return whether anything makes a tensor of this name."""
         made = [one for number, one in self._steps.items() if name in one.made and number not in self._failed]
         kept = any(name in _kept(one) for one in self.program)
         return kept or any(one.op != "grad" or not self._is_none(one, name) for one in made)
 
-    def strided(self) -> bool:
-        """Tell whether a tensor of the program may have a layout of its own."""
-        return any(one.op in ("transpose", "expand", "channels_last") for one in self.program)
+    def uses(self, *ops: str) -> bool:
+        """Return whether the program has any of these instructions."""
+        return any(one.op in ops for one in self.program)
 
     def puts(self, name: str) -> bool:
-        """Tell whether anything puts a hook of this name, and does not fail."""
+        """Return whether anything puts a hook of this name, and does not fail."""
         return any(name in one.made and number not in self._failed for number, one in self._steps.items())
 
     def forgets(self) -> bool:
-        """Tell whether the program looks at what a graph keeps alive."""
-        return self._boxes() or any(one.op == "forget" for one in self.program)
+        """Return whether the program looks at what a graph keeps alive."""
+        return self._boxes() or self.uses("forget")
 
     def undefined(self, hook: str) -> bool:
-        """Tell whether a tensor's hook may be given None."""
+        """Return whether a tensor's hook may be given None."""
         return any(event[0] == hook and event[1] is None for event in self._shown)
 
     # errors
 
     def fails(self, number: int, one: Instruction) -> bool | None:
-        """Tell whether an instruction fails; None where it depends on the run."""
+        """Return whether an instruction fails; None where it depends on the run."""
         if self.events is not None:
             return True if number in self._failed else None if one.op in self._doubted else False
         return None if self._may_fail(one) else False
 
     def failed(self, one: Instruction) -> bool:
-        """Tell whether this very instruction is known to fail."""
+        """Return whether this very instruction is known to fail."""
         return any(self._steps.get(number) is one for number in self._failed)
 
     def refused(self, one: Instruction) -> bool:
-        """Tell whether an instruction failed where the program was run, or failed on the engine."""
+        """Return whether an instruction failed where the program was run, or failed on the engine."""
         return self.failed(one) if self.events is not None else one in self._carried.failed
 
     def _may_fail(self, one: Instruction) -> bool:
         if one.op in ENTERS:
-            return any(other.op in REFUSING for other in self.program)
+            return self.uses(*REFUSING)
         if one.op == "global_hook":
             return any(other.op == one.op and other.how[0] == "backward" for other in self.program)
-        registers = one.op == "module" and any(other.op == "registration_hook" for other in self.program)
+        registers = one.op == "module" and self.uses("registration_hook")
         return registers or one.op not in SAFE
 
     # contexts
 
     def blocks(self, thread: int) -> bool:
-        """Tell whether the contexts of a thread can be blocks."""
+        """Return whether the contexts of a thread can be blocks."""
         if thread:
             return False
-        uncertain = self.events is None and any(one.op in REFUSING for one in self.program)
+        uncertain = self.events is None and self.uses(*REFUSING)
         leaving = (one for one in self.program if one.op == "leave")
         return not uncertain and not any(self.failed(one) or FAILING in one.how for one in leaving)
 
@@ -149,16 +149,10 @@ class Known:
         stack = self._open.get(thread)
         return stack[-1] if stack else None
 
-    def infers(self) -> bool:
-        """Tell whether anything enters inference mode, so that it matters where a tensor is made."""
-        return any(one.op == "inference_mode" for one in self.program)
-
     def switches(self) -> bool:
-        """Tell whether anything switches recording on or off, so that the grad mode is worth being shown."""
+        """Return whether anything switches recording on or off, so that the grad mode is worth being shown."""
         passes = [one for one in self.program if one.op in ("backward", "grad")]
-        return any(one.how[2] for one in passes) or any(
-            one.op in ("no_grad", "enable_grad", "checkpoint") for one in self.program
-        )
+        return any(one.how[2] for one in passes) or self.uses("no_grad", "enable_grad", "checkpoint")
 
     # tensors
 
@@ -167,16 +161,16 @@ class Known:
         return [name for name in self._sure if self.has_grad(name) or self.taken(name)]
 
     def has_grad(self, name: str) -> bool:
-        """Tell whether a tensor may have a gradient to look at."""
+        """Return whether a tensor may have a gradient to look at."""
         return name in self._grads or self.unseen(name)
 
     def taken(self, name: str) -> bool:
-        """Tell whether a tensor is a gradient that a leaf has accumulated."""
+        """Return whether a tensor is a gradient that a leaf has accumulated."""
         maker = self._makers.get(name)
         return maker is not None and maker.op == "take"
 
     def laid_out(self, name: str) -> bool:
-        """Tell whether the layout of a tensor's gradient is shown."""
+        """Return whether the layout of a tensor's gradient is shown."""
         carried = (one for one in self._done if not self._carried.skips(one))
         given = any(one.op == "give" and one.used[0] == name for one in carried)
         maker = self._makers.get(name)
@@ -187,7 +181,7 @@ class Known:
         self.created |= one.how[2] and not self._carried.skips(one)
 
     def counts_boxes(self) -> bool:
-        """Tell whether it is noted how much of what was packed is there yet."""
+        """Return whether it is noted how much of what was packed is there yet."""
         return not self.created and not any(map(nests, self._done))
 
     def _boxes(self) -> bool:
@@ -210,11 +204,11 @@ class Known:
         return names
 
     def unseen(self, name: str) -> bool:
-        """Tell whether a run could not even look at the gradient of a tensor."""
+        """Return whether a run could not even look at the gradient of a tensor."""
         return ("error", name, "grad") in self._unseen
 
     def has_node(self, name: str) -> bool:
-        """Tell whether a tensor surely has a Node that made it."""
+        """Return whether a tensor surely has a Node that made it."""
         kind = self._carried.kinds.get(name)
         return kind is not None and not kind.leaf
 
@@ -230,11 +224,11 @@ class Known:
         return tuple(name for name in one.made if name in self._carried.kinds)
 
     def several_outputs(self, one: Instruction) -> bool | None:
-        """Tell whether the module of a hook returns a tuple or a list; None where it may be any module."""
+        """Return whether the module of a hook returns a tuple or a list; None where it may be any module."""
         return self.kind_of_module(one.used[0]) in ("two", "named", "listed") if one.used else None
 
     def returns_lists(self) -> bool:
-        """Tell whether any module returns a list."""
+        """Return whether any module returns a list."""
         return any(one.op == "module" and one.how[0] == "listed" for one in self.program)
 
     def kind_of_module(self, name: str) -> str:
@@ -243,11 +237,11 @@ class Known:
         return self.kind_of_module(maker.used[0]) if maker.op == "copy" else maker.how[0]
 
     def warns(self, one: Instruction) -> bool:
-        """Tell whether a call warns."""
+        """Return whether a call warns."""
         return ("warned", *one.made[:1]) in self._shown
 
     def renewed(self, name: str) -> bool:
-        """Tell whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
+        """Return whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
         views = having("view") | {"split", "function"}
         return self.changes() and any(one.op in views and name in one.made for one in self.program)
 
@@ -256,7 +250,7 @@ class Known:
         return self._makers.get(name)
 
     def changes(self) -> bool:
-        """Tell whether the program changes any tensor in place."""
+        """Return whether the program changes any tensor in place."""
         changing = ("sgd", "load_state_dict")
         return any(
             one.op.endswith("_") or one.op in changing or "changes" in one.how or _is_dirty(one) for one in self.program
@@ -298,7 +292,7 @@ class Known:
                 self._grads.update([kept] if one.op in ("module_hook", "global_hook") else [])
 
     def _is_none(self, one: Instruction, name: str) -> bool:
-        """Tell whether a run gave no gradient for this name."""
+        """Return whether a run gave no gradient for this name."""
         place = one.made.index(name)
         size = len(one.made)
         shown = [event for event in self.events or () if event[:size] == one.made]

@@ -4,24 +4,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklaw.fuzz.emit.analysis import Known
-from hooklaw.fuzz.emit.functions import TEXTS
+from hooklaw.fuzz.emit.functions import FUNCTIONS, TEXTS
 from hooklaw.fuzz.emit.hooks import ACTIONS
 from hooklaw.fuzz.emit.modules import FORWARDS
 from hooklaw.fuzz.emit.passes import PACKERS
 from hooklaw.fuzz.emit.regions import CODE as REGIONS
 from hooklaw.fuzz.emit.script import FORMS, Script
 from hooklaw.fuzz.emit.state import ACTIONS_ON_STATES
-from hooklaw.fuzz.emit.values import FUNCTIONS
+from hooklaw.fuzz.emit.statements import CONTEXTS, STATEMENTS
 from hooklaw.fuzz.program import Instruction
 
 __all__ = [
     "ACTIONS",
     "ACTIONS_ON_STATES",
+    "CONTEXTS",
     "FORMS",
     "FORWARDS",
     "FUNCTIONS",
     "PACKERS",
     "REGIONS",
+    "STATEMENTS",
     "TEXTS",
     "Script",
     "code",

@@ -45,7 +45,7 @@ class Carried(Run):
             self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
     def skips(self, one: Instruction) -> bool:
-        """Tell whether this very instruction is skipped."""
+        """Return whether this very instruction is skipped."""
         return any(self._program[number] is one for number in self.skipped)
 
     def _note(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The code of custom Functions that mark their tensors, or have options."""
+"""The code of custom Functions."""
 
 from textwrap import indent
 from typing import NamedTuple
@@ -15,8 +15,7 @@ class {name}(torch.autograd.Function):
 
     @staticmethod
 {decorator}    def backward(ctx, {grads}):
-        saw("{label}.needs", *ctx.needs_input_grad)
-        saw("{label}.backward", {grads})
+{needs}        saw("{label}.backward", {grads})
 {backward}"""
 
 
@@ -34,6 +33,25 @@ CONSTANT = "marked = x * 5\nctx.mark_non_differentiable(marked)\n"
 PRODUCT = "a, b = ctx.saved_tensors\nreturn grad * b, grad * a"
 SAVED = "ctx.save_for_backward(a, b)\nreturn a * b"
 SQUARE = "ctx.save_for_backward(x)\nreturn x * x"
+DOUBLE = "return x * 2"
+FUNCTIONS: dict[str, Text] = {
+    "double": Text("x", DOUBLE, "grad", "return grad * 2"),
+    "square": Text("x", SQUARE, "grad", "(x,) = ctx.saved_tensors\nreturn grad * x * 2"),
+    "attribute": Text("x", "ctx.held = x\nreturn x * x", "grad", "return grad * ctx.held * 2"),
+    "product": Text("a, b", SAVED, "grad", PRODUCT),
+    "output": Text(
+        "x",
+        "out = x * 3\nctx.save_for_backward(out)\nreturn out",
+        "grad",
+        "(out,) = ctx.saved_tensors\nreturn grad * 3 + out - out",
+    ),
+    "trailing": Text("x", DOUBLE, "grad", "return grad * 2, None"),
+    "surplus": Text("x", DOUBLE, "grad", "return grad * 2, grad"),
+    "pair": Text("x", "return x * 2, x * 3", "first, second", "return first * 2 + second * 3"),
+    "nothing": Text("x", DOUBLE, "grad", "return None"),
+    "raise": Text("x", DOUBLE, "grad", 'raise Exception("planned")'),
+}
+"""Those of the instruction `custom`."""
 TEXTS: dict[str, Text] = {
     "dirty": Text("x", f"{DIRTY}return x", "grad", "return grad * 3"),
     "dirty-saved": Text(
@@ -66,19 +84,27 @@ TEXTS: dict[str, Text] = {
     "listed": Text("many, x", "return many[0] * 2 + x", "grad", "return None, grad"),
     "tupled": Text("many, x", "return many[0] * 2 + x", "grad", "return None, grad"),
     "listed-alone": Text("many", "return many[0] * 2", "grad", "return grad * 2"),
-    "nan": Text("x", "return x * 2", "grad", 'return grad * float("nan")'),
+    "nan": Text("x", DOUBLE, "grad", 'return grad * float("nan")'),
 }
+"""Those of the instruction `function`, which mark their tensors or have options."""
 WRAPPED = {"listed": "[{}]", "tupled": "({},)", "listed-alone": "[{}]"}
 
 
 @form
+def custom(script: Script, one: Instruction) -> Step:
+    """Apply a custom Function."""
+    name = _named(script, one, one.how[0].capitalize())
+    define_function(script, one.how[0], one.made[0], name)
+    return Step(f"{name}.apply({', '.join(one.used)})", ", ".join(one.made))
+
+
+@form
 def function(script: Script, one: Instruction) -> Step:
-    """Apply a custom Function, and say what came of it."""
+    """Apply a custom Function, and show what came of it."""
     label, word = one.made[0], one.how[0]
-    name = "".join(map(str.capitalize, word.split("-"))) + ("Inputs" if word in WRAPPED else "")
-    alike = [other for other in script.known.program if other.op == one.op and other.how == one.how]
-    name += label.upper() if len(alike) > 1 else ""
-    script.define(_class(name, label, word))
+    title = "".join(map(str.capitalize, word.split("-"))) + ("Inputs" if word in WRAPPED else "")
+    name = _named(script, one, title)
+    define_function(script, word, label, name)
     first, *others = one.used
     first = WRAPPED.get(word, "{}").format(first)
     facts = [f"{made}.requires_grad, {', '.join(f'{made} is {x}' for x in one.used)}" for made in one.made]
@@ -86,16 +112,26 @@ def function(script: Script, one: Instruction) -> Step:
     return Step(f"{name}.apply({', '.join([first, *others])})", ", ".join(one.made), after=said)
 
 
-def _class(name: str, label: str, word: str) -> str:
-    option, text = KINDS[word].option, TEXTS[word]
+def _named(script: Script, one: Instruction, name: str) -> str:
+    """Return the name of a class, with that of its result where there are several such classes."""
+    alike = [other for other in script.known.program if other.op == one.op and other.how[:1] == one.how[:1]]
+    return name + (one.made[0].upper() if len(alike) > 1 else "")
+
+
+def define_function(script: Script, word: str, label: str, name: str) -> None:
+    """Define a custom Function under a name; it notes its backward under a label."""
+    option = KINDS[word].option if word in TEXTS else ""
+    text = TEXTS.get(word) or FUNCTIONS[word]
     once = option == "once_differentiable"
-    return TEMPLATE.format(
+    code = TEMPLATE.format(
         name=name,
         label=label,
         options=f"    {option} = True\n\n" if option and not once else "",
         decorator="    @torch.autograd.function.once_differentiable\n" if once else "",
+        needs=f'        saw("{label}.needs", *ctx.needs_input_grad)\n' if word in TEXTS else "",
         parameters=text.parameters,
         grads=text.grads,
         forward=indent(text.forward, "        "),
         backward=indent(text.backward, "        "),
     )
+    script.define(code)

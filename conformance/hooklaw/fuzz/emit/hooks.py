@@ -1,6 +1,7 @@
 """The code of instructions that put hooks of every kind, and of what their hooks do."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -134,12 +135,6 @@ def _all_captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[st
 
 
 @form
-def retain_grad(_: Script, one: Instruction) -> Step:
-    """Keep the gradient of a tensor."""
-    return Step(f"{one.used[0]}.retain_grad()")
-
-
-@form
 def remove(script: Script, one: Instruction) -> Step:
     """Remove a hook."""
     name = one.used[0]
@@ -199,10 +194,6 @@ def global_hook(script: Script, one: Instruction) -> Step:
 # --- what hooks do
 
 
-def _nothing(_script: Script, _place: Place) -> list[str]:
-    return []
-
-
 def _scale(script: Script, place: Place, number: float) -> list[str]:
     one, value = f"one * {number!r}", place.replaced
     several = f"tuple(one if one is None else {one} for one in {value})"
@@ -220,10 +211,6 @@ def _kinds(script: Script) -> str:
 
 def _nan(script: Script, place: Place) -> list[str]:
     return [line.replace("* nan", '* float("nan")') for line in _scale(script, place, float("nan"))]
-
-
-def _raise(_script: Script, _place: Place) -> list[str]:
-    return ['raise Exception("planned")']
 
 
 def _remove(script: Script, place: Place, name: str = "") -> list[str]:
@@ -258,15 +245,6 @@ def _peek(script: Script, place: Place, name: str) -> list[str]:
     return _where_there(script, name, [f'saw("{place.name}", "{name}.grad", {script.grad_of(name)})'])
 
 
-def _reentrant(_script: Script, place: Place) -> list[str]:
-    return [
-        "inner = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)",
-        f'inner.register_hook(lambda grad: saw("{place.name}", "inner", grad))',
-        "with torch.enable_grad():",
-        "    (inner * inner).sum().backward()",
-    ]
-
-
 def _backward(script: Script, place: Place, name: str) -> list[str]:
     ran = f"{place.name}_ran"
     lines = [f"if not {ran}:", f"    {ran}.append(True)", "    with torch.enable_grad():"]
@@ -283,19 +261,6 @@ def _drop(script: Script, _: Place, name: str) -> list[str]:
 def _step(script: Script, place: Place, name: str) -> list[str]:
     shown = f'saw("{place.name}", "step", {name}.param_groups[0]["params"])'
     return _where_there(script, name, [f"{name}.step()", shown, f"{name}.zero_grad()"])
-
-
-def _context(_script: Script, place: Place) -> list[str]:
-    return [
-        "inner = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)",
-        "",
-        "def pack(tensor):",
-        f'    saw("{place.name}", "pack", tensor)',
-        "    return tensor",
-        "",
-        "with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):",
-        "    inner.sin()",
-    ]
 
 
 def _keep(script: Script, place: Place, name: str) -> list[str]:
@@ -340,19 +305,40 @@ def other_dtype(grad):
     return torch.ones(grad.shape, dtype=torch.float32 if grad.dtype == torch.float64 else torch.float64)"""
 
 
+INNER = "inner = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)"
+REENTRANT = f"""\
+{INNER}
+inner.register_hook(lambda grad: saw("{{name}}", "inner", grad))
+with torch.enable_grad():
+    (inner * inner).sum().backward()"""
+CONTEXT = f"""\
+{INNER}
+
+def pack(tensor):
+    saw("{{name}}", "pack", tensor)
+    return tensor
+
+with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):
+    inner.sin()"""
+
+
+def _fixed(text: str, _: Script, place: Place) -> list[str]:
+    return text.format(name=place.name).splitlines()
+
+
 ACTIONS: dict[str, Lines] = {
-    "nothing": _nothing,
+    "nothing": partial(_fixed, ""),
     "scale": _scale,
     "nan": _nan,
-    "raise": _raise,
+    "raise": partial(_fixed, 'raise Exception("planned")'),
     "remove": _remove,
     "register": _register,
     "peek": _peek,
-    "reentrant": _reentrant,
+    "reentrant": partial(_fixed, REENTRANT),
     "backward": _backward,
     "drop": _drop,
     "step": _step,
-    "context": _context,
+    "context": partial(_fixed, CONTEXT),
     "keep": _keep,
     "same": _same,
     "wrong": _wrong,

@@ -70,7 +70,7 @@ def module(script: Script, one: Instruction) -> Step:
     name, parameter = one.made
     weight = f"{name}.weight"
     after = f"{parameter} = {weight}"
-    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=not script.known.infers())
+    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=not script.known.uses("inference_mode"))
 
 
 @form
@@ -79,7 +79,7 @@ def copy(script: Script, one: Instruction) -> Step:
     script.need("copy")
     name, parameter = one.made
     after = f"{parameter} = {name}.weight"
-    return Step(f"copy.deepcopy({one.used[0]})", name, after=after, anywhere=not script.known.infers())
+    return Step(f"copy.deepcopy({one.used[0]})", name, after=after, anywhere=not script.known.uses("inference_mode"))
 
 
 @form

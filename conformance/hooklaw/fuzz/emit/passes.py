@@ -4,7 +4,7 @@ from typing import Any
 
 from hooklaw.fuzz.emit.script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.passes import PINNED, SINGLE, forbidden, of_unused
+from hooklaw.fuzz.replay.passes import SINGLE, of_unused
 
 
 def _arguments(script: Script, root: str, inputs: str, how: tuple[Any, ...]) -> str:
@@ -19,7 +19,9 @@ def _seed(script: Script, root: str, number: Any) -> list[str]:
         return [f"torch.ones((), dtype={root}.dtype)"]
     if number is None or (number == 1.0 and script.known.shape(root) == ()):
         return []
-    layout = ", memory_format=torch.contiguous_format" if script.known.strided() else ""
+    layout = (
+        ", memory_format=torch.contiguous_format" if script.known.uses("transpose", "expand", "channels_last") else ""
+    )
     value = f"torch.ones_like({root}{layout})" if number == 1.0 else f"torch.full_like({root}, {number!r}{layout})"
     return [value]
 
@@ -122,55 +124,6 @@ def saved_hooks(script: Script, one: Instruction) -> Step | None:
     """Enter a context with saved-tensor hooks."""
     pair = define_pair(script, one.made[0], one.how[0])
     return script.enter(one, f"torch.autograd.graph.saved_tensors_hooks({pair})")
-
-
-@form
-def no_grad(script: Script, one: Instruction) -> Step | None:
-    """Stop recording."""
-    return script.enter(one, "torch.no_grad()")
-
-
-@form
-def enable_grad(script: Script, one: Instruction) -> Step | None:
-    """Record again."""
-    return script.enter(one, "torch.enable_grad()")
-
-
-@form
-def disable_saved_hooks(script: Script, one: Instruction) -> Step | None:
-    """Forbid saved-tensor hooks."""
-    return script.enter(one, f'torch.autograd.graph.disable_saved_tensors_hooks("{forbidden(one)}")')
-
-
-@form
-def save_on_cpu(script: Script, one: Instruction) -> Step | None:
-    """Keep saved tensors on the CPU."""
-    pinned = "pin_memory=True" if PINNED in one.how else ""
-    return script.enter(one, f"torch.autograd.graph.save_on_cpu({pinned})")
-
-
-@form
-def allow_mutation(script: Script, one: Instruction) -> Step | None:
-    """Let saved tensors be changed in place."""
-    return script.enter(one, "torch.autograd.graph.allow_mutation_on_saved_tensors()")
-
-
-@form
-def inference_mode(script: Script, one: Instruction) -> Step | None:
-    """Enter inference mode."""
-    return script.enter(one, "torch.inference_mode()")
-
-
-@form
-def detect_anomaly(script: Script, one: Instruction) -> Step | None:
-    """Look for gradients that are no numbers."""
-    return script.enter(one, "torch.autograd.set_detect_anomaly(True)")
-
-
-@form
-def mode(_: Script, __: Instruction) -> Step:
-    """Look whether operations are recorded."""
-    return Step('saw("mode", torch.is_grad_enabled())')
 
 
 @form

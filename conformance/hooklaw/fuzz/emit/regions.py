@@ -2,9 +2,9 @@
 
 from textwrap import indent
 
+from hooklaw.fuzz.emit.functions import define_function
 from hooklaw.fuzz.emit.passes import define_pair
 from hooklaw.fuzz.emit.script import Script, Step, form
-from hooklaw.fuzz.emit.values import define_function
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.regions import MODULE, inputs_of
 
@@ -81,8 +81,10 @@ def _define(script: Script, one: Instruction) -> str:
         "name": name,
         "outside": one.used[0] if kind == MODULE else "",
         "pair": define_pair(script, name, "boxed" if kind == "boxed" else "detach") if CODE[kind] == PAIR else "",
-        "function": define_function(script, "square", name, name.upper()) if kind == "custom" else "",
+        "function": f"Square{name.upper()}",
     }
+    if kind == "custom":
+        define_function(script, "square", name, known["function"])
     lines = [f'saw("{name}.run", {parameters})', CODE[kind].format(**known)]
     if "_runs" in CODE[kind]:
         script.define(f"{name}_runs = []")

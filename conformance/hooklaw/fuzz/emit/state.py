@@ -16,21 +16,6 @@ def another(state):
 
 
 @form
-def add_module(_: Script, one: Instruction) -> Step:
-    """Register a module inside another one."""
-    (outer, inner), name = one.used, one.how[0]
-    return Step(f'{outer}.add_module("{name}", {inner})', after=f'saw("registered", "{name}", {outer}.{name}.weight)')
-
-
-@form
-def register_buffer(_: Script, one: Instruction) -> Step:
-    """Register a copy of a tensor as a buffer."""
-    (module, tensor), name = one.used, one.how[0]
-    code = f'{module}.register_buffer("{name}", {tensor}.detach().clone())'
-    return Step(code, after=f'saw("registered", "{name}", {module}.{name})')
-
-
-@form
 def registration_hook(script: Script, one: Instruction) -> Step:
     """Put a hook on all registrations of a kind."""
     kind, action = one.how
@@ -140,13 +125,6 @@ def sgd(_: Script, one: Instruction) -> Step:
     rate, decay = one.how
     more = f", weight_decay={decay!r}" if decay else ""
     return Step(f"torch.optim.SGD([{', '.join(one.used)}], lr={rate!r}{more})", one.made[0])
-
-
-@form
-def step(_: Script, one: Instruction) -> Step:
-    """Make a step, and look at the parameters."""
-    name = one.used[0]
-    return Step(f"{name}.step()", after=f'saw("step", "{name}", {name}.{PARAMETERS})')
 
 
 @form

@@ -1,0 +1,157 @@
+"""The code of instructions that make, change and look at tensors, and of all that are one line of a table."""
+
+from functools import partial
+
+from hooklaw.fuzz.emit.script import FORMS, Script, Step, form
+from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay.passes import PINNED, forbidden
+from hooklaw.fuzz.replay.values import filled
+
+NEW, GRAD = "{made}", "{0}.grad"
+STATEMENTS: dict[str, Step] = {
+    "add": Step("{0} + {1}", NEW),
+    "sub": Step("{0} - {1}", NEW),
+    "mul": Step("{0} * {1}", NEW),
+    "scale": Step("{0} * {how}", NEW),
+    "shift": Step("{0} + {how}", NEW),
+    "sin": Step("{0}.sin()", NEW),
+    "cos": Step("{0}.cos()", NEW),
+    "exp": Step("{0}.exp()", NEW),
+    "sum": Step("{0}.sum()", NEW),
+    "clone": Step("{0}.clone()", NEW),
+    "detach": Step("{0}.detach()", NEW),
+    "view": Step("{0}.view({how})", NEW),
+    "transpose": Step("{0}.transpose(0, 1)", NEW),
+    "expand": Step("{0}.expand({how})", NEW),
+    "channels_last": Step("{0}.contiguous(memory_format=torch.channels_last)", NEW),
+    "scale_": Step("{0}.mul_({how})"),
+    "mul_": Step("{0}.mul_({1})"),
+    "cos_": Step("{0}.cos_()"),
+    "own": Step("{0}.detach().requires_grad_()", NEW),
+    "zero": Step("None", GRAD, anywhere=True),
+    "flag": Step("{how}", "{0}.requires_grad", anywhere=True),
+    "bump": Step("torch.autograd.graph.increment_version({0})"),
+    "edge": Step("torch.autograd.graph.get_gradient_edge({0})", NEW),
+    "value": Step('saw("{0}.value", {0})'),
+    "retain_grad": Step("{0}.retain_grad()"),
+    "mode": Step('saw("mode", torch.is_grad_enabled())'),
+    "add_module": Step("{0}.add_module({how}, {1})", after='saw("registered", {how}, {0}.{word}.weight)'),
+    "register_buffer": Step(
+        "{0}.register_buffer({how}, {1}.detach().clone())", after='saw("registered", {how}, {0}.{word})'
+    ),
+    "step": Step("{0}.step()", after='saw("step", "{0}", {0}.param_groups[0]["params"])'),
+}
+"""By instruction, with places for the names that it uses and makes, and for its options."""
+CONTEXTS: dict[str, str] = {
+    "no_grad": "torch.no_grad()",
+    "enable_grad": "torch.enable_grad()",
+    "inference_mode": "torch.inference_mode()",
+    "detect_anomaly": "torch.autograd.set_detect_anomaly(True)",
+    "allow_mutation": "torch.autograd.graph.allow_mutation_on_saved_tensors()",
+    "save_on_cpu": "torch.autograd.graph.save_on_cpu({pinned})",
+    "disable_saved_hooks": 'torch.autograd.graph.disable_saved_tensors_hooks("{forbidden}")',
+}
+"""By the instruction that enters them."""
+
+
+def _statement(template: Step, _: Script, one: Instruction) -> Step:
+    names = {
+        "made": one.made[0] if one.made else "",
+        "how": ", ".join(map(_literal, one.how)),
+        "word": one.how[0] if one.how else "",
+    }
+    texts = (part.format(*one.used, **names) for part in (template.code, template.target, template.after))
+    return template._replace(**dict(zip(("code", "target", "after"), texts, strict=True)))
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _enter(template: str, script: Script, one: Instruction) -> Step | None:
+    pinned = "pin_memory=True" if PINNED in one.how else ""
+    return script.enter(one, template.format(pinned=pinned, forbidden=forbidden(one)))
+
+
+FORMS.update({op: partial(_statement, template) for op, template in STATEMENTS.items()})
+FORMS.update({op: partial(_enter, template) for op, template in CONTEXTS.items()})
+
+SAVE = """\
+def save(tensor):
+    file = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.save(tensor, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    saw("save", bool(caught), loaded, loaded.requires_grad)
+    return loaded"""
+INSPECT = """\
+def inspect(tensor):
+    node = tensor.grad_fn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        has_grad = tensor.grad is not None
+    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None, has_grad)
+    if node is not None:
+        node.metadata["looks"] = node.metadata.get("looks", 0) + 1
+        saw("node", any(one is not None for one, _ in node.next_functions), node.metadata["looks"])"""
+
+
+@form
+def leaf(script: Script, one: Instruction) -> Step:
+    """Make a tensor of literal values."""
+    shape, dtype, requires_grad = one.how
+    grad = ", requires_grad=True" if requires_grad else ""
+    values = filled(one.made[0], tuple(shape), dtype)
+    anywhere = not requires_grad and not script.known.uses("inference_mode")
+    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=anywhere)
+
+
+@form
+def split(script: Script, one: Instruction) -> Step:
+    """Split in two."""
+    name = one.used[0]
+    shape = script.known.shape(name)
+    half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
+    return Step(f"{name}.split({half})", ", ".join(one.made))
+
+
+@form
+def give(script: Script, one: Instruction) -> Step:
+    """Give a leaf a gradient."""
+    code, target = f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad"
+    return Step(code, target, anywhere=not script.known.uses("inference_mode"))
+
+
+@form
+def forget(script: Script, one: Instruction) -> Step:
+    """Let go of a tensor, and see whether the graph keeps it."""
+    name = one.used[0]
+    script.need("weakref")
+    shown = f'del {name}\nsaw("forget", "{name}", {name}_alive() is not None)'
+    return Step(f"weakref.ref({name})", f"{name}_alive", after=shown, anywhere=True)
+
+
+@form
+def save(script: Script, one: Instruction) -> Step:
+    """Serialize a leaf."""
+    script.need("io", "warnings")
+    script.define(SAVE)
+    return Step(f"save({one.used[0]})", "".join(one.made))
+
+
+@form
+def take(script: Script, one: Instruction) -> Step:
+    """Give an accumulated gradient a name."""
+    name = one.made[0]
+    then = ((f"{name} is None", name),) if script.known.events is None and script.known.used(name) else ()
+    return Step(f"{one.used[0]}.grad", name, then=then)
+
+
+@form
+def inspect(script: Script, one: Instruction) -> Step:
+    """Look at a tensor and its Node."""
+    script.need("warnings")
+    script.define(INSPECT)
+    return Step(f"inspect({one.used[0]})")

@@ -1,0 +1,75 @@
+"""Inlining: the one expression that a method is, and what its parameters stand for in a call."""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant, ast.List, ast.Dict, ast.JoinedStr)
+
+
+class Given(NamedTuple):
+    """What a parameter stands for: a text, and whether it needs no parentheses anywhere."""
+
+    text: str
+    atom: bool = True
+    node: ast.AST | None = None
+
+
+Parameters = Mapping[str, Given | None]
+"""None for one that is not given."""
+
+
+def expression(method: ast.FunctionDef) -> ast.expr | None:
+    """Return the one expression that a method is."""
+    body = method.body[ast.get_docstring(method) is not None :]
+    match body:
+        case [ast.Return(value=ast.expr() as value)] | [ast.Expr(value=value)]:
+            return value
+        case _:
+            return None
+
+
+def given(text: Callable[[ast.AST], str], node: ast.expr) -> Given:
+    """Return what a parameter stands for that is given an expression."""
+    return Given(text(node), isinstance(node, ATOMS), node)
+
+
+def parameters(
+    text: Callable[[ast.AST], str], values: Sequence[ast.expr], keywords: Sequence[ast.keyword], method: ast.FunctionDef
+) -> Parameters | None:
+    """Return what each parameter of a method stands for in a call; None where that is known in the run alone."""
+    positional = [one.arg for one in method.args.args[1:]]
+    stars, rest = method.args.vararg, method.args.kwarg
+    named = {one.arg: one.value for one in keywords if one.arg}
+    unpacked = [f"**{text(one.value)}" for one in keywords if not one.arg]
+    if (unpacked and not rest) or any(isinstance(one, ast.Starred) for one in values[: len(positional)]):
+        return None
+    known = {*positional, *(one.arg for one in method.args.kwonlyargs)}
+    found: dict[str, Given | None] = dict.fromkeys(known)
+    found |= {name: given(text, value) for name, value in zip(positional, values, strict=False)}
+    found |= {name: given(text, value) for name, value in named.items() if name in known}
+    if "dtype" in found and found["dtype"] is None and not _is_of_floats(values[0]):
+        found["dtype"] = Given('"float32"')
+    if stars:
+        found[stars.arg] = Given(", ".join(map(text, values[len(positional) :])))
+    if rest:
+        more = [f"{name}={text(value)}" for name, value in named.items() if name not in known]
+        found[rest.arg] = Given(", ".join([*more, *unpacked]))
+    return found
+
+
+def _is_of_floats(node: ast.AST) -> bool:
+    """Return whether a literal holds floats only, so that its dtype goes without saying."""
+    parts = [*ast.walk(node)]
+    numbers = [one.value for one in parts if isinstance(one, ast.Constant)]
+    literal = all(isinstance(one, ast.List | ast.Constant | ast.UnaryOp | ast.USub | ast.Load) for one in parts)
+    return literal and all(isinstance(one, float) for one in numbers)
+
+
+def repeats(inlined: ast.expr, known: Parameters) -> bool:
+    """Return whether an operation would be written twice."""
+    names = [one.id for one in ast.walk(inlined) if isinstance(one, ast.Name)]
+    return any(
+        value is not None and names.count(name) > 1 and not isinstance(value.node, ast.Name | ast.Constant | None)
+        for name, value in known.items()
+    )

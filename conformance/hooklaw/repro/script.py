@@ -1,0 +1,152 @@
+"""The script of a rule: what it needs, then its body, in the framework's own calls."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from copy import copy
+from typing import Any, cast
+
+from hooklaw.errors import ScriptError
+from hooklaw.law.rule import Registered
+from hooklaw.repro import witness
+from hooklaw.repro.rewrite import HANDED, Place, Rewriter, definition
+from hooklaw.repro.source import Source, bound, source_of
+
+DOTTED = re.compile(r"[\w.]+")
+
+
+def script_of(rule: Registered, backend: Any) -> str:
+    """Return a rule as a script that shows on its own, in the calls of a backend's framework, whether the rule holds.
+
+    Raises ScriptError where that cannot be written.
+    """
+    script = Script(rule, backend)
+    return script.text()
+
+
+class Script:
+    """What a script includes so far."""
+
+    def __init__(self, rule: Registered, backend: Any) -> None:
+        self.rule = rule
+        self.backend = backend
+        self._imports: dict[str, None] = {}
+        self._definitions: dict[str, str] = {}
+        self._function = inspect.unwrap(rule.function)
+        self._source = source_of(self._function.__module__)
+        self._node = _function(self._source, self._function.__name__)
+        self._taken = frozenset(bound(self._node))
+
+    def text(self) -> str:
+        """Return the whole script."""
+        rewriter = Rewriter(self, Place(self._source, self._taken - HANDED, flat=True))
+        body = rewriter.block(self._node.body[1:])
+        example = [f"{name} = {value!r}" for name, value in _example(self.rule)]
+        versions = ", ".join(f"{name} {version}" for name, version in self.backend.versions.items())
+        head = [f"# {self.rule.rule.statement}", f"# ({self.rule.rule.id}, {versions})"]
+        imports = sorted(self._imports, key=lambda line: (not line.startswith("import"), line))
+        blocks = ["\n".join([*head, *imports]), *self._definitions.values(), "\n".join([*example, body])]
+        text = "\n\n\n".join(blocks) + "\n"
+        if "hooklaw" in text:
+            raise ScriptError(f"{self.rule.rule.id} needs what only hooklaw has on {self.backend.name}")
+        return text
+
+    def name_of(self, source: Source, name: str) -> str:
+        """Include what a name of a module stands for, and return how it is written."""
+        source = source_of(source.module.__name__)  # not the fragment of it that has the name
+        if name in source.imports:
+            return self._imported(source, name)
+        node = source.definitions.get(name)
+        if node is None:
+            return name
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            return Rewriter(self, Place(source)).text(node.value)
+        written = f"{name}_" if name in self._taken else name
+        rewriter = Rewriter(self, Place(source, frozenset(bound(node)) - {name, *HANDED}))
+        self._define(written, rewriter, node)
+        return written
+
+    def _imported(self, source: Source, name: str) -> str:
+        line = source.imports[name]
+        value = getattr(source.module, name)
+        if not line.startswith(("from hooklaw", "import hooklaw")):
+            self._imports[line] = None
+            return name
+        origin = getattr(value, "__module__", "")
+        return self.name_of(source_of(origin), name) if origin.startswith("hooklaw") else name
+
+    def _define(self, name: str, rewriter: Rewriter, node: ast.stmt) -> None:
+        if name not in self._definitions:
+            self._definitions[name] = ""
+            text = definition(rewriter, _renamed(node, name))
+            del self._definitions[name]
+            self._definitions[name] = text
+
+    def witness(self, name: str) -> str:
+        """Include a function of the witness."""
+        return self.name_of(source_of(witness.__name__), name)
+
+    def method(self, verb: str, after: type | None) -> tuple[Source, ast.FunctionDef, type]:
+        """Return the source of a verb, its definition, and the class that has it."""
+        classes = type(self.backend).__mro__
+        owner = next((one for one in classes[classes.index(after) + 1 if after else 0 :] if verb in vars(one)), None)
+        if owner is None:
+            raise ScriptError(f"{self.backend.name} has no verb {verb} in a class of its own: no script can show it")
+        source = source_of(owner.__module__)
+        for node in getattr(source.definitions[owner.__name__], "body", ()):
+            match node:
+                case ast.FunctionDef(name=name) if name == verb:
+                    return source, node, owner
+                case ast.Assign(targets=[ast.Name(name)], value=ast.Call(args=[value])) if name == verb:
+                    fragment, method = source.fragment(_borrowed(verb, value))
+                    return fragment, cast("ast.FunctionDef", method), owner
+                case _:
+                    pass
+        raise ScriptError(f"{owner.__name__}.{verb} is written in a way that no script can show")
+
+    def helper(self, verb: str, after: type | None) -> str:
+        """Include a verb as a function, under a name that the rule does not use."""
+        source, node, owner = self.method(verb, after)
+        mentioned = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        name = f"torch_{verb}" if after or verb in self._taken | mentioned else verb
+        local = frozenset(bound(node)) - {"self"}
+        self._define(name, Rewriter(self, Place(source, local, adapter=owner)), node)
+        return name
+
+
+def _borrowed(verb: str, value: ast.expr) -> str:
+    """Return as a method what an adapter has as a function of its framework."""
+    match value:
+        case ast.Call(func=ast.Name("attrgetter"), args=[ast.Constant(attribute)]):
+            return f"def {verb}(self, value):\n    return value.{attribute}"
+        case ast.Call(func=ast.Name("methodcaller"), args=[ast.Constant(method)]):
+            return f"def {verb}(self, value):\n    return value.{method}()"
+        case _:
+            return f"def {verb}(self, *args, **kwargs):\n    return {ast.unparse(value)}(*args, **kwargs)"
+
+
+def _renamed(node: ast.stmt, name: str) -> ast.stmt:
+    """Return a definition under another name, at the margin."""
+    made = copy(node)
+    if isinstance(made, ast.FunctionDef | ast.ClassDef):
+        made.name, made.col_offset = name, 0
+    return made
+
+
+def _function(source: Source, name: str) -> ast.FunctionDef:
+    node = source.definitions[name]
+    if not isinstance(node, ast.FunctionDef):
+        raise ScriptError(f"{name} is not a function")
+    return node
+
+
+def _example(rule: Registered) -> Iterator[tuple[str, Any]]:
+    """Yield the simplest example of a property."""
+    from hypothesis import find, strategies  # noqa: PLC0415 - only properties need it
+
+    handle = getattr(rule.function, "hypothesis", None)
+    for name, strategy in handle._given_kwargs.items() if handle else ():  # noqa: SLF001 - the only way to them
+        if isinstance(strategy, type(strategies.data())):
+            raise ScriptError(f"{rule.rule.id} draws its data while it runs")
+        yield name, find(strategy, lambda _: True)
