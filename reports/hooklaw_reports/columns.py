@@ -48,7 +48,7 @@ CHARTED = [
 """The figures of the chart, first in the table; state and packer law follow."""
 
 COLUMNS = [
-    Figure("efficiency", "efficiency", percent, f"Efficiency (floor {DIVIDED} step)"),
+    Figure("efficiency", "efficiency", "{:.0%}".format, f"Efficiency (floor {DIVIDED} step)"),
     Figure("error", "error", error, "Gradient error"),
     Figure("step", "step", seconds),
     Figure("forward", "forward", seconds),
