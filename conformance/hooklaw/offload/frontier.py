@@ -83,7 +83,7 @@ def sentences(cells: Sequence[Cell], most: float = MOST) -> list[str]:
     plain = next((cell for cell in allowed if cell.strategy == PLAIN), None)
     exact, lossy = (least_memory(cells, most, lossless=lossless) for lossless in (True, False))
     if exact:
-        lines.append(f"The least memory at no more than {most:g} x the plain step: {_price(exact, plain)}.")
+        lines.append(f"The least memory at up to {most:g} x the plain step: {_price(exact, plain)}.")
     if lossy and not lossy.lossless:
         lines.append(f"With gradients off by {lossy.error:.1g}: {_price(lossy, plain)}.")
     return lines
