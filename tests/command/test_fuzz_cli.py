@@ -475,7 +475,10 @@ def test_wrong_use(verb, args, says):
         ([CRASH.replace("rule =", "issue =")], "no rule is named"),
         ([CRASH.replace("crash", "smash")], "is not a fingerprint: begin it with differs, crash, hang, error"),
         ([f'{CRASH}\npattern = ["expp"]'], "the pattern names 'expp', which is not an operation"),
-        (["[[mistake]]"], "known.toml:1: a findings file has only includes and [[finding]] tables, found mistake"),
+        (["[[mistake]]"], "known.toml:1: a findings file has only includes, [defaults] and [[finding]] tables, found"),
+        (['flag = ["numbers-are-freed", "numbers-are-freed"]'], "'numbers-are-freed' already has an entry in"),
+        (['reason = "why"\n[defaults]\nissue = "x"'], "known.toml:3: [defaults] has only rule, found issue"),
+        ([CRASH.replace("rule", "issue") + '\n[defaults]\nrule = "no.such-rule"'], "no rule has the id 'no.such-rule'"),
         (["flag"], "the findings file is not valid TOML"),
     ],
 )
