@@ -1,6 +1,7 @@
 """What the tests share: running the program as its user does."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,12 @@ from hooklaw.model import flags
 
 ROOT = Path(__file__).parent.parent
 collect_ignore = ["data"]
+
+
+def pytest_configure():
+    """Let Ctrl-C reach what the tests start, though a shell that runs pytest in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def environment_with(path):

@@ -8,8 +8,10 @@ import msgspec
 
 from hooklaw.law.rule import Basis, Level, Rule, Source, digest
 from hooklaw.law.trace import Check, Event
-from hooklaw.results.records import FORMAT, Cell, Footer, Header, Result, Run, Writer
+from hooklaw.results.records import FORMAT, Cell, Footer, Header, Result, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome, Stale
+from hooklaw_reports import html
+from hooklaw_reports.page import build
 
 NOTES = Source("notes", "autograd", "backward-hooks-execution")
 DOCSTRING = Source("docstring", "torch.Tensor.register_hook")
@@ -72,7 +74,7 @@ def run(
     **parts: Any,
 ) -> Run:
     """Make a complete run."""
-    name = f"run-of-{backend}"
+    name = "-".join(["run-of", backend, *([parts["device"]] if "device" in parts else [])])
     given: dict[str, Any] = {
         "started": "2026-11-21T10:22:05+00:00",
         "versions": {"torch": "2.13.0", "python": "3.13.1"},
@@ -102,6 +104,16 @@ def write(path: Path, *runs: Run) -> Path:
             if one.footer:
                 writer.write(one.footer)
     return path
+
+
+def report(runs: Sequence[Run], title: str = "") -> str:
+    """Make the HTML report of these runs."""
+    return html.render(build(runs, title))
+
+
+def packer(name: str, rules: Sequence[Rule], results: Sequence[Result], **parts: Any) -> Run:
+    """Make a run that judged a packer on the CPU."""
+    return run(name, rules, results, **({"run_kind": RunKind.PACKER, "device": "cpu"} | parts))
 
 
 def three() -> list[Run]:
@@ -170,7 +182,7 @@ def cell(strategy: str = "none", peak: float = 48.2, ratio: float = 1.0, **parts
 
 def measured(*cells: Cell, device: str = "cuda", collected: int | None = None, ended: bool = True, **parts: Any) -> Run:
     """Make a benchmark run."""
-    one = run(f"bench:{device}", [], [], **parts)
+    one = run("", [], [], run_kind=RunKind.BENCHMARK, device=device, **parts)
     count = len(cells) if collected is None else collected
     header = msgspec.structs.replace(one.header, collected=count, command=f"hooklaw bench --device {device}")
     footer = msgspec.structs.replace(one.footer, results=len(cells)) if one.footer and ended else None

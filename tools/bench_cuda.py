@@ -1,13 +1,13 @@
-"""Measure ResNet-152 on one GPU, a part at a time: `python tools/bench_cuda.py PART [--results FILE]`, twice as needed.
+"""Measure ResNet-152 on one GPU, one part at a time: `python tools/bench_cuda.py PART [--results FILE]`.
 
-It needs torch and msgspec, no pytest. A part is made for one command of ten minutes. The record is put in place anew
-after every cell, whole, so a kill loses the cell under measurement and no other; started again, the script goes on
-where it was. A strategy whose worker dies or hangs gives a marked cell. `--tiny` runs the same on the CPU.
+It needs torch and what hooklaw itself needs. Each command takes at most about ten minutes; start the same command again
+until no cells are left. The whole record file is rewritten after every cell, so a killed process loses only the cell
+under measurement. A strategy whose worker dies or hangs gives a marked cell. `--tiny` runs everything on the CPU.
 """
 
 import argparse
+import os
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -15,16 +15,17 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "conformance"), str(ROOT / "backends")]
 
-from hooklaw.errors import HooklawError  # noqa: E402 - found by the line above
-from hooklaw.offload.plan import Wanted  # noqa: E402 - idem
-from hooklaw.offload.session import Session  # noqa: E402 - idem
-from hooklaw.offload.wording import text  # noqa: E402 - idem
-from hooklaw.results.records import Cell  # noqa: E402 - idem
+from hooklaw.errors import HooklawError  # noqa: E402 - needs the line above
+from hooklaw.offload import running  # noqa: E402 - as above
+from hooklaw.offload.benchmark import Benchmark  # noqa: E402 - as above
+from hooklaw.offload.plan import Plan  # noqa: E402 - as above
+from hooklaw.offload.wording import text  # noqa: E402 - as above
+from hooklaw.results.records import Cell  # noqa: E402 - as above
 
 STAGES = "checkpoint:1,2,2,4,5,9,9,9,11"
-"""Cuts of ResNet-152 that need the least where what stands at their boundaries stays on the device."""
+"""Cuts of ResNet-152 that need the least memory if the tensors at the boundaries stay on the device."""
 FINE = "checkpoint:1,1,1,1,2,2,2,2,6,6,6,6,6,6,4"
-"""Cuts that need the least where it leaves: no segment has two of the first stage's blocks, which are the largest."""
+"""Cuts that need the least if those tensors leave: no segment has two blocks of the first, largest stage."""
 AWAY = "async:window=256MiB"
 MEMORY = (
     *("none", "hook-only", "checkpoint", STAGES),
@@ -33,21 +34,21 @@ MEMORY = (
 )
 LINK = ("none", "fraction:0.1+async", "fraction:0.2+async", "fraction:0.3+async", "fraction:0.5+async", "async")
 CODEC = ("none", "bf16", "int8", "bf16+async", "int8+async", "fraction:0.5+bf16+async")
-ANCHOR = ("none", "save-on-cpu-pinned", "save-on-cpu")
+ANCHOR = ("none", "checked-copy", "save-on-cpu-pinned", "save-on-cpu")
 PARTS = {"memory": MEMORY, "link": LINK, "codec": CODEC, "anchor": ANCHOR}
 PRECISIONS = ("fp32", "tf32", "amp")
 TINY = ("none", "save-on-cpu", "disk-raw", "checkpoint:2", "checkpoint:2+async:min=1", "bf16")
 ROUNDS = {"anchor": 2}
-"""The slow ones get fewer rounds than the others' five."""
+"""Slow parts get fewer rounds than the default of five."""
 SECONDS = 500.0
-"""After so long no further cell is begun."""
+"""Start no new cell after this time."""
 
 
 def main() -> int:
-    """Measure, print where it stands, and return 1 where cells are marked and 2 where some are still to come."""
+    """Measure and print the state; return 1 if cells are marked, 2 if cells are left."""
     args = _arguments()
     tiny: bool = args.tiny
-    wanted = Wanted(
+    plan = Plan(
         workloads=("tiny",) if tiny else ("resnet152",),
         strategies=TINY if tiny else PARTS[args.part],
         device="cpu" if tiny else "cuda",
@@ -58,43 +59,41 @@ def main() -> int:
     )
     results: Path = args.results or Path(f"bench-{'tiny' if tiny else args.part}.jsonl")
     try:
-        return _measure(wanted, results, args.seconds)
+        return _measure(plan, results, args.seconds)
     except HooklawError as error:
         sys.stderr.write(f"bench_cuda: {error}\n")
         return 3
 
 
-def _measure(wanted: Wanted, results: Path, most: float) -> int:
-    began = time.monotonic()
-    with Session(wanted, results, on_cell=_show) as session:
-        session.resume()
-        sys.stdout.write(f"{len(session.left())} of {len(session.orders)} cells are to be measured\n")
-        for order in session.left():
-            if time.monotonic() - began > most:
-                break
-            session.measure(order)
-        if left := len(session.left()):
-            sys.stdout.write(f"{left} cells are left: start the same command again\n")
-            return 2
-        sys.stdout.write("\n" + text(session.finish()))
-        return int(any(cell.detail for cell in session.run.cells))
+def _measure(plan: Plan, results: Path, seconds: float) -> int:
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stdout:  # pytest captures the other one
 
+        def show(cell: Cell, _visit: int) -> None:
+            stdout.write(msgspec.json.encode(cell).decode() + "\n")
+            stdout.flush()
 
-def _show(cell: Cell, _visit: int) -> None:
-    sys.stdout.write(msgspec.json.encode(cell).decode() + "\n")
-    sys.stdout.flush()
+        with Benchmark(plan, results, on_cell=show, seconds=seconds) as benchmark:
+            benchmark.resume()
+            stdout.write(f"{len(benchmark.left())} of {len(benchmark.cells)} cells are left to measure\n")
+            stdout.flush()
+            run = running.run(benchmark)
+            if left := len(benchmark.left()):
+                stdout.write(f"{left} cells are left: start the same command again\n")
+                return 2
+        stdout.write("\n" + text(run))
+        return int(any(cell.detail for cell in run.cells))
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", default="memory", choices=PARTS)
-    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; all three unless given")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; default: all three")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--limit", type=float, default=240.0, metavar="SECONDS", help="limit of one cell")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="begin no further cell after so long")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="start no new cell after this time")
     parser.add_argument("--results", type=Path, metavar="FILE")
-    parser.add_argument("--tiny", action="store_true", help="a small network on the CPU, to see that all of it works")
+    parser.add_argument("--tiny", action="store_true", help="measure a small network on the CPU, as a trial")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
 """Measure the figures of the README: `python tools/figures.py [ROUNDS]`, in an environment with torch.
 
-Every round takes, one after the other, a bare `import torch`, all rules in process, one rule in process, and all rules
-contained; figures are medians over the rounds of what was measured within a round. What the harness costs a rule is
-what all rules take beyond one rule, less the time inside the rules themselves, by the records' own clock.
+Each round measures a bare `import torch`, all rules in process, a single rule in process, and all rules contained, one
+after the other. Each figure is the median over the rounds. The harness's cost for each rule is the difference between
+all rules and a single rule, less the time inside the rules, by the clock of the records.
 """
 
 import json
@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-ONE = "order.six-steps.leaf"
+SINGLE = "order.six-steps.leaf"
 
 
 class Session(NamedTuple):
-    """What one run took, in seconds."""
+    """The times of one run, in seconds."""
 
     wall: float
     recorded: float
@@ -48,24 +48,24 @@ def main() -> None:
         (
             _wall(sys.executable, "-c", "import torch"),
             _session("--in-process"),
-            _session("--in-process", "-k", ONE),
+            _session("--in-process", "-k", SINGLE),
             _session(),
         )
         for _ in rounds
     ]
     middle = statistics.median
-    bare = middle(one[0] for one in measured)
+    bare = middle(row[0] for row in measured)
     ratio = middle(whole.wall / torch for torch, whole, _, _ in measured)
     extra = middle(contained.wall - whole.wall for _, whole, _, contained in measured)
     inside = middle(whole.inside for _, whole, _, _ in measured)
     harness = middle(
-        (whole.recorded - one.recorded - whole.inside + one.inside) / (whole.rules - one.rules)
-        for _, whole, one, _ in measured
+        (whole.recorded - single.recorded - whole.inside + single.inside) / (whole.rules - single.rules)
+        for _, whole, single, _ in measured
     )
     rules = measured[0][1].rules
     sys.stdout.write(
         f"import torch                {bare:.2f} s\n"
-        f"all {rules} rules, in process  {middle(one[1].wall for one in measured):.2f} s, {ratio:.2f} x import torch\n"
+        f"all {rules} rules, in process  {middle(row[1].wall for row in measured):.2f} s, {ratio:.2f} x import torch\n"
         f"containment adds            {extra:.2f} s\n"
         f"inside the rules            {inside:.2f} s\n"
         f"harness, each rule          {1000 * harness:.2f} ms\n"

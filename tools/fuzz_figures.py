@@ -1,8 +1,8 @@
 """Measure the fuzzer: `python tools/fuzz_figures.py [rate|schedules|mutants|torch-eager|reference] ...`, with torch.
 
-Times are of the processor, not of the clock, since machines are shared. A mutant counts as found where a program
-shows what `hooklaw fuzz` would call new: what neither the law nor the backend's findings file explains. Every mutant,
-and every stretch of programs on torch, runs in a process of its own, since some programs end theirs.
+All times are processor times, because machines are shared. A mutant counts as found if a program shows a new finding:
+a difference that neither the law nor the backend's findings file explains. Every mutant, and every stretch of programs
+on torch, runs in its own process, because some programs kill theirs.
 """
 
 import multiprocessing
@@ -16,30 +16,30 @@ from typing import Any
 
 from hooklaw.backend import loading
 from hooklaw.fuzz.campaign import known_findings
-from hooklaw.fuzz.campaign.known_findings import Known
-from hooklaw.fuzz.campaign.process import Held, spare_collections
-from hooklaw.fuzz.draw.builder import RandomSource
+from hooklaw.fuzz.campaign.known_findings import KnownFindings
+from hooklaw.fuzz.campaign.process import Target, spare_collections
+from hooklaw.fuzz.draw.builder import RandomChoices
 from hooklaw.fuzz.draw.random_programs import from_seed, wide
 from hooklaw.fuzz.judge.compare import SCHEDULES, follow
 from hooklaw.fuzz.judge.judge import Judge, alike, engine
 from hooklaw.fuzz.program import text
-from hooklaw.fuzz.replay.run import Event, Run
+from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.fuzz.shrink import shrink
 from hooklaw.law.rule import load_rules
 from hooklaw.model.schedule import chosen_by
 
 LIMIT = 5.0
-"""Seconds of processor time a mutant may live."""
+"""The seconds of processor time within which a mutant must be found."""
 DEATHS = 20
-"""How many programs of one hunt may end their process."""
+"""The number of programs of one hunt that may kill their process."""
 EARLY = 1000
-"""How many programs are looked at for what is to be imported before the clock runs, as the verb does."""
+"""The number of programs whose late imports happen before the clock starts, as in the verb."""
 MUTANTS = {"torch-eager": "backend", "reference": "of_reference"}
 Pipe = Any
 
 
 def stretch(out: Pipe, start: int, stop: int) -> None:
-    """Send how long programs take to be made, run on torch and on the engine, and compared, and how many differ."""
+    """Send the number of programs, the time to draw, run and compare them, and how many differ."""
     judge = Judge(loading.load("torch-eager"))
     judge(from_seed(0, 0))  # torch's first pass takes a quarter of a second
     spare_collections()  # as the verb's own processes do
@@ -49,24 +49,24 @@ def stretch(out: Pipe, start: int, stop: int) -> None:
 
 
 def rate(stretches: int = 12, length: int = 500) -> str:
-    """Return programs a second over the stretches that did not end their process."""
-    Held("torch-eager").import_early(from_seed(1, number) for number in range(EARLY))
+    """Return programs per second over the stretches whose process survived."""
+    Target("torch-eager").import_early(from_seed(1, number) for number in range(EARLY))
     sent = [apart(stretch, at * length, at * length + length) for at in range(stretches)]
-    whole = [one[0] for one in sent if isinstance(one[0], tuple)]
+    whole = [messages[0] for messages in sent if isinstance(messages[0], tuple)]
     programs, seconds, differing = (sum(column) for column in zip(*whole, strict=True))
     return f"{programs / seconds:.0f} programs a second on torch-eager ({programs} programs, {differing} differ)"
 
 
 def schedules(out: Pipe, programs: int = 100_000) -> None:
-    """Send how often the engine in a random order of ready Nodes is taken for something else, or not followed."""
+    """Send how often the engine, in a random order of ready Nodes, is judged wrong or cannot be followed."""
     judge_by, differing, alarms, given_up = engine(()), 0, 0, 0
     for number in range(programs):
-        program = wide(RandomSource(2, number)) if number % 2 else from_seed(2, number)
-        draw = Random(number)  # noqa: S311 - it is no secret
+        program = wide(RandomChoices(2, number)) if number % 2 else from_seed(2, number)
+        draw = Random(number)  # noqa: S311 - not for cryptography
         events: list[Event] = []
         judge_by.reset()
         with chosen_by(draw.randrange):
-            Run(judge_by, events.append).all(program)
+            Replay(judge_by, events.append).all(program)
         usual = follow(program, judge_by, events, 1)
         reach = usual if usual.fits else follow(program, judge_by, events, SCHEDULES)
         differing += not usual.fits
@@ -76,7 +76,7 @@ def schedules(out: Pipe, programs: int = 100_000) -> None:
 
 
 def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
-    """Send after how many programs and seconds a mutant is found, and the shrunk program; begin with program `at`."""
+    """Send the number of programs and seconds until a mutant is found, and the shrunk program; start at `at`."""
     judge = Judge(loading.load(spec))
     listed = _listed(judge.backend)
     flags = {entry.flag for entry in listed}
@@ -98,14 +98,14 @@ def hunted(out: Pipe, spec: str, at: Any, spent: Any) -> None:
         began = time.process_time() - spent.value
 
 
-def _listed(backend: Any) -> list[Known]:
-    """Return what is known of a backend, as `hooklaw fuzz` reads it."""
+def _listed(backend: Any) -> KnownFindings:
+    """Return the known findings of a backend, as `hooklaw fuzz` reads them."""
     path = getattr(backend, "findings", None)
-    return known_findings.read(path, load_rules()) if path else []
+    return known_findings.read(path, load_rules()) if path else KnownFindings()
 
 
 def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> list[Any]:
-    """Run a task in a process of its own; return what it sent, and how it died if it did."""
+    """Run a task in its own process; return what it sent, and how it died if it did."""
     context = multiprocessing.get_context("fork")
     mine, its = context.Pipe(duplex=False)
     process = context.Process(target=task, args=(its, *arguments))
@@ -122,19 +122,19 @@ def apart(task: Callable[..., None], *arguments: Any, limit: float = 60.0) -> li
         process.kill()
         sent.append("hung")
     elif process.exitcode == 1:
-        raise RuntimeError("a process failed: what it said stands above")
+        raise RuntimeError("a process failed: see its message above")
     elif process.exitcode:
         sent.append(f"died ({process.exitcode})")
     return sent
 
 
 def found(spec: str) -> tuple[int, float, int, str] | None:
-    """Return after how many programs and seconds a mutant is found, with the size and text of the shrunk program.
+    """Return the number of programs and seconds until a mutant is found, and the size and text of the shrunk program.
 
-    A program that ends its process shows nothing, since torch itself is known to die; the next goes on behind it.
+    A program that kills its process counts for nothing, because torch itself is known to crash; the next one follows.
     """
     at, spent = multiprocessing.RawValue("q", 0), multiprocessing.RawValue("d", 0.0)
-    Held(spec).import_early(from_seed(3, number) for number in range(EARLY))
+    Target(spec).import_early(from_seed(3, number) for number in range(EARLY))
     for _ in range(DEATHS):
         sent = apart(hunted, spec, at, spent, limit=60.0)
         if not sent or isinstance(sent[0], tuple):
@@ -143,7 +143,7 @@ def found(spec: str) -> tuple[int, float, int, str] | None:
 
 
 def mutants(of: str) -> Iterator[tuple[str, tuple[int, float, int, str] | None]]:
-    """Yield each mutant of a backend with what became of it."""
+    """Yield the name of each mutant of a backend, and its result."""
     from hooklaw_backends import mutants as made  # noqa: PLC0415 - torch is needed for these alone
 
     for name in made.mutants(of):
@@ -158,10 +158,10 @@ def _say(line: str) -> None:
 def _show_mutants(of: str) -> None:
     hits: dict[str, tuple[int, float, int, str]] = {}
     missed: list[str] = []
-    for nr, (name, one) in enumerate(mutants(of), start=1):
+    for nr, (name, hit) in enumerate(mutants(of), start=1):
         sys.stderr.write(f"\r{nr} {name:60}")
-        if one:
-            hits[name] = one
+        if hit:
+            hits[name] = hit
         else:
             missed.append(name)
     many = len(hits) + len(missed)
@@ -171,15 +171,15 @@ def _show_mutants(of: str) -> None:
     _say(f"  shrunk to a median of {statistics.median(sizes):g} instructions, at most {max(sizes)}")
     near, lost = _playable(hits), _playable(missed)
     share = 100 * len(near) / (len(near) + len(lost))
-    _say(f"  of those that break rules which the engine plays {len(near)} of {len(near) + len(lost)}, {share:.1f} %")
-    _say(f"  not found of these: {', '.join(lost) or '-'}")
-    _say(f"  not found of others: {', '.join(name for name in missed if name not in lost) or '-'}")
+    _say(f"  of those that break rules that the engine plays {len(near)} of {len(near) + len(lost)}, {share:.1f} %")
+    _say(f"  of these not found: {', '.join(lost) or '-'}")
+    _say(f"  of the others not found: {', '.join(name for name in missed if name not in lost) or '-'}")
 
 
 def _playable(names: Iterable[str]) -> list[str]:
-    """Return the mutants that break a rule which the engine can play: what it lacks it cannot be asked about."""
+    """Return the mutants that break a rule that the engine can play, so that the fuzzer can find them."""
     capabilities = loading.load("reference").capabilities
-    rules = [one.rule for one in load_rules().values()]
+    rules = [registered.rule for registered in load_rules().values()]
     return [name for name in names if any(name in rule.mutants and {*rule.needs} <= capabilities for rule in rules)]
 
 

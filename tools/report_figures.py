@@ -1,7 +1,7 @@
 """Measure the report: `python tools/report_figures.py`, in an environment with playwright, and chromium on the path.
 
-500 rules on 12 backends, made of the published records (their rules repeated under new ids, their results dealt out to
-twelve columns), written as one file and opened five times in one browser.
+It builds 500 rules on 12 backends from the published records (rules repeated under new ids, results repeated over
+twelve columns), writes them as one file, and opens the file five times in one browser.
 """
 
 import shutil

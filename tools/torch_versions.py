@@ -1,7 +1,7 @@
 """Print the tables of docs/torch-versions.md: `python tools/torch_versions.py PYTHON ...`.
 
-Each PYTHON is an interpreter that has hooklaw and some version of torch. On each the rules are judged on torch-eager,
-and the programs of docs/findings.md are run, which tell themselves what they print on the version that page speaks of.
+Each PYTHON is an interpreter that has hooklaw and some version of torch. Each one judges torch-eager by all rules, and
+runs the programs of docs/findings.md, whose comments say what they print on the version that the page describes.
 """
 
 import re
@@ -20,17 +20,17 @@ from hooklaw.results.summary import count
 
 FINDINGS = Path(__file__).parent.parent / "docs" / "findings.md"
 SECONDS = 120
-"""How long a program may take."""
+"""The time limit of a program."""
 
 
 class Program(NamedTuple):
-    """A program of the page of findings, under its heading."""
+    """A program of docs/findings.md, with its heading."""
 
     name: str
     text: str
 
     def does_the_same(self, python: str) -> bool:
-        """Tell whether the program does with this interpreter what its comments say."""
+        """Whether the program does with this interpreter what its comments say."""
         command = [python, "-W", "ignore", "-c", self.text]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)  # noqa: S603
@@ -45,16 +45,16 @@ def programs(page: str) -> Iterator[Program]:
     """Yield the page's programs for torch."""
     for part in page.split("\n### ")[1:]:
         found = re.findall(r"```python\n(.*?)```", part, re.DOTALL)
-        yield from (Program(part.splitlines()[0] + f" ({at + 1})" * (at > 0), one) for at, one in enumerate(found))
+        yield from (Program(part.splitlines()[0] + f" ({at + 1})" * (at > 0), text) for at, text in enumerate(found))
 
 
 def judged(python: str) -> Run:
-    """Return what the rules came to with this interpreter."""
+    """Return the results of all rules with this interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.jsonl")
         command = [python, "-m", "hooklaw", "run", "--backend", "torch-eager", f"--results={results}"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as it was given
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the user's own interpreter
         except OSError as error:
             sys.exit(f"{python} cannot be started: {error.strerror}")
         if not results.exists():
@@ -63,7 +63,7 @@ def judged(python: str) -> Run:
 
 
 def version(run: Run) -> str:
-    """Return the version of torch that was judged, without its local part."""
+    """Return the judged version of torch, without its local part."""
     return run.header.versions["torch"].partition("+")[0]
 
 
@@ -76,7 +76,7 @@ def counts(runs: Sequence[Run]) -> Iterator[list[str]]:
 
 
 def changed(runs: Sequence[Run]) -> Iterator[list[str]]:
-    """Yield a row for each rule whose outcome is not the same on all versions."""
+    """Yield a row for each rule whose outcome differs between versions."""
     yield ["rule", "level", "outcome"]
     for rule in runs[0].header.rules:
         outcomes = [str(run.outcome(rule.id)) for run in runs]
@@ -85,17 +85,17 @@ def changed(runs: Sequence[Run]) -> Iterator[list[str]]:
 
 
 def otherwise(pythons: Sequence[str], versions: Sequence[str]) -> Iterator[list[str]]:
-    """Yield a row for each program of the findings that does not do what the page says on all versions."""
+    """Yield a row for each program of the page that does something else on at least one version."""
     yield ["program", "does what the page says"]
     with ThreadPoolExecutor(2) as pool:
-        for one in programs(FINDINGS.read_text()):
-            same = [*pool.map(one.does_the_same, pythons)]
+        for program in programs(FINDINGS.read_text()):
+            same = [*pool.map(program.does_the_same, pythons)]
             if not all(same):
-                yield [one.name, spans(["yes" if it else "no" for it in same], versions)]
+                yield [program.name, spans(["yes" if each else "no" for each in same], versions)]
 
 
 def spans(values: Sequence[str], versions: Sequence[str]) -> str:
-    """Return what holds from which version to which, e.g. ``fail on 2.4.1 to 2.8.0, pass on 2.9.1``."""
+    """Return each value with its range of versions, e.g. ``fail on 2.4.1 to 2.8.0, pass on 2.9.1``."""
     said: list[str] = []
     for value, its in groupby(zip(values, versions, strict=True), key=itemgetter(0)):
         first, *rest = [name for _, name in its]
@@ -104,7 +104,7 @@ def spans(values: Sequence[str], versions: Sequence[str]) -> str:
 
 
 def table(rows: Iterator[list[str]]) -> str:
-    """Return rows as a table in Markdown, their first as its head."""
+    """Return rows as a Markdown table; the first row is the head."""
     head, *rest = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([head, re.sub(r"[^|]+", "---", head), *rest, ""])
 
@@ -113,7 +113,7 @@ def main(pythons: Sequence[str]) -> None:
     """Print the tables."""
     if not pythons:
         sys.exit("name at least one Python that has hooklaw and torch: python tools/torch_versions.py PYTHON ...")
-    runs = [judged(one) for one in pythons]
+    runs = [judged(python) for python in pythons]
     for rows in (counts(runs), changed(runs), otherwise(pythons, [version(one) for one in runs])):
         sys.stdout.write(table(rows) + "\n")
         sys.stdout.flush()

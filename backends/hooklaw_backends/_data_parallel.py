@@ -8,7 +8,7 @@ import torch
 from torch._utils import ExceptionWrapper
 
 REPLICAS = 2
-"""How many replicas share a device that stands alone."""
+"""The number of replicas on a single device."""
 
 
 def data_parallel(module: Any, device: Any) -> Any:
@@ -18,12 +18,12 @@ def data_parallel(module: Any, device: Any) -> Any:
 
 
 def replica_count(device: Any) -> int:
-    """Return how many replicas a call runs."""
+    """Return the number of replicas that a call runs."""
     return len(_device_ids(device)) or REPLICAS
 
 
 def form(device: Any) -> str:
-    """Say in one sentence which form runs."""
+    """Return one sentence that says which form runs."""
     devices = _device_ids(device)
     if not devices:
         return (
@@ -44,9 +44,9 @@ def _device_ids(device: Any) -> list[int]:
 
 
 class ThreadParallel(torch.nn.DataParallel[Any]):  # pyright: ignore[reportUntypedBaseClass] - torch is an extra
-    """DataParallel without a second device: its own steps, with a thread for each replica.
+    """DataParallel without a second device: the same steps, with one thread for each replica.
 
-    The parent's constructor is passed over, for it would take the machine's GPUs, or none and then replicate nothing.
+    The parent's constructor is not called: it would use the machine's GPUs, or replicate nothing without them.
     """
 
     def __init__(self, module: Any) -> None:
@@ -58,18 +58,18 @@ class ThreadParallel(torch.nn.DataParallel[Any]):  # pyright: ignore[reportUntyp
         self.src_device_obj = next(module.parameters()).device
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Sequence[Any]) -> Any:
-        """Cut tensors along the first dimension; what is no tensor goes to every replica."""
-        wanted = len(device_ids)
-        parts = [one.chunk(wanted, self.dim) if isinstance(one, torch.Tensor) else (one,) * wanted for one in inputs]
+        """Split tensors along the first dimension; every replica gets the other values unchanged."""
+        count = len(device_ids)
+        parts = [each.chunk(count, self.dim) if isinstance(each, torch.Tensor) else (each,) * count for each in inputs]
         rows = tuple(zip(*parts, strict=False))  # a short tensor fills fewer replicas, as in the parent
         return rows, tuple(dict(kwargs) for _ in rows)
 
     def replicate(self, module: Any, device_ids: Sequence[Any]) -> list[Any]:
-        """Copy the module for each device; the first copy shares storage with the original, as the parent's does."""
+        """Copy the module for each device; the first copy shares storage with the original, as in the parent."""
         return [_replica(module, {}, shared=place == 0) for place in range(len(device_ids))]
 
     def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
-        """Run each replica in a thread of its own; an exception there is raised here, with its type."""
+        """Run each replica in its own thread; an exception there is raised here, with its type."""
         recording = torch.is_grad_enabled()
         outputs: list[Any] = [None] * len(replicas)
 
@@ -77,7 +77,7 @@ class ThreadParallel(torch.nn.DataParallel[Any]):  # pyright: ignore[reportUntyp
             torch.set_grad_enabled(recording)
             try:
                 outputs[place] = replicas[place](*inputs[place], **kwargs[place])
-            except Exception:  # noqa: BLE001 - whatever it is belongs to the caller
+            except Exception:  # noqa: BLE001 - the caller raises it again
                 outputs[place] = ExceptionWrapper(where=f"in replica {place}")
 
         threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(replicas))]
@@ -96,11 +96,11 @@ class ThreadParallel(torch.nn.DataParallel[Any]):  # pyright: ignore[reportUntyp
 
 
 def _replica(module: Any, made: dict[Any, Any], *, shared: bool) -> Any:
-    """Copy a module and those below it; parameters become non-leaf tensors that feed the original ones."""
+    """Copy a module and its submodules; parameters become non-leaf tensors that feed the original ones."""
     if module in made:
         return made[module]
     replica = made[module] = module._replicate_for_data_parallel()  # noqa: SLF001 - the parent uses it too
-    for name, child in module._modules.items():  # noqa: SLF001 - named_children leaves out a child's second name
+    for name, child in module._modules.items():  # noqa: SLF001 - named_children skips a child's second name
         setattr(replica, name, None if child is None else _replica(child, made, shared=shared))
     for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
         setattr(replica, name, parameter.view_as(parameter) if shared else parameter.clone())

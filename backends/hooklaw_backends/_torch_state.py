@@ -1,4 +1,4 @@
-"""The verbs of modules' and optimizers' state, as PyTorch itself has them."""
+"""The verbs for the state of modules and optimizers, as PyTorch has them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ modules = torch.nn.modules.module
 
 
 class State:
-    """What `TorchEager` has of these."""
+    """The part of `TorchEager` for modules' and optimizers' state."""
 
     def everywhere(self, handle: Any) -> Any:
-        """Note what holds for the whole process, to take it back."""
+        """Keep the handle of a global hook, so that it can be removed."""
         raise NotImplementedError
 
     def add_module(self, module: Any, name: str, child: Any) -> None:

@@ -1,4 +1,4 @@
-"""Random programs with their forward part compiled, their backward (by compiled autograd), or both."""
+"""Random programs with a compiled forward, a compiled backward (compiled autograd), or both."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from hooklaw_backends.torch_eager import TorchEager, torch
 
 
 class NotCompiledError(NotReplayedError):
-    """The compiler refuses a program, which is no divergence."""
+    """The compiler refuses the program; that is not a divergence."""
 
 
 def replay_compiled(
@@ -22,14 +22,14 @@ def replay_compiled(
     forward: bool = True,
     compiled_autograd: bool = False,
 ) -> Replayed:
-    """Return a program in the order in which it can be compiled, and what torch shows of it then.
+    """Return a program in an order that can be compiled, and what torch shows of it when compiled.
 
-    What can be compiled is known from a run in eager mode. Raises NotCompiledError.
+    A run in eager mode finds out which part can be compiled. Raises NotCompiledError.
     """
     backend = TorchEager()
     parts = order_compiled(program, backend)
     if forward and not parts.forward:
-        raise NotCompiledError("there is no forward before the first pass, or it fails")
+        raise NotCompiledError("the program has no forward before its first backward, or the forward fails")
     eager = replay(parts.program, backend)
 
     def shown(*compiles: str) -> list[Event]:
@@ -40,7 +40,7 @@ def replay_compiled(
             raise NotCompiledError(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from error
 
     if not same(sorted(streams(eager).items()), sorted(streams(shown()).items())):
-        raise NotCompiledError("its code shows something else than the program, without a compiler too")
+        raise NotCompiledError("the emitted code shows something other than the program, even without a compiler")
     torch.compiler.reset()
     return Replayed(parts.program, shown(*["forward"] * forward, *["backward"] * compiled_autograd))
 
@@ -48,7 +48,7 @@ def replay_compiled(
 def code_compiled(
     program: Sequence[Instruction], compiler: str, *, forward: bool = True, compiled_autograd: bool = False
 ) -> str:
-    """Return plain torch code of a program that is compiled."""
+    """Return plain torch code that compiles a program and runs it."""
     backend = TorchEager()
     parts = order_compiled(program, backend)
     compiles = ["forward"] * forward + ["backward"] * compiled_autograd
@@ -56,11 +56,11 @@ def code_compiled(
 
 
 def order_compiled(program: Sequence[Instruction], backend: Any) -> Parted:
-    """Return a program as set-up, forward and rest, where nothing of the forward fails in eager mode."""
+    """Return a program as set-up, forward and rest, such that the forward does not fail in eager mode."""
     failed = {event[1] for event in replay(program, backend) if event[0] == "error"}
     return parted(program, failed)
 
 
 def _kept_out(saw: Callable[..., object]) -> Callable[..., object]:
-    """Let Dynamo break its graph where an event is noted, instead of tracing how."""
+    """Let Dynamo break its graph at each logged event instead of tracing the logging."""
     return torch.compiler.disable(saw)

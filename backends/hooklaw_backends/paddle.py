@@ -1,4 +1,4 @@
-"""PaddlePaddle on the CPU: the verbs as its dynamic graph has them, mostly under its own names."""
+"""PaddlePaddle on the CPU: the verbs as its dynamic graph has them, mostly under Paddle's own names."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -8,13 +8,12 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from hooklaw.backend.protocol import Capability, ErrorKind
-from hooklaw.errors import NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError
 
 try:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "No ccache found", UserWarning)  # nothing is compiled here
-        paddle: Any = import_module("paddle")  # by name: a type checker takes `import paddle` for this very file
+        paddle: Any = import_module("paddle")  # a type checker would resolve `import paddle` to this file
 except ImportError as missing:
     raise NotRunError("paddle is not installed: pip install 'hooklaw[paddle]'") from missing
 
@@ -58,7 +57,7 @@ LACKS = {
 
 
 def backend(argument: str = "") -> "Paddle":
-    """Return the backend; the argument is none or ``cpu``."""
+    """Return the backend; the argument is empty or ``cpu``."""
     if argument not in ("", "cpu"):
         raise ValueError(f"paddle is judged on the CPU only, not on {argument!r}: write paddle or paddle:cpu")
     paddle.set_device("cpu")
@@ -66,7 +65,7 @@ def backend(argument: str = "") -> "Paddle":
 
 
 class Context:
-    """The context of a PyLayer, with its saved tensors as PyTorch's property."""
+    """The context of a PyLayer, with PyTorch's property saved_tensors."""
 
     def __init__(self, own: Any) -> None:
         object.__setattr__(self, "own", own)
@@ -79,18 +78,18 @@ class Context:
 
     @property
     def saved_tensors(self) -> Any:
-        """Read the saved tensors."""
+        """Return the saved tensors."""
         return self.own.saved_tensor()
 
 
 class Paddle:
-    """Most verbs are paddle's functions and methods as they are; the rest say where a name or an argument differs."""
+    """Most verbs are Paddle's own functions and methods; the others adapt a name or an argument."""
 
     name = "paddle"
     capabilities = frozenset(Capability) - frozenset(LACKS)
     lacks: Mapping[Capability, str] = LACKS
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
-        ErrorKind.GRAPH_FREED: (SystemError,),  # its type for what it calls fatal; the text names retain_graph
+        ErrorKind.GRAPH_FREED: (SystemError,),  # Paddle's type for fatal errors; the text names retain_graph
         ErrorKind.UNPACK_RETURN_TYPE: (ValueError,),
         ErrorKind.ROOT_GRADIENT: (AssertionError,),
         ErrorKind.UNUSED_INPUT: (ValueError,),
@@ -99,13 +98,13 @@ class Paddle:
     }
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
     notes: Mapping[str, str] = {
-        "expand": "by as_strided, since paddle's own expand copies",
-        "channels_last": "by two transposes, since a paddle tensor carries no memory format",
+        "expand": "uses as_strided, because Paddle's own expand copies",
+        "channels_last": "uses two transposes, because a Paddle tensor has no memory format",
     }
     expectations: Path | None = Path(__file__).with_name("expectations") / "paddle.toml"
 
     def reset(self) -> None:
-        """Undo what a rule that failed half way may have left behind: no recording, or process-wide hooks."""
+        """Undo what a rule that failed halfway may have left behind: a grad mode, or process-wide hooks."""
         paddle.set_grad_enabled(True)
         paddle.autograd.saved_tensors_hooks(id, id).__exit__()
 

@@ -1,6 +1,6 @@
 """torch with the forward part of every rule compiled: ``torch-compile:aot_eager``, ``:eager``, ``:inductor``.
 
-``torch-compile:eager+compiled-autograd``, and so with the others, compiles each backward instead.
+``torch-compile:eager+compiled-autograd`` compiles each backward instead; other compilers take the suffix too.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hooklaw.errors import NotRunError
+from hooklaw import NotRunError
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.run import Replayed
 from hooklaw_backends.compiled_programs import code_compiled, replay_compiled
@@ -25,15 +25,15 @@ COMPILED_AUTOGRAD = "compiled-autograd"
 
 
 def backend(argument: str = "") -> "TorchCompile":
-    """Return the backend for one of torch.compile's own backends, by default ``aot_eager``.
+    """Return the backend for a compiler of torch.compile, by default ``aot_eager``.
 
-    Raises ValueError where torch.compile knows no such backend, NotRunError where it cannot be used on this machine.
+    Raises ValueError if torch.compile does not know the compiler, NotRunError if this machine cannot use it.
     """
-    compiler, plus, what = argument.partition("+")
+    compiler, plus, mode = argument.partition("+")
     compiler = compiler or DEFAULT
     _check_name(compiler)
-    if plus and what != COMPILED_AUTOGRAD:
-        raise ValueError(f"nothing is called {what!r} behind the +: it may be {COMPILED_AUTOGRAD} alone")
+    if plus and mode != COMPILED_AUTOGRAD:
+        raise ValueError(f"unknown mode {mode!r} after the +: use {COMPILED_AUTOGRAD}")
     _check_use(compiler)
     return CompiledAutograd(compiler) if plus else TorchCompile(compiler)
 
@@ -47,7 +47,7 @@ def _check_name(compiler: str) -> None:
 
 
 def _check_use(compiler: str) -> None:
-    """Compile something once, so that a missing package or C++ compiler is known before the run."""
+    """Compile a small function, so that a missing package or C++ compiler is found before the run."""
     try:
         torch.compile(lambda x: x + 1, backend=compiler)(torch.ones(1))
     except Exception as error:
@@ -56,9 +56,9 @@ def _check_use(compiler: str) -> None:
 
 
 class TorchCompile(TorchEager):
-    """The verbs of eager torch, on the CPU, but `call` compiles."""
+    """The verbs of eager torch on the CPU, except that `call` compiles."""
 
-    examples = 5  # each example of a property is compiled anew, which takes about a second
+    examples = 5  # each example of a property is compiled, which takes about a second
     compiled_autograd = False
 
     def __init__(self, compiler: str = DEFAULT) -> None:
@@ -70,7 +70,7 @@ class TorchCompile(TorchEager):
         self.notes["call"] = CALL.format(compiler)
 
     def reset(self) -> None:
-        """Also forget what was compiled, so that every rule starts from nothing."""
+        """Also drop all compiled code, so that every rule starts from nothing."""
         super().reset()
         torch.compiler.reset()
 
@@ -87,7 +87,7 @@ class TorchCompile(TorchEager):
 
 
 class CompiledAutograd(TorchCompile):
-    """The verbs of eager torch, but each backward is compiled."""
+    """The verbs of eager torch, except that each backward is compiled."""
 
     compiled_autograd = True
 
@@ -107,10 +107,10 @@ class CompiledAutograd(TorchCompile):
             return super().grad(outputs, inputs, grad_outputs, **how)
 
     def _compiling(self) -> AbstractContextManager[Any]:
-        enable = import_module("torch._dynamo.compiled_autograd")._enable  # noqa: SLF001 - no other way but a global switch
+        enable = import_module("torch._dynamo.compiled_autograd")._enable  # noqa: SLF001 - the public API is a global switch
         return enable(torch.compile(backend=self._compiler))
 
 
-def _file_of(what: str, mode: str) -> Path | None:
-    path = Path(__file__).with_name(what) / f"torch-compile-{mode}.toml"
+def _file_of(folder: str, mode: str) -> Path | None:
+    path = Path(__file__).with_name(folder) / f"torch-compile-{mode}.toml"
     return path if path.exists() else None

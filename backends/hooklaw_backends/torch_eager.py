@@ -1,4 +1,4 @@
-"""torch in eager mode, on the CPU or on any device that torch knows by a string."""
+"""torch in eager mode, on the CPU or on any device that torch names by a string."""
 
 import io
 import re
@@ -8,8 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from hooklaw.backend.protocol import Capability, ErrorKind
-from hooklaw.errors import NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError
 
 try:
     import torch
@@ -28,11 +27,11 @@ HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
 CHANNELS_LAST_DIMENSIONS = 4
 EARLY_STOP_OPTION = "early_stop" in signature(checkpoint).parameters
-"""Before 2.9 a checkpoint is told by a context alone."""
+"""Before torch 2.9 only a context manager sets early_stop."""
 
 
 def backend(argument: str = "") -> "TorchEager":
-    """Return the backend for a device: none or ``cpu``, ``cuda``, ``cuda:1``, or what another package registered."""
+    """Return the backend for a device: empty or ``cpu``, ``cuda``, ``cuda:1``, or one that a package registered."""
     device = argument or "cpu"
     _check_device(device)
     return TorchEager(device)
@@ -42,7 +41,7 @@ def _check_device(device: str) -> None:
     try:
         kind = torch.device(device).type
         if kind == "cuda" and not torch.cuda.is_available():
-            raise NotRunError(f"no CUDA device here (torch {torch.__version__} sees none)")
+            raise NotRunError(f"no CUDA device here (torch {torch.__version__} finds none)")
         torch.ones(1, device=device)
     except (RuntimeError, AssertionError, AttributeError, ImportError) as error:
         said = str(error).splitlines()[0]
@@ -50,7 +49,7 @@ def _check_device(device: str) -> None:
 
 
 class TorchEager(State):
-    """The verbs as PyTorch itself has them."""
+    """The verbs as PyTorch has them."""
 
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
     findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
@@ -78,11 +77,11 @@ class TorchEager(State):
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
 
     def reset(self) -> None:
-        """Undo what a rule that failed half way may have left behind."""
+        """Undo what a rule that failed halfway may have left behind."""
         torch.set_grad_enabled(True)
         while self._global_hooks:
             self._global_hooks.pop().remove()
-        modules.__dict__["_global_is_full_backward_hook"] = None  # else the kind of those hooks holds for good
+        modules.__dict__["_global_is_full_backward_hook"] = None  # torch never resets the kind of global hooks itself
 
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
@@ -144,7 +143,7 @@ class TorchEager(State):
         graph.increment_version(tensors)
 
     def detect_anomaly(self) -> AbstractContextManager[Any]:
-        return torch.autograd.set_detect_anomaly(True)  # what warns is detect_anomaly itself
+        return torch.autograd.set_detect_anomaly(True)  # unlike detect_anomaly, it does not warn
 
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
         return tensor.split(size)
@@ -178,7 +177,7 @@ class TorchEager(State):
 
     def neg_view(self, tensor: Any) -> Any:
         view = torch._neg_view  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return view(tensor)  # there is no public way to ask for the bit on a real tensor
+        return view(tensor)  # no public API sets the negative bit on a real tensor
 
     def is_conj(self, tensor: Any) -> bool:
         return tensor.is_conj()
@@ -275,13 +274,13 @@ class TorchEager(State):
         return graph.save_on_cpu(pin_memory=pin_memory)
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        if "saved_tensors" in dir(node):  # of a custom Function; hasattr would unpack them once more
+        if "saved_tensors" in dir(node):  # a custom Function; hasattr would unpack the tensors once more
             return list(node.saved_tensors)
         return [getattr(node, name.removeprefix("_raw")) for name in _raw_names(node)]
 
     def raw_saved_tensors(self, node: Any) -> list[Any]:
-        if "_raw_saved_tensors" in dir(node):  # of a custom Function, all in one tuple
-            return list(node._raw_saved_tensors)  # noqa: SLF001 - the only way to them
+        if "_raw_saved_tensors" in dir(node):  # a custom Function has them in one tuple
+            return list(node._raw_saved_tensors)  # noqa: SLF001 - there is no public API
         return [getattr(node, name) for name in _raw_names(node)]
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
@@ -343,7 +342,7 @@ class TorchEager(State):
         return self.everywhere(modules.register_module_full_backward_hook(hook))
 
     def everywhere(self, handle: Any) -> Any:
-        """Note what holds for all modules or optimizers, so that `reset` can take it back."""
+        """Keep the handle of a global hook, so that `reset` can remove it."""
         self._global_hooks.append(handle)
         return handle
 
@@ -364,7 +363,7 @@ def _is_empty(node: Any, name: str) -> bool:
 
 
 def driver_of(text: str) -> str:
-    """Return the version of NVIDIA's driver out of what its kernel module says of itself."""
+    """Return the version of NVIDIA's driver from the text of /proc/driver/nvidia/version."""
     found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", text)
     return found[1] if found else "unknown"
 

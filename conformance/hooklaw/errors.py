@@ -1,20 +1,20 @@
-"""What a person can get wrong: each exception is one condition, its text one sentence that says how to mend it."""
+"""Errors of the user's input: one exception for one condition; its text says how to mend it."""
 
 
 class HooklawError(Exception):
-    """A fault of the input, not of a backend under judgement: the command line prints it and exits 3."""
+    """An error in the input, not in the judged backend: the command line prints it and exits 3."""
 
 
 class UnknownBackendError(HooklawError):
-    """No backend goes by this name."""
+    """No backend has this name."""
 
 
 class BackendImportError(HooklawError):
-    """The module that holds the backend does not import."""
+    """The backend's module cannot be imported."""
 
 
 class BackendContractError(HooklawError):
-    """The object is no backend: a verb it declares is missing, or a capability does not exist."""
+    """The object is not a backend: a verb is missing, or a capability does not exist."""
 
 
 class UnknownRuleError(HooklawError):
@@ -22,23 +22,23 @@ class UnknownRuleError(HooklawError):
 
 
 class UnknownMutantError(HooklawError):
-    """No mutant has this in its name."""
+    """No mutant's name contains this text."""
 
 
 class RuleDefinitionError(HooklawError):
-    """A rule is written in a way the registry refuses."""
+    """A rule is malformed."""
 
 
 class ExpectationFileError(HooklawError):
-    """An expectation file cannot be read, or an entry in it is malformed."""
+    """An expectation file cannot be read, or an entry is malformed."""
 
 
 class RecordFileError(HooklawError):
-    """A result file cannot be read, is not ours, is newer than we are, or is incomplete."""
+    """A record file cannot be read, is foreign, newer than this hooklaw, or incomplete."""
 
 
 class RecordConflictError(HooklawError):
-    """Two runs cannot stand in one report."""
+    """Two runs cannot be read together."""
 
 
 class ProgramError(HooklawError):
@@ -50,20 +50,33 @@ class ScriptError(HooklawError):
 
 
 class FindingsFileError(HooklawError):
-    """A file of known findings cannot be read, or an entry in it is malformed."""
+    """A file of known findings cannot be read, or an entry is malformed."""
 
 
 class PackerError(HooklawError):
-    """What was named to be judged is no packer: it does not import, takes arguments, or returns no context manager."""
+    """The object is not a packer: it cannot be imported, takes arguments, or does not return a context manager."""
 
 
 class BenchError(HooklawError):
-    """What was asked of the benchmark cannot be: no such workload or device, or no torch."""
+    """The benchmark cannot run: the workload or device does not exist, or torch is not installed."""
+
+
+class WorkerError(HooklawError):
+    """A worker cannot be started, or broke where nothing was expected to break."""
 
 
 class OutputError(HooklawError):
-    """A file that was asked for cannot be written."""
+    """An output file cannot be written."""
+
+
+def broken(error: BaseException) -> str:
+    """Return in one sentence what was raised where nothing was expected to be raised."""
+    from traceback import extract_tb  # noqa: PLC0415 - most runs do without
+
+    frame = extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+    return f"the run broke: {said} ({frame.filename}:{frame.lineno})"
 
 
 class NotRunError(Exception):
-    """Raised by a backend's factory: this machine lacks the hardware or the package, and the text says which."""
+    """Raised by a backend's factory if this machine lacks hardware or a package; the text says which."""

@@ -1,101 +1,237 @@
-"""The pytest plugin: gives rules their backend and trace, and turns what happened into records.
+"""The pytest plugin: each rule is an item, which a supervised worker executes and this process records.
 
-It is loaded by name (``-p hooklaw.plugin``), by `hooklaw run` or by hand, never by being installed.
+It is loaded by name (``-p hooklaw.plugin``), never by being installed.
 """
 
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from hooklaw.backend.protocol import Backend
+from hooklaw.errors import HooklawError
 from hooklaw.law import hypothesis_settings
-from hooklaw.law.trace import Trace
-from hooklaw.results.recorder import Collected
-from hooklaw.results.records import Result
-from hooklaw.runner.bench import TRACE, Bench, rule_of
-from hooklaw.runner.controller import Controller, option
-from hooklaw.workers import watchdog
+from hooklaw.law.rule import Rule
+from hooklaw.results.recorder import Recorder, Subject
+from hooklaw.results.records import Execution, Writer
+from hooklaw.results.verdict import Expectation, Outcome, Verdict, judge
+from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
+from hooklaw.runner.worker import Listed, Settings
+from hooklaw.workers.watchdog import RULE_LIMIT
+
+WITHOUT_VERDICT = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
+BENCH = pytest.StashKey["Bench"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare our options; those that take a path are to be written with ``=``."""
+    """Declare our options; write those that take a path as --option=PATH."""
     group = parser.getgroup("hooklaw", "the law of autograd hooks")
     group.addoption(
         "--backend", action="append", default=[], metavar="NAME[:ARG]", help="a backend to judge; repeatable"
     )
     group.addoption("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
     group.addoption("--results", metavar="FILE", help="write the records there (write --results=FILE)")
-    group.addoption("--append-results", action="store_true", help="add to the results file")
     group.addoption("--expectations", metavar="FILE", help="use this expectation file (write --expectations=FILE)")
-    group.addoption("--limit", type=float, default=watchdog.LIMIT, metavar="SECONDS", help="limit of one rule")
-    group.addoption("--only-rule", metavar="ID", help="judge this one rule alone")
+    group.addoption("--limit", type=float, default=RULE_LIMIT, metavar="SECONDS", help="limit of one rule")
+    group.addoption("--in-process", action="store_true", help="no containment: for --pdb; ends at a crash")
     group.addoption("--probe-unsupported", action="store_true", help="run what the backend denies, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take part in a session that judges a backend."""
-    config.addinivalue_line("markers", "rule: a rule of the law (set by @rule)")
+    keep_hypothesis_out_of_here()
     if config.getoption("hypothesis_profile", None) is None:
         hypothesis_settings.load()
-    if not config.getoption("--backend"):
+    if not config.getoption("--backend") or config.getoption("collectonly"):
         return
-    worker = getattr(config, "workerinput", None)
-    config.pluginmanager.register(Bench(config), "hooklaw-bench")
-    if worker is None:
-        config.pluginmanager.register(Controller(config), "hooklaw-controller")
+    config.stash[BENCH] = bench = Bench(config)
+    config.pluginmanager.register(bench, "hooklaw-bench")
+    if not hasattr(config, "workerinput"):  # in a worker of xdist its controller records
+        config.pluginmanager.register(Records(config), "hooklaw-records")
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Try every rule on every backend."""
-    if rule_of(metafunc.function) and "backend" in metafunc.fixturenames:
-        specs: list[str] = option(metafunc.config, "--backend")
-        if not specs:
-            raise pytest.UsageError(
-                "rules are judged on a backend: name one with --backend, e.g. --backend torch-eager"
-            )
-        metafunc.parametrize("backend", specs, indirect=True, scope="session", ids=specs)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let -k select by id, chapter and level too."""
-    rule = rule_of(getattr(item, "function", None))
-    if rule:
-        item.extra_keyword_matches.update((rule.id, rule.chapter, str(rule.level)))
-
-
-@pytest.fixture(scope="session")
-def backend(request: pytest.FixtureRequest) -> Any:
-    """Return the backend under judgement."""
-    bench: Any = request.config.pluginmanager.getplugin("hooklaw-bench")
-    return bench.backends[request.param]
-
-
-@pytest.fixture
-def trace(request: pytest.FixtureRequest, backend: Backend) -> Trace:
-    """Return a new trace for this rule."""
-    made = Trace(backend)
-    request.node.stash[TRACE] = made
-    return made
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> "list[RuleItem] | None":
+    """Make an item of a rule for each backend."""
+    rule = getattr(obj, "hooklaw_rule", None)
+    if not isinstance(rule, Rule):
+        return None
+    specs: list[str] = _option(collector.config, "--backend")
+    if not specs:
+        raise pytest.UsageError("rules are judged on a backend: name one with --backend, e.g. --backend torch-eager")
+    if bench := collector.config.stash.get(BENCH, None):
+        bench.start()
+    return [
+        RuleItem.from_parent(collector, name=f"{rule.id}[{spec}]", rule=rule, function=obj, spec=spec) for spec in specs
+    ]
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
     """Name our outcomes in pytest's own terminal."""
-    word = getattr(report, "hooklaw_word", None)
-    return (word, word[0], word.upper()) if word in ("unsupported", "not-run") else None
+    word = getattr(report, "hooklaw", {}).get("execution", {}).get("outcome")
+    return (word, word[0], word.upper()) if word in WITHOUT_VERDICT else None
 
 
-class Hooks:
-    """What `hooklaw run` listens to."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach to the report what the process that records has to know: xdist passes it on."""
+    report = yield
+    if isinstance(item, RuleItem) and call.when == "call" and item.done:
+        report.__dict__["hooklaw"] = msgspec.to_builtins(item.config.stash[BENCH].message(item, item.done))
+    return report
 
-    @staticmethod
-    def pytest_hooklaw_collected(collected: Collected) -> None:
-        """Tell what will be judged."""
 
-    @staticmethod
-    def pytest_hooklaw_result(spec: str, result: Result) -> None:
-        """Tell of each result as it comes."""
+class BrokenRuleError(Exception):
+    """A rule is not kept, or is kept though it was expected not to be; the text is what a person is shown."""
 
 
-def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare our hooks."""
-    pluginmanager.add_hookspecs(Hooks)
+class RuleItem(pytest.Item):
+    """A rule on a backend."""
+
+    def __init__(self, *, rule: Rule, function: Callable[..., Any], spec: str, **how: Any) -> None:
+        super().__init__(**how)
+        self.rule, self.spec = rule, spec
+        self.done: Execution | None = None
+        self._line = function.__code__.co_firstlineno - 1
+        self.extra_keyword_matches.update((rule.chapter, str(rule.level), function.__name__))
+
+    def runtest(self) -> None:
+        """Execute the rule, and turn its verdict into pytest's words."""
+        bench = self.config.stash[BENCH]
+        done = self.done = bench.execute(self)
+        known = bench.subjects[self.spec].known.get(self.rule.id)
+        verdict = judge(done.outcome, self.rule.level, known)
+        if done.outcome in WITHOUT_VERDICT:
+            pytest.skip(done.detail)
+        if verdict is Verdict.AS_EXPECTED and done.outcome is not Outcome.PASS:
+            pytest.xfail(known.reason if known else "a MAY rule is allowed to differ")
+        if verdict is not Verdict.AS_EXPECTED:
+            raise bench.error(self.spec) or BrokenRuleError(_text(done, verdict, known))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return what is shown of a failure."""
+        known = isinstance(excinfo.value, (BrokenRuleError, HooklawError))
+        return str(excinfo.value) if known else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return where the rule stands."""
+        return self.path, self._line, self.name
+
+
+def _text(done: Execution, verdict: Verdict, known: Expectation | None) -> str:
+    if verdict is Verdict.FIXED:
+        return f"[fixed] expected to {'/'.join(known.outcome if known else [])}, and passes: drop the entry"
+    stderr = ["the last lines of its stderr:", *done.stderr.splitlines()] if done.stderr else []
+    return "\n  ".join([f"[{done.outcome}] {done.detail}  [{done.where}]", *stderr])
+
+
+class Message(msgspec.Struct):
+    """What a report carries to the process that records; the first of a backend says what is judged."""
+
+    spec: str
+    execution: Execution
+    subject: Subject | None = None
+    rules: list[Rule] = []
+
+
+class Bench:
+    """Executes the rules, on each backend in a worker of its own."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._executors = {spec: _executor(config, spec) for spec in _option(config, "--backend")}
+        self._listed: dict[tuple[str, str], Listed] = {}
+        self._untold: dict[str, list[Rule]] = {}
+        self.subjects: dict[str, Subject] = {}
+
+    def start(self) -> None:
+        """Let the workers import their frameworks while pytest collects."""
+        for each in self._executors.values():
+            each.start()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Prepare the rules, and put last what is known to end the process, so that no worker is replaced for it."""
+        ours = [item for item in items if isinstance(item, RuleItem)]
+        for spec in dict.fromkeys(item.spec for item in ours):
+            files = dict.fromkeys(str(item.path) for item in ours)
+            try:
+                self.subjects[spec], found = self._executors[spec].collect([*files])
+            except HooklawError as error:
+                raise pytest.UsageError(f"hooklaw: {error}") from error
+            self._listed |= {(spec, listed.rule.id): listed for listed in found}
+        items.sort(key=lambda item: isinstance(item, RuleItem) and self.subjects[item.spec].ends_process(item.rule.id))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember what will be judged."""
+        for item in session.items:
+            if isinstance(item, RuleItem):
+                self._untold.setdefault(item.spec, []).append(item.rule)
+
+    def execute(self, item: RuleItem) -> Execution:
+        """Execute the rule of an item."""
+        return self._executors[item.spec].execute(self._listed[item.spec, item.rule.id])
+
+    def error(self, spec: str) -> BaseException | None:
+        """Return what the last rule raised, if it was raised in this process."""
+        return self._executors[spec].error
+
+    def message(self, item: RuleItem, done: Execution) -> Message:
+        """Return what the process that records has to know of an item."""
+        rules = self._untold.pop(item.spec, [])
+        return Message(item.spec, done, self.subjects[item.spec] if rules else None, rules)
+
+    def pytest_unconfigure(self) -> None:
+        """End the workers."""
+        for each in self._executors.values():
+            each.close()
+
+
+def _executor(config: pytest.Config, spec: str) -> Executor:
+    settings = Settings(
+        backend=spec,
+        imports=_option(config, "imports"),
+        expectations=_option(config, "--expectations") or "",
+        probe_unsupported=_option(config, "--probe-unsupported"),
+        contained=not _option(config, "--in-process"),
+    )
+    return executor(settings, _option(config, "--limit"))
+
+
+def _option(config: pytest.Config, name: str) -> Any:
+    """Return an option's value, whose type is that of its declaration."""
+    return config.getoption(name)
+
+
+class Records:
+    """Records what came of the rules: one run for each backend."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        path: str | None = config.getoption("--results")
+        self._selection: str = config.getoption("keyword") or ""
+        self._recorders: dict[str, Recorder] = {}
+        try:
+            self._writer = Writer(Path(path)) if path else None
+        except HooklawError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record a result."""
+        if not hasattr(report, "hooklaw"):
+            return
+        message = msgspec.convert(report.__dict__["hooklaw"], Message)
+        recorder = self._recorders.get(message.spec)
+        if recorder is None and message.subject:
+            recorder = Recorder(message.subject, message.rules, writer=self._writer, selection=self._selection)
+            self._recorders[message.spec] = recorder
+        if recorder and message.execution.rule not in recorder.run.results:  # a plugin may run an item again
+            recorder.add(message.execution)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Close the records."""
+        for recorder in self._recorders.values():
+            recorder.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        if self._writer:
+            self._writer.close()

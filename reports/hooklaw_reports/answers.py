@@ -1,4 +1,4 @@
-"""Which strategy fits in so many bytes, and what it costs: a sentence for every budget at which the answer changes."""
+"""Answers: which strategy fits in so many bytes and what it costs, one sentence for each budget that changes it."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ PLAIN = "none"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What holds from this many bytes on; the budget itself stands between `before` and `after`."""
+    """The answer from this many bytes on; the budget itself stands between `before` and `after`."""
 
     least: int
     before: str
@@ -38,7 +38,7 @@ def answers(cells: Sequence[Cell], where: str) -> list[Answer]:
 
 def pick(found: Sequence[Answer], budget: float) -> Answer:
     """Return the answer for this many bytes."""
-    return [one for one in found if one.least <= budget][-1]
+    return [answer for answer in found if answer.least <= budget][-1]
 
 
 def _nothing(passing: Sequence[Cell], where: str) -> Answer:
@@ -61,14 +61,14 @@ def _answer(budget: int, passing: Sequence[Cell], where: str) -> Answer:
     return Answer(budget, "In ", runs + _lossy(chosen, fitting), chosen.strategy)
 
 
-def _cost(cell: Cell, of: str = " the plain step") -> str:
-    spread = f"{times(cell.ratio_q1)} to {times(cell.ratio_q3)}"
-    return f"{cell.strategy} at {times(cell.ratio)} {TIMES}{of} ({spread}) in {size_up(cell.peak)}"
+def _cost(cell: Cell, of: str = " the plain step's time") -> str:
+    quartiles = f"quartiles {times(cell.ratio_q1)} and {times(cell.ratio_q3)}"
+    return f"{cell.strategy} at {times(cell.ratio)} {TIMES}{of} ({quartiles}) in {size_up(cell.peak)}"
 
 
 def _but(cell: Cell) -> str:
     if not _is_lawful(cell):
-        return ", though it breaks the law of packers"
+        return ", though it breaks the packer law"
     return "" if cell.lossless else ", though it is lossy"
 
 

@@ -1,6 +1,6 @@
 """Make one HTML file of result files: verdicts, the matrix of rules and backends, and what each rule saw.
 
-Packers have a page of their own, and so has offloading: time against memory, of what `hooklaw bench` measured.
+Packers have a page of their own, and so does offloading: the time and memory that `hooklaw bench` measured.
 """
 
 import argparse
@@ -12,8 +12,7 @@ from hooklaw.errors import OutputError
 from hooklaw.results.records import Run, read, read_all
 from hooklaw.results.verdict import Exit
 from hooklaw_reports import html
-from hooklaw_reports.kinds import is_bench
-from hooklaw_reports.sentences import sentences
+from hooklaw_reports.page import build
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,18 +23,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the report and print its path and the verdicts; a report gates nothing, so a written one is a success."""
+    """Write the report and print its path and the verdicts; what it reports does not change the exit code."""
     if args.output.resolve() in {path.resolve() for path in args.files}:
         raise OutputError(f"{args.output} is one of the result files: name another file for the report with -o")
-    runs = _runs(args.files)
-    html.write(args.output, html.render(runs, args.title))
-    sys.stdout.write(f"{args.output}: {sentences(runs)}\n")
+    write(args.output, _runs(args.files), args.title)
     return Exit.OK.code
 
 
+def write(report: Path, runs: list[Run], title: str = "") -> None:
+    """Write a report of some runs, and print its path and the verdicts."""
+    page = build(runs, title)
+    html.write(report, html.render(page))
+    sys.stdout.write(f"{report}: {page.verdicts}\n")
+
+
 def _runs(files: Sequence[Path]) -> list[Run]:
-    """Read the files; a benchmark that did not end is shown as such, a run of rules that did not is refused."""
+    """Read the files; a benchmark that did not end is shown in part, a run of rules that did not end is refused."""
     for path in files:
-        if not all(run.complete or (is_bench(run) and run.cells) for run in read(path, incomplete=True)):
+        if not all(run.complete or run.cells for run in read(path, incomplete=True)):
             read(path)
     return read_all(files, incomplete=True)

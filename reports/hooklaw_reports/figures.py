@@ -2,6 +2,7 @@
 
 ABSENT = "\u2013"
 TIMES = "\u00d7"
+DIVIDED = "\u00f7"
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 CLOCK = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
@@ -12,7 +13,7 @@ def size(count: float) -> str:
 
 
 def size_up(count: int) -> str:
-    """Return bytes rounded up, so that what is said to be needed is enough."""
+    """Return bytes rounded up, so that the size shown is enough."""
     if not count:
         return ABSENT
     step = 10 ** max(0, len(str(count)) - 3)
@@ -35,8 +36,8 @@ def times(ratio: float) -> str:
 
 
 def error(norm: float) -> str:
-    """Return a relative error: 0 is said as such, for that is what a lossless strategy is to show."""
-    return f"{norm:.1e}".replace("e-0", "e-") if 0 < norm < 0.1 else digits(norm, 2)  # noqa: PLR2004 - as one writes it
+    """Return a relative error; 0 stays 0, since a lossless strategy must show it."""
+    return f"{norm:.1e}".replace("e-0", "e-") if 0 < norm < 0.1 else digits(norm, 2)  # noqa: PLR2004 - larger errors read better without an exponent
 
 
 def budget(count: float) -> tuple[str, str]:
@@ -46,7 +47,7 @@ def budget(count: float) -> tuple[str, str]:
 
 
 def digits(number: float, places: int = 3) -> str:
-    """Return a number to so many digits, none of them in an exponent."""
+    """Return a number to so many digits, without an exponent."""
     if not number:
         return "0"
     exponent = int(f"{number:.{places - 1}e}".partition("e")[2])

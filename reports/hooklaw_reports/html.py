@@ -1,7 +1,6 @@
-"""The report: one HTML file that opens from disk, asks the network for nothing and runs nothing but its own script."""
+"""The page as HTML: one file that opens from disk, loads nothing from the network and runs only its own script."""
 
 from base64 import b64encode
-from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -10,18 +9,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hooklaw import __version__
 from hooklaw.errors import OutputError
-from hooklaw.results.records import Run, replace_file
-from hooklaw_reports.kinds import sorted_out
+from hooklaw.results.records import replace_file
+from hooklaw_reports.columns import CHARTED, COLUMNS
+from hooklaw_reports.figures import SIZES
+from hooklaw_reports.page import Page
 from hooklaw_reports.payload import payload
-from hooklaw_reports.view import page
+from hooklaw_reports.sheet import parts
 
 TEMPLATES = files("hooklaw_reports") / "templates"
 SCRIPTS = ("lanes.js", "panel.js", "chart.js", "offload.js", "sheet.js", "report.js")
 STYLES = ("report.css", "offload.css")
 
 
-def render(runs: Sequence[Run], title: str = "") -> str:
-    """Return the whole page; the same runs always make the same bytes."""
+def render(page: Page) -> str:
+    """Return the whole file; the same runs always make the same bytes."""
     environment = Environment(
         loader=PackageLoader("hooklaw_reports"),
         autoescape=True,
@@ -30,21 +31,25 @@ def render(runs: Sequence[Run], title: str = "") -> str:
         lstrip_blocks=True,
     )
     css = "".join(map(_asset, STYLES)) + "".join(
-        f'[data-page="{kind.name}"] {{ --columns: {len(its)}; }}\n' for kind, its in sorted_out(runs)
+        f'[data-page="{sheet.kind.name}"] {{ --columns: {len(sheet.columns)}; }}\n' for sheet in page.sheets
     )
     script = "".join(map(_asset, SCRIPTS))
     return environment.get_template("report.html.j2").render(
-        page=page(runs, title),
+        page=page,
+        charted=CHARTED,
+        columns=COLUMNS,
+        units=[unit for unit, _ in SIZES[:3]],
+        parts=parts,
         css=css,
         script=script,
-        data=payload(runs),
+        data=payload(page),
         policy=_policy(css, script),
         version=__version__,
     )
 
 
 def write(path: Path, text: str) -> None:
-    """Put the text in place of the file, whole or not at all; OutputError where it cannot be written."""
+    """Replace the file, whole or not at all; OutputError if it cannot be written."""
     try:
         replace_file(path, text)
     except OSError as error:

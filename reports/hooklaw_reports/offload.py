@@ -1,44 +1,47 @@
-"""The view model of the offload page: a chart and a table for each workload, device and setting."""
+"""The offload page: a chart and a table for each workload, device and setting."""
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from hooklaw.offload.frontier import frontier
 from hooklaw.results.records import Cell, Run
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports import sentences
+from hooklaw_reports import marks
 from hooklaw_reports.answers import PLAIN, Answer, answers, pick
-from hooklaw_reports.columns import COLUMNS, Figure
+from hooklaw_reports.benchmarks import Group, devices, groups
+from hooklaw_reports.columns import facts
 from hooklaw_reports.figures import SIZES, budget
-from hooklaw_reports.gathered import Group, gathered
-from hooklaw_reports.verdicts import Law, law_of
+from hooklaw_reports.marks import Mark
+from hooklaw_reports.runs import sentence
+from hooklaw_reports.sheet import Column
+from hooklaw_reports.verdicts import PackerVerdict, judged, verdict_of
 
 MARKED = {
-    Outcome.FAIL: ("bad", "wrong gradients"),
-    Outcome.ERROR: ("worst", "error"),
-    Outcome.CRASH: ("worst", "crash"),
-    Outcome.TIMEOUT: ("worst", "timeout"),
+    Outcome.FAIL: Mark("bad", "✗", "wrong gradients"),
+    Outcome.ERROR: Mark("worst", "!", "error"),
+    Outcome.CRASH: Mark("worst", "!", "crash"),
+    Outcome.TIMEOUT: Mark("worst", "!", "timeout"),
 }
-"""Tone and words of a cell without a place in the chart; of any other, nothing was measured."""
+"""The marks of cells without a place in the chart; any other such cell was not measured."""
+MEASURED = Mark("open", "◷", "measured")
+UNLAWFUL = Mark("bad", "✗", "breaks the packer law")
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One strategy: a row of the table, and a point of the chart where there are figures."""
+    """One strategy: a row of the table, and a point of the chart if it was measured."""
 
     cell: Cell
-    words: str
-    tone: str
+    state: Mark
     line: str
     """The frontier it stands on: lossless, lossy or none."""
-    law: str = ""
-    """Where the report shows the packer's verdict."""
+    law: PackerVerdict
 
     @property
     def drawn(self) -> bool:
-        """Tell whether it has a place in the chart."""
+        """Whether it has a place in the chart."""
         return self.cell.outcome is Outcome.PASS and self.cell.ratio > 0
 
     @property
@@ -47,6 +50,18 @@ class Point(msgspec.Struct, frozen=True):
         if self.cell.strategy == PLAIN:
             return "plain"
         return ("lossless" if self.cell.lossless else "lossy") + (" unlawful" if self.cell.lawful is False else "")
+
+    @property
+    def reason(self) -> str:
+        """Why it is marked."""
+        law = f"{self.law.text}, says {self.law.source}" if self.cell.lawful is False and self.law.source else ""
+        return "; ".join(filter(None, [self.cell.detail, law]))
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Every figure that was measured, and which run judged the packer."""
+        source = [("Packer law", f"{self.law.text}: {self.law.source}")] if self.law.source else []
+        return [*facts(self.cell), *source]
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -60,12 +75,12 @@ class Chart(msgspec.Struct, frozen=True):
 
     @property
     def marked(self) -> list[Point]:
-        """The strategies that have no place in the chart, or none without a word."""
+        """The strategies without a place in the chart, and those that break the law."""
         return [point for point in self.points if not point.drawn or point.cell.lawful is False]
 
     @property
     def half(self) -> tuple[str, str]:
-        """Half of what the plain step needs, as number and unit: the budget that is asked for at first."""
+        """Half of what the plain step needs, as number and unit: the first budget that the page asks about."""
         plain = next((point.cell.peak for point in self.points if point.cell.strategy == PLAIN), 0)
         most = max((point.cell.peak for point in self.points if point.drawn), default=0)
         return budget((plain or most) / 2) if plain or most else ("1", "GB")
@@ -77,72 +92,85 @@ class Chart(msgspec.Struct, frozen=True):
         return pick(self.answers, float(number) * dict(SIZES)[unit]).sentence(" ".join(self.half))
 
 
+class Benchmark(msgspec.Struct, frozen=True):
+    """One run: where it measured, and what it came to."""
+
+    run: Run
+    name: str
+    where: str
+    sentence: str
+
+
 class Offload(msgspec.Struct, frozen=True):
     """The page."""
 
     charts: list[Chart]
-    runs: list[tuple[str, str, Run]]
-    """Where it ran, what it came to, and the run."""
-    columns: list[Figure]
-    units: list[str]
-    state_at: int = 3
-    """Before which column the state in words stands: after the two figures of the chart."""
+    runs: list[Benchmark]
+
+    @property
+    def summary(self) -> str:
+        """What the runs came to."""
+        return "; ".join(f"{one.where}: {one.sentence}" for one in self.runs)
+
+    @property
+    def worst(self) -> Mark:
+        """How many strategies failed or break the law."""
+        states = [point.state for chart in self.charts for point in chart.marked if point.state.alarming]
+        worst = min(states, key=marks.severity, default=MEASURED)
+        return replace(worst, word=f"{len(states)} marked") if states else worst
 
 
-def offload(runs: Sequence[Run]) -> Offload | None:
-    """Return the page's view model, or None where nothing was measured."""
-    groups, measured = gathered(runs)
-    if not measured:
-        return None
+def offload(runs: Sequence[Run], names: Sequence[str], packers: Sequence[Column]) -> Offload | None:
+    """Return the page of these benchmark runs, or None if there are none."""
+    runs = [replace(run, cells=judged(run.cells, packers)) for run in runs]
     charts: list[Chart] = []
-    for group in groups:
-        charts.append(_chart(group, runs, {chart.slug for chart in charts}))
-    told = [(where, sentences.of(run), run) for where, run in measured]
-    return Offload(charts, told, COLUMNS, [unit for unit, _ in SIZES[:3]])
+    for group in groups(runs):
+        charts.append(_chart(group, packers, {chart.slug for chart in charts}))
+    benchmarks = [
+        Benchmark(run, name, devices(run, runs), sentence(run)) for run, name in zip(runs, names, strict=True)
+    ]
+    return Offload(charts, benchmarks) if runs else None
 
 
-def _chart(group: Group, runs: Sequence[Run], taken: set[str]) -> Chart:
+def _chart(group: Group, packers: Sequence[Column], taken: set[str]) -> Chart:
     lines = {
         "lossless": frontier(cell for cell in group.cells if cell.lossless),
         "lossy": frontier(cell for cell in group.cells if not cell.lossless),
     }
-    points = [_point(cell, lines, runs) for cell in group.cells]
+    points = [_point(cell, lines, verdict_of(cell, packers)) for cell in group.cells]
     points.sort(key=lambda point: (not point.drawn, point.cell.peak, point.cell.ratio))
     return Chart(_slug(group.title, taken), group.title, points, answers(group.cells, group.title), group.notes)
 
 
-def _point(cell: Cell, lines: dict[str, list[Cell]], runs: Sequence[Run]) -> Point:
+def _point(cell: Cell, lines: dict[str, list[Cell]], law: PackerVerdict) -> Point:
     line = next((name for name, found in lines.items() if cell in found), "")
-    tone, words = _state(cell, line, lines)
-    return Point(cell, words, tone, line, _address(law_of(cell, runs)))
+    return Point(cell, _state(cell, line, lines), line, law)
 
 
-def _address(law: Law | None) -> str:
-    if not law:
-        return ""
-    outcomes = [("outcome", word) for word in law.words]
-    return "#" + urlencode([("page", "packers"), ("on", law.name), *outcomes], safe=":")
-
-
-def _state(cell: Cell, line: str, lines: dict[str, list[Cell]]) -> tuple[str, str]:
+def _state(cell: Cell, line: str, lines: dict[str, list[Cell]]) -> Mark:
     if cell.outcome is not Outcome.PASS:
-        return MARKED.get(cell.outcome, ("unrun", str(cell.outcome)))
+        return MARKED.get(cell.outcome, Mark("unrun", "·", str(cell.outcome)))
     if cell.lawful is False:
-        return "bad", "breaks the packer law"
+        return UNLAWFUL
     plain = "the plain step, " if cell.strategy == PLAIN else ""
     if line:
-        return ("good", f"{plain}on the frontier") if line == "lossless" else ("open", "on the lossy frontier")
-    better = next((one for one in lines["lossless"] + lines["lossy"] if _beats(one, cell)), None)
-    kind = "" if cell.lossless else "lossy, "
-    return "out", f"{plain}{kind}beaten by {better.strategy}" if better else f"{plain}{kind}not on the frontier"
+        lossless = line == "lossless"
+        return Mark("good", "", f"{plain}on the frontier") if lossless else Mark("open", "", "on the lossy frontier")
+    better = next((other for other in lines["lossless"] + lines["lossy"] if _beats(other, cell)), None)
+    kind = plain or ("" if cell.lossless else "lossy, ")
+    return Mark("out", "", kind + (f"beaten by {_name(better)}" if better else "not on the frontier"))
 
 
-def _beats(one: Cell, other: Cell) -> bool:
-    return one.lossless >= other.lossless and one.peak <= other.peak and _time(one) <= _time(other)
+def _name(cell: Cell) -> str:
+    return "the plain step" if cell.strategy == PLAIN else cell.strategy
+
+
+def _beats(cell: Cell, other: Cell) -> bool:
+    return cell.lossless >= other.lossless and cell.peak <= other.peak and _time(cell) <= _time(other)
 
 
 def _time(cell: Cell) -> float:
-    """Return the time that the frontier counts: of the plain step, held against itself, only noise is measured."""
+    """Return the time that the frontier counts: the plain step is 1, whatever noise was measured."""
     return 1.0 if cell.strategy == PLAIN else cell.ratio
 
 

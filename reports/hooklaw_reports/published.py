@@ -1,10 +1,10 @@
-"""Dated results of real runs, shipped with hooklaw: what is shown of a backend that this machine cannot run."""
+"""Dated results of real runs, shipped with hooklaw: shown for a backend that this machine cannot run."""
 
 from functools import cache
 from pathlib import Path
 
 from hooklaw.results.records import Run, read_all
-from hooklaw.results.summary import sentence
+from hooklaw_reports.runs import sentence
 
 FOLDER = Path(__file__).with_name("published")
 
@@ -16,13 +16,13 @@ def runs() -> list[Run]:
 
 @cache
 def published() -> dict[str, Run]:
-    """Return the latest published run of each backend."""
-    return {run.header.backend: run for run in sorted(runs(), key=lambda run: run.header.started)}
+    """Return the latest published run of each backend or packer, by its title."""
+    return {run.header.title: run for run in sorted(runs(), key=lambda run: run.header.started)}
 
 
-def last_result(backend: str) -> str:
-    """Return the last published result of a backend in words, or nothing where there is none."""
-    run = published().get(backend)
+def last_result(title: str) -> str:
+    """Return the last published result in words, or an empty string."""
+    run = published().get(title)
     if not run:
         return ""
     version = " ".join(next(iter(run.header.versions.items()), ("", "")))

@@ -1,48 +1,78 @@
-"""From a strategy of the benchmark to the run that held its packer against the law, where the report has one."""
+"""Verdicts of the packer law on the strategies of a benchmark, from the packer runs in the same report."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 
-from hooklaw.results.records import Cell, Run
-from hooklaw.results.summary import words
+from hooklaw.results.records import Cell
+from hooklaw.results.summary import count, counted, words
 from hooklaw.results.verdict import JUDGED, Outcome
-from hooklaw_reports.kinds import PACKERS, names, sorted_out
+from hooklaw_reports.figures import ABSENT
+from hooklaw_reports.sheet import Column
 
-SHIPPED = ("torch.", "hooklaw_backends.")
-"""Modules whose packers the benchmark's strategies call by a short name."""
-
-
-class Law(msgspec.Struct, frozen=True):
-    """The column that judged a packer, and the outcomes there that speak against it."""
-
-    name: str
-    words: list[str]
-
-
-def law_of(cell: Cell, runs: Sequence[Run]) -> Law | None:
-    """Return where the law's verdict on the strategy's packer stands."""
-    packers = dict(sorted_out(runs)).get(PACKERS, [])
-    found = [(run, name) for run, name in zip(packers, names(packers), strict=True) if _packs(run, cell.strategy)]
-    found.sort(key=lambda pair: (_parts(pair[0])[2] in {"", "cpu"}) != (cell.device == "cpu"))
-    for run, name in found[:1]:
-        broken = {word for rule, word in words(run).items() if run.outcome(rule) in JUDGED - {Outcome.PASS}}
-        return Law(name, sorted(broken))
-    return None
+PLAIN = "none"
+SHIPPED = {
+    "save-on-cpu": "torch.autograd.graph:save_on_cpu",
+    "save-on-cpu-pinned": "hooklaw_backends.offload.on_cpu:SaveOnCpuPinned",
+    "disk-raw": "hooklaw_backends.offload.disk:DiskRaw",
+    "disk-save": "hooklaw_backends.offload.disk:DiskSave",
+    "async": "hooklaw_backends.offload.asynchronous:Async",
+}
+"""The packers of the shipped strategies, for older records, whose cells do not name theirs."""
 
 
-def _parts(run: Run) -> list[str]:
-    """Return module, attribute and device of the packer, the device empty where the CPU is meant."""
-    return [*run.header.backend.split(":", 3)[1:], "", "", ""][:3]
+class PackerVerdict(msgspec.Struct, frozen=True):
+    """What is known of a strategy's packer."""
+
+    lawful: bool | None
+    text: str
+    source: str = ""
+    """Which run judged it."""
+    address: str = ""
+    """Where the report shows that run."""
 
 
-def _packs(run: Run, strategy: str) -> bool:
-    module, attribute, _ = _parts(run)
-    if f"{module}:{attribute}" in strategy.split("+"):
-        return True
-    return module.startswith(SHIPPED) and _short(attribute) in re.split(r"[+:]", strategy)
+def verdict_of(cell: Cell, packers: Sequence[Column]) -> PackerVerdict:
+    """Return the verdict on a cell's packer: a broken law counts, whether the cell or a packer run says so."""
+    fitting = [column for column in packers if column.run.header.backend in _packers_of(cell)]
+    if not fitting:
+        unknown = ABSENT if cell.strategy == PLAIN else "not judged"
+        text = {True: "kept", False: "broken", None: unknown}[cell.lawful]
+        return PackerVerdict(cell.lawful, text, "" if cell.lawful is None else "the benchmark's own judgement")
+    column = max(fitting, key=lambda one: (_same_device(one, cell), one.run.header.started))
+    lawful = cell.lawful is not False and not column.regressions
+    source = f"the run of {column.run.header.backend} on {column.run.header.device}, {column.started}"
+    return PackerVerdict(lawful, _text(column, lawful=lawful), source, _address(column))
 
 
-def _short(attribute: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", attribute).lower()
+def judged(cells: Iterable[Cell], packers: Sequence[Column]) -> list[Cell]:
+    """Return the cells with the verdicts on their packers."""
+    return [replace(cell, lawful=verdict_of(cell, packers).lawful) for cell in cells]
+
+
+def _packers_of(cell: Cell) -> set[str]:
+    if cell.packer:
+        return {cell.packer}
+    return {*cell.strategy.split("+"), *(SHIPPED.get(part, "") for part in re.split(r"[+:]", cell.strategy))}
+
+
+def _same_device(column: Column, cell: Cell) -> bool:
+    return (column.run.header.device == "cpu") == (cell.device == "cpu")
+
+
+def _text(column: Column, *, lawful: bool) -> str:
+    if column.regressions:
+        return f"{counted(len(column.regressions), 'MUST')} broken"
+    known = count(column.run).known
+    kept = f"kept, {counted(known, 'SHOULD')} broken" if known else "kept"
+    return kept if lawful else "broken"
+
+
+def _address(column: Column) -> str:
+    run = column.run
+    broken = {word for rule, word in words(run).items() if run.outcome(rule) in JUDGED - {Outcome.PASS}}
+    outcomes = [("outcome", word) for word in sorted(broken)]
+    return "#" + urlencode([("page", "packers"), ("on", column.name), *outcomes], safe=":")

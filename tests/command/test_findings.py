@@ -2,11 +2,11 @@
 
 import importlib.metadata
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forked import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
 VERSIONS = {"python": ("torch", "2.13.0"), "paddle": ("paddlepaddle", "3.3.1")}
@@ -33,16 +33,9 @@ def test_program_does_what_the_page_says(language, program, tmp_path):
     package, version = VERSIONS[language]
     if installed(package) != version:
         pytest.skip(f"the page speaks of {package} {version}, here is {installed(package)}")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    exit_code, stdout, stderr = run(program, tmp_path)
     printed = re.findall(r"# prints (.+?);", program)
     dies = "# dies of" in program
 
-    assert dies == (done.returncode < 0), done.stderr
-    assert dies or done.stdout.splitlines() == printed
+    assert dies == (exit_code < 0), stderr
+    assert dies or stdout.splitlines() == printed

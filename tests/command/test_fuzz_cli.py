@@ -454,20 +454,20 @@ def test_wrong_use(verb, args, says):
     [
         (["flag = 1"], "known.toml:1: Expected `str`, got `int`"),
         (['flags = "x"'], "known.toml:1: Object contains unknown field `flags`"),
-        ([FREED, FREED.replace("are", "were")], "known.toml:4: no flag of the reference engine is called"),
+        ([FREED, FREED.replace("are", "were")], "known.toml:4: the reference engine has no flag"),
         ([FREED, FREED], "known.toml:4: 'numbers-are-freed' already has an entry in"),
         ([f"{FREED}\n{CRASH}"], "has both a flag and a fingerprint, or neither"),
         (['reason = "why"'], "has both a flag and a fingerprint, or neither"),
         ([f'{FREED}\nrule = "no.such-rule"'], "no rule has the id 'no.such-rule'"),
         ([f'{FREED}\npattern = ["exp"]'], "a flag has no pattern"),
         ([f'{FREED}\nalso = ["differs: exp"]'], "a flag has no also"),
-        ([f'{CRASH}\nalso = ["differ: exp"]'], "'differ: exp' is no fingerprint"),
+        ([f'{CRASH}\nalso = ["differ: exp"]'], "'differ: exp' is not a fingerprint"),
         ([CRASH.replace('"it is broken"', '""')], "the entry has no reason"),
         ([CRASH.replace("rule =", "issue =")], "no rule is named"),
-        ([CRASH.replace("crash", "smash")], "is no fingerprint: one begins with differs, crash, hang, error"),
-        ([f'{CRASH}\npattern = ["expp"]'], "no instruction is called 'expp'"),
-        (["[[mistake]]"], "only includes and [[finding]] tables may stand here, found mistake"),
-        (["flag"], "the findings file is no TOML"),
+        ([CRASH.replace("crash", "smash")], "is not a fingerprint: begin it with differs, crash, hang, error"),
+        ([f'{CRASH}\npattern = ["expp"]'], "the pattern names 'expp', which is not an operation"),
+        (["[[mistake]]"], "known.toml:1: a findings file has only includes and [[finding]] tables, found mistake"),
+        (["flag"], "the findings file is not valid TOML"),
     ],
 )
 def test_bad_findings_file(verb, known, entries, says):
@@ -481,11 +481,11 @@ def test_bad_findings_file(verb, known, entries, says):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[", "programs.jsonl:2: no program: "),
-        ('{"op": "leaf"}', "programs.jsonl:2: no program: "),
-        ('[["leaf"]]', "programs.jsonl:2: no program: "),
-        ("# two", "programs.jsonl holds no program"),
-        ('[["laef", [], [], [], 0]]', "programs.jsonl:2: no instruction is called 'laef'"),
+        ("[", "programs.jsonl:2: not a program: "),
+        ('{"op": "leaf"}', "programs.jsonl:2: not a program: "),
+        ('[["leaf"]]', "programs.jsonl:2: not a program: "),
+        ("# two", "programs.jsonl has no program"),
+        ('[["laef", [], [], [], 0]]', "programs.jsonl:2: 'laef' is not an operation"),
     ],
 )
 def test_bad_program(verb, corpus, line, says):

@@ -8,13 +8,14 @@ from random import Random
 import pytest
 
 from hooklaw.errors import ProgramError
-from hooklaw.fuzz.draw.builder import RandomSource
+from hooklaw.fuzz.draw.builder import RandomChoices
 from hooklaw.fuzz.draw.random_programs import from_seed, wide
 from hooklaw.fuzz.judge.compare import SCHEDULES, diverges, follow, same
 from hooklaw.fuzz.judge.judge import Judge, alike, engine
 from hooklaw.fuzz.program import Instruction, dump, parse, text
-from hooklaw.fuzz.replay import functions, hooks, modules, passes, values
-from hooklaw.fuzz.replay.run import OPERATIONS, Run, replay
+from hooklaw.fuzz.replay import functions, hooks, modules, passes
+from hooklaw.fuzz.replay.operations import OPERATIONS
+from hooklaw.fuzz.replay.run import Replay, replay
 from hooklaw.fuzz.shrink import renamed, shrink, skeleton
 from hooklaw.model.schedule import chosen_by
 
@@ -56,9 +57,24 @@ def test_program_survives_being_written(programs):
     ],
 )
 def test_bad_program_is_refused_in_one_sentence(line):
-    """What is no program is refused by a sentence that says what one is."""
-    with pytest.raises(ProgramError, match="no program: .*one is a JSON list"):
+    """A line that is not a program is refused by a sentence that says what a program is."""
+    with pytest.raises(ProgramError, match="not a program: .*write a JSON list"):
         parse(line)
+
+
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        (((2, 2), "float64", True), "leaf((2, 2), float64, True)"),
+        (((2,), "float64", False), "leaf((2,), float64, False)"),
+        (((), "float32", False), "leaf((), float32, False)"),
+        ((("nothing",), "all"), "leaf(nothing, all)"),
+        ((("scale", 2),), "leaf(scale(2))"),
+    ],
+)
+def test_arguments_are_printed_as_what_they_are(how, shown):
+    """A shape is printed as a tuple, an action as its word or as a call."""
+    assert text([X._replace(how=how)]) == f"x = {shown}"
 
 
 def test_everything_is_drawn(programs):
@@ -74,8 +90,8 @@ def test_everything_is_drawn(programs):
     )
 
     assert set(OPERATIONS) == set(drawn)
-    assert set(hooks.ACTIONS) | set(passes.PACKERS) | set(values.FUNCTIONS) | set(modules.FORWARDS) <= set(words)
-    assert set(functions.KINDS) <= set(words)
+    assert set(hooks.ACTIONS) | set(passes.PACKERS) | set(functions.PLAIN) | set(modules.FORWARDS) <= set(words)
+    assert set(functions.MARKED) <= set(words)
 
 
 def test_most_programs_do_something(programs):
@@ -124,7 +140,7 @@ def test_nothing_is_left_behind():
 def test_run_leaves_no_cycles():
     """What a program made goes with the run, hooks that hold the run included, without a collection of garbage."""
     made = []
-    run = Run(engine(()), lambda _: made.append(weakref.ref(run.tensors["y"])))
+    run = Replay(engine(()), lambda _: made.append(weakref.ref(run.tensors["y"])))
     gc.disable()
     try:
         run.all((X, Y, HOOK, BACKWARD))
@@ -140,10 +156,10 @@ def test_legal_orders_are_no_difference():
     """What the engine shows in a random order of ready Nodes is found again, whatever that order shows."""
     judge, differing = engine(()), 0
     for number in range(600):
-        program, events = wide(RandomSource(11, number)), []
+        program, events = wide(RandomChoices(11, number)), []
         judge.reset()
         with chosen_by(Random(number).randrange):  # noqa: S311 - it is no secret
-            Run(judge, events.append).all(program)
+            Replay(judge, events.append).all(program)
         differing += events != replay(program, judge)
         assert follow(program, judge, events, SCHEDULES).fits, text(program)
 

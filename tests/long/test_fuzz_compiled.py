@@ -16,7 +16,8 @@ from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import parse
 from hooklaw.fuzz.replay.hooks import ACTIONS
-from hooklaw.fuzz.replay.run import OPERATIONS, replay
+from hooklaw.fuzz.replay.operations import OPERATIONS
+from hooklaw.fuzz.replay.run import replay
 
 pytest.importorskip("torch")
 
@@ -123,7 +124,7 @@ def test_the_corpus_holds_no_surprise(verb, tmp_path):
 @pytest.mark.parametrize(
     ("argument", "says"),
     [
-        ("eager+autograd", "nothing is called 'autograd' behind the +: it may be compiled-autograd alone"),
+        ("eager+autograd", "unknown mode 'autograd' after the +: use compiled-autograd"),
         ("eagre+compiled-autograd", "torch.compile has no backend 'eagre': did you mean eager"),
     ],
 )

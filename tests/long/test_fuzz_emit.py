@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from hooklaw.backend.loading import load
-from hooklaw.fuzz.campaign.process import LIMIT, Child, Held, watch
+from hooklaw.fuzz.campaign.process import LIMIT, Target, Worker, limit_time
 from hooklaw.fuzz.draw.passes import UNUSED
 from hooklaw.fuzz.draw.random_programs import from_seed
 from hooklaw.fuzz.emit import code
@@ -18,8 +18,9 @@ from hooklaw.fuzz.emit.run_script import events_of
 from hooklaw.fuzz.judge.compare import same
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import Program, text
-from hooklaw.fuzz.replay import functions, hooks, modules, passes, regions, values
-from hooklaw.fuzz.replay.run import OPERATIONS, replay
+from hooklaw.fuzz.replay import functions, hooks, modules, passes, regions
+from hooklaw.fuzz.replay.operations import OPERATIONS
+from hooklaw.fuzz.replay.run import replay
 
 torch = pytest.importorskip("torch")
 
@@ -80,7 +81,7 @@ def torch_eager():
 @pytest.fixture(scope="module")
 def held():
     """Give it for processes of their own."""
-    return Held("torch-eager")
+    return Target("torch-eager")
 
 
 def agrees(program: Program, backend) -> None:
@@ -136,7 +137,7 @@ def in_a_process(held, function, calls):
     """Return what each call returns, by its place; those that end the process, as torch does with some, have none."""
     returned, at = {}, 0
     while at < len(calls):
-        child = Child(held, one_by_one, function, calls[at:])
+        child = Worker(held, one_by_one, function, calls[at:])
         answers = list(iter(child.answer, None))
         returned.update(enumerate(answers, start=at))
         at += len(answers) + (child.ending() is not None)
@@ -146,8 +147,8 @@ def in_a_process(held, function, calls):
 def one_by_one(_judge, line, function, calls) -> None:
     """Tell what each call returns."""
     for one in calls:
-        watch(LIMIT)
-        line.tell(function(*one))
+        limit_time(LIMIT)
+        line.send(function(*one))
 
 
 @pytest.mark.parametrize("one", FEW, ids=str)
@@ -183,7 +184,7 @@ def test_each_pair_shows_the_same(torch_eager, kind):
     agrees((X, multiply, pair, BACKWARD), torch_eager)
 
 
-@pytest.mark.parametrize("function", values.FUNCTIONS)
+@pytest.mark.parametrize("function", functions.PLAIN)
 def test_each_function_shows_the_same(torch_eager, function):
     """Every custom Function shows the same."""
     used = ("x1", "x1") if function == "product" else ("x1",)
@@ -275,11 +276,11 @@ def test_a_gradient_that_was_taken(torch_eager):
     agrees((X, multiply, again, Do("take", ("g3",), ("x1",)), again, Do("value", (), ("g3",))), torch_eager)
 
 
-@pytest.mark.parametrize("word", functions.KINDS)
+@pytest.mark.parametrize("word", functions.MARKED)
 @pytest.mark.parametrize("used", ["v2", "v3", "x1"])
 def test_each_function_with_marks_or_options_shows_the_same(torch_eager, word, used):
     """It shows the same of a tensor, of a view, and of a leaf, which none may change."""
-    kind = functions.KINDS[word]
+    kind = functions.MARKED[word]
     multiply, view = Do("mul", ("v2",), ("x1", "x1")), Do("view", ("v3",), ("v2",), (2, 2))
     inputs = (used, "x1")[: kind.inputs] if kind.changes != 1 else ("x1", used)
     made = ("v4", "v5")[: kind.outputs]
@@ -404,10 +405,10 @@ def test_everything_has_a_form():
     assert set(OPERATIONS) == set(code.FORMS)
     assert set(hooks.ACTIONS) == set(code.ACTIONS)
     assert set(passes.PACKERS) == set(code.PACKERS)
-    assert set(values.FUNCTIONS) == set(code.FUNCTIONS)
+    assert set(functions.PLAIN) == set(code.FUNCTIONS)
     assert set(modules.FORWARDS) == set(code.FORWARDS)
     assert set(regions.REGIONS) == set(code.REGIONS)
-    assert set(functions.KINDS) == set(code.TEXTS)
+    assert set(functions.MARKED) == set(code.TEXTS)
 
 
 def test_lines_are_short_and_plain():

@@ -8,7 +8,7 @@ import pytest
 from helpers import shows_the_vice
 from hooklaw.backend import loading
 from hooklaw.backend.protocol import Capability
-from hooklaw.fuzz.campaign.process import Held
+from hooklaw.fuzz.campaign.process import Target
 from hooklaw.fuzz.emit import code
 from hooklaw.fuzz.emit import state as emit_state
 from hooklaw.fuzz.emit.run_script import events_of
@@ -216,7 +216,7 @@ def test_a_module_that_takes_its_own_place():
 
 def test_what_programs_import_late_is_imported_once(monkeypatch):
     """What a backend imports at the first call of a verb is imported early, if a program calls one of these."""
-    held = Held("reference")
+    held = Target("reference")
     late = {Capability.OPTIMIZERS: "xml.dom.pulldom"}
     monkeypatch.setattr(held.backend, "imports_late", late, raising=False)
     monkeypatch.delitem(sys.modules, "xml.dom.pulldom", raising=False)

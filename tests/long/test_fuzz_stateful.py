@@ -13,8 +13,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from hooklaw.errors import UnknownBackendError
 from hooklaw.fuzz.campaign.process import Ending
-from hooklaw.fuzz.campaign.remote import apart
-from hooklaw.fuzz.draw.strategies import KINDS, programs
+from hooklaw.fuzz.campaign.remote import remote_backend
+from hooklaw.fuzz.draw.strategies import STEPS_BY_NAME, programs
 from hooklaw.fuzz.judge import invariants
 from hooklaw.fuzz.program import Instruction, dump, parse
 from hooklaw.fuzz.stateful import DifferenceError, ProcessDiedError, check, machine, named
@@ -87,7 +87,7 @@ def given_alone(program, backend):
     @quick(max_examples=1)
     @given(program=programs().map(lambda _: program))
     def test(program):
-        check(program, apart(backend))
+        check(program, remote_backend(backend))
 
     test()
 
@@ -98,8 +98,8 @@ def test_crash_is_a_failure_like_others(fails):
 
     assert "does not survive a program: crash SIGSEGV\n" in str(error)
     assert [one.op for one in smaller(error)] == ["leaf", "exp"]
-    assert apart("dangerous:backend:Segfaults").replay(smaller(error)) == Ending("crash", "SIGSEGV")
-    assert isinstance(apart("dangerous:backend:Segfaults").replay([X, BACKWARD]), list)
+    assert remote_backend("dangerous:backend:Segfaults").replay(smaller(error)) == Ending("crash", "SIGSEGV")
+    assert isinstance(remote_backend("dangerous:backend:Segfaults").replay([X, BACKWARD]), list)
 
 
 def test_what_one_machine_finds_another_runs_first(fails, tmp_path):
@@ -144,16 +144,16 @@ def test_programs(program):
 
 def test_machine_adds_all_that_the_generator_does():
     """The stateful test has a rule for each kind of instruction."""
-    assert {f"add_{name}" for name in KINDS} <= set(vars(machine("reference")))
-    assert {"leaf", "hook", "backward", "context", "module"} <= set(KINDS)
+    assert {f"add_{name}" for name in STEPS_BY_NAME} <= set(vars(machine("reference")))
+    assert {"leaf", "hook", "backward", "context", "module"} <= set(STEPS_BY_NAME)
 
 
 def test_what_the_backend_lacks_is_left_out():
     """Of a program only that is run which the backend supports."""
     sine = Instruction("sin", ("v1",), ("x1",))
 
-    assert apart("dangerous:backend:Poor").able([X, HOOK, sine, BACKWARD]) == (X, HOOK, BACKWARD)
-    assert apart("reference").able([X, HOOK, sine, BACKWARD]) == (X, HOOK, sine, BACKWARD)
+    assert remote_backend("dangerous:backend:Poor").able([X, HOOK, sine, BACKWARD]) == (X, HOOK, BACKWARD)
+    assert remote_backend("reference").able([X, HOOK, sine, BACKWARD]) == (X, HOOK, sine, BACKWARD)
 
 
 def test_invariants_hold_or_say_what_differs():
@@ -186,7 +186,7 @@ def test_name_of_the_backend(monkeypatch):
     assert named() == "reference"
     assert named("paddle") == "paddle"
     with pytest.raises(UnknownBackendError):
-        apart("no-such")
+        remote_backend("no-such")
 
 
 def test_examples_have_one_key():
@@ -229,6 +229,6 @@ def test_shipped_tests_refuse_an_unknown_backend(shipped):
     """A backend that is not there is one sentence, and nothing is searched."""
     done = shipped("no-such")
 
-    assert "no backend is called 'no-such'" in done.stdout
+    assert "no backend has the name 'no-such'" in done.stdout
     assert "5 errors" in done.stdout
     assert "Traceback" not in done.stdout

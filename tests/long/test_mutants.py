@@ -219,7 +219,7 @@ def test_without_torch(hooklaw_command, tmp_path):
     asked = hooklaw_command("mutants", "--of", "torch-eager", path=[tmp_path])
 
     assert left.returncode == 0, left.stderr
-    assert "left out: the mutants of torch-eager, for here torch is not installed" in left.stdout
+    assert "skipped: mutants of torch-eager: torch is not installed" in left.stdout
     assert "remove-clears-every-hook of reference  [killed]" in left.stdout
     assert asked.returncode == 3
     assert "no mutants of torch-eager: torch is not installed" in complaint(asked)
@@ -254,7 +254,7 @@ def test_step_that_is_no_more():
     from hooklaw.model import engine
     from hooklaw_backends.mutants.inside import instead_of
 
-    with pytest.raises(LookupError, match="hooklaw.model.engine has no _forgotten any more"):
+    with pytest.raises(LookupError, match="hooklaw.model.engine no longer has _forgotten"):
         instead_of(engine, "_forgotten")(print)
 
 

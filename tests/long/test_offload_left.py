@@ -16,11 +16,11 @@ from hooklaw_backends.offload import find  # noqa: E402 - idem
 from hooklaw_backends.offload.asynchronous import Async, AsyncAll  # noqa: E402 - idem
 from hooklaw_backends.offload.disk import DiskRaw, DiskSave, Spill  # noqa: E402 - idem
 from hooklaw_backends.offload.link import EmulatedLane, LaneLink  # noqa: E402 - idem
-from hooklaw_backends.offload.on_cpu import SaveOnCpu, SaveOnCpuPinned  # noqa: E402 - idem
-from hooklaw_backends.offload.plain import HookOnly  # noqa: E402 - idem
+from hooklaw_backends.offload.on_cpu import CheckedCopy  # noqa: E402 - idem
+from hooklaw_backends.offload.plain import KeepAll  # noqa: E402 - idem
 from offload_models import cubes, leaf, mlp, packed, step  # noqa: E402 - idem
 
-PACKERS = [HookOnly, SaveOnCpu, SaveOnCpuPinned, DiskRaw, DiskSave, AsyncAll]
+PACKERS = [KeepAll, CheckedCopy, DiskRaw, DiskSave, AsyncAll]
 
 
 def emulated(rate):

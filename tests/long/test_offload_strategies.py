@@ -14,8 +14,8 @@ from hooklaw_backends.offload.choices import Both, Fraction, Sizes  # noqa: E402
 from hooklaw_backends.offload.disk import DiskRaw, DiskSave  # noqa: E402 - idem
 from hooklaw_backends.offload.layout import flatten  # noqa: E402 - idem
 from hooklaw_backends.offload.lossy import Bf16, Int8  # noqa: E402 - idem
-from hooklaw_backends.offload.on_cpu import SaveOnCpu, SaveOnCpuPinned  # noqa: E402 - idem
-from hooklaw_backends.offload.plain import HookOnly  # noqa: E402 - idem
+from hooklaw_backends.offload.on_cpu import CheckedCopy  # noqa: E402 - idem
+from hooklaw_backends.offload.plain import KeepAll  # noqa: E402 - idem
 from offload_models import attention, conv, cubes, distance, leaf, mlp, packed, same, step  # noqa: E402 - idem
 
 SMALL = ["async:min=1", "async:min=1,cap=600,window=600", "checkpoint:2+async:min=1", "fraction:0.3+async:min=1"]
@@ -27,8 +27,8 @@ PARTS = [
 ]
 LOSSLESS = [name for name, shipped in STRATEGIES.items() if not shipped.text.startswith("LOSSY")]
 LOSSY = [*sorted(STRATEGIES.keys() - LOSSLESS), "bf16+disk-raw", "int8+async:min=1", "checkpoint+int8"]
-PACKERS = [HookOnly, SaveOnCpu, SaveOnCpuPinned, DiskRaw, DiskSave, AsyncAll]
-COPYING = [SaveOnCpuPinned, DiskRaw, DiskSave, AsyncAll]
+PACKERS = [KeepAll, CheckedCopy, DiskRaw, DiskSave, AsyncAll]
+COPYING = [CheckedCopy, DiskRaw, DiskSave, AsyncAll]
 
 
 WORKLOADS = [conv, mlp, attention]
@@ -42,6 +42,12 @@ def seeded():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def counted(packer):
+    """Have a packer count from now on."""
+    assert not packer.counters()["packs"]
+    return packer
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -100,7 +106,7 @@ def test_two_graphs_are_alive_at_once(make):
 @pytest.mark.parametrize("make", PACKERS)
 def test_threads_share_a_packer(make):
     """Several threads inside one packer get their own gradients, and the hooks stay in the thread that entered."""
-    packer, wrong = make(), []
+    packer, wrong = counted(make()), []
 
     def work(n):
         for _ in range(5):
@@ -163,7 +169,7 @@ def test_what_is_not_plainly_strided_passes_through(make):
     assert type(packer.unpack(packer.pack(own))) is Own
 
 
-@pytest.mark.parametrize("make", [DiskRaw, DiskSave, AsyncAll, SaveOnCpuPinned])
+@pytest.mark.parametrize("make", [DiskRaw, DiskSave, AsyncAll, CheckedCopy])
 def test_second_derivative(make):
     """The saved tensors that come back are part of the graph again, for a derivative of the derivative."""
     x = leaf(16)
@@ -174,10 +180,33 @@ def test_second_derivative(make):
 
 
 # what moves, and what stays
+@pytest.mark.parametrize("make", PACKERS)
+def test_counting_begins_when_it_is_asked_for(make):
+    """A packer counts nothing until its counters are read, and then every pack and unpack."""
+    packer, x = make(), leaf()
+    packed(packer, x).backward()
+    counted(packer)
+    packed(packer, x).backward()
+    found = packer.counters()
+
+    assert (found["packs"], found["unpacks"]) == (1, 1)
+    assert found["bytes_packed"] == x.nbytes
+
+
+def test_what_is_named_after_torch_is_torch_s():
+    """The strategies called save-on-cpu enter torch's own class, and hook-only returns what it is given."""
+    tensor = torch.ones(3)
+
+    assert type(find("save-on-cpu").context()) is torch.autograd.graph.save_on_cpu
+    assert isinstance(find("save-on-cpu-pinned").context(), torch.autograd.graph.save_on_cpu)
+    assert find("hook-only").context().pack_hook(tensor) is tensor
+    assert find("hook-only").context().unpack_hook(tensor) is tensor
+
+
 def test_parameters_stay_by_their_storage():
     """Neither a weight nor its transposed view, nor a buffer of the model, is moved."""
     model = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
-    strategy, x = find("disk-raw"), torch.randn(4, 8)
+    strategy, x = counted(find("disk-raw")), torch.randn(4, 8)
     strategy.wrap(model)
     with strategy.context():
         model(x)
@@ -193,7 +222,7 @@ def test_parameters_stay_by_their_storage():
 
 def test_parameters_stay_though_nobody_named_their_model():
     """A packer that was told of no model finds a leaf that requires grad, and the base of a view, to be one."""
-    packer, x = DiskRaw(), leaf(64).view(8, 8)
+    packer, x = counted(DiskRaw()), leaf(64).view(8, 8)
     with packer:
         nn.Linear(8, 8, bias=False)(x * 1).sum()
 
@@ -203,7 +232,7 @@ def test_parameters_stay_though_nobody_named_their_model():
 
 def test_elements_go_out_once():
     """A result that is saved three times, once as a view, is moved once; each handle still gives its own shape."""
-    packer, x = DiskRaw(), leaf(64)
+    packer, x = counted(DiskRaw()), leaf(64)
     with packer:
         y = (x * 1).view(8, 8)
         loss = (y.exp().log() * y.t()).sum() + y.pow(2).sum()
@@ -217,7 +246,7 @@ def test_elements_go_out_once():
 
 def test_addresses_that_are_used_again_are_no_duplicates():
     """Memory that was freed and given to another tensor is not taken for the one that was moved from there."""
-    packer = DiskRaw()
+    packer = counted(DiskRaw())
     handles = [packer.pack(torch.full((1000,), float(n))) for n in range(50)]
 
     assert [packer.unpack(handle)[0].item() for handle in handles] == list(range(50))
@@ -236,7 +265,7 @@ def test_tensors_changed_between_two_saves_are_no_duplicates():
 
 def test_threshold_keeps_small_tensors():
     """Below the threshold, 1 MiB unless told, a tensor stays."""
-    packer = Async()
+    packer = counted(Async())
     small, large = packer.pack(torch.zeros(MIB // 4 - 1)), packer.pack(torch.zeros(MIB // 4))
 
     assert packer.counters()["kept"] == 1
@@ -249,7 +278,7 @@ def test_fraction_is_kept_to_and_spread():
     choice = Fraction(0.25)
     assert [choice.takes(8) for _ in range(8)] == [False, False, False, True] * 2
 
-    packer, tensor = DiskRaw(choice=Fraction(0.5)), torch.zeros(8)
+    packer, tensor = counted(DiskRaw(choice=Fraction(0.5))), torch.zeros(8)
     handles = [packer.pack(tensor) for _ in range(4)]
 
     assert packer.counters()["bytes_out"] == 0
@@ -260,7 +289,7 @@ def test_fraction_is_kept_to_and_spread():
 def test_checkpoint_saves_only_the_boundaries():
     """Between two segments one tensor is saved, and inside them none until backward."""
     model, x = mlp()
-    strategy = find("checkpoint:3+disk-raw")
+    strategy = counted(find("checkpoint:3+disk-raw"))
     run = strategy.wrap(model)
     with strategy.context():
         loss = run(x).sum()
@@ -302,7 +331,7 @@ def test_checkpoint_twice_over_one_graph():
 def test_only_chosen_modules_are_packed():
     """Modules are chosen by name or by class, and the packer is left even where a module raises."""
     model, x = mlp()
-    strategy = find("modules:GELU+hook-only")
+    strategy = counted(find("modules:GELU+keep-all"))
     strategy.wrap(model)
     with strategy.context():
         model(x)

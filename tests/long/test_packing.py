@@ -1,4 +1,4 @@
-"""The law for packers: each wrong packer is caught by the properties that name it, a right one by none."""
+"""The law for packers: each wrong packer breaks the properties that name it, and a right packer breaks none."""
 
 import gc
 import inspect
@@ -44,7 +44,7 @@ PAIRS = [(vice, one.rule.id) for one in law.properties().values() for vice in on
 
 @pytest.fixture(scope="module", autouse=True)
 def _frozen():
-    """Spare the programs that collect garbage a look at a whole framework, as a worker does."""
+    """Freeze the garbage collector's objects, as a worker does, so that programs that collect garbage are fast."""
     gc.collect()
     gc.freeze()
     yield
@@ -53,7 +53,7 @@ def _frozen():
 
 @pytest.fixture(autouse=True)
 def _as_it_was():
-    """Take away what a wrong packer leaves behind: its hooks, and gradients switched on or off."""
+    """Remove what a wrong packer leaves behind: its hooks, and a changed grad mode."""
     yield
     while not clean():
         torch.set_grad_enabled(True)
@@ -66,13 +66,13 @@ def trial(spec, device="cpu", examples=15):
 
 
 def judge(spec, property_id, **how):
-    """Return what came of one property."""
+    """Return the result of one property."""
     return trial(spec, **how).run(law.properties()[property_id])
 
 
 @pytest.mark.parametrize(("vice", "property_id"), PAIRS, ids=[f"{vice} by {one}" for vice, one in PAIRS])
 def test_wrong_packer_is_caught(vice, property_id):
-    """A wrong packer breaks the property that names it, and the program that is shown breaks when it is run again."""
+    """A wrong packer breaks the property that names it, and the printed program fails when it is run."""
     tried = judge(WRONG[vice], property_id)
     if tried.outcome is Outcome.UNSUPPORTED:
         pytest.skip(tried.detail)
@@ -84,7 +84,7 @@ def test_wrong_packer_is_caught(vice, property_id):
 
 @pytest.mark.parametrize(("old", "place"), [((7, 9), 7), ((), 0)])
 def test_an_address_is_made_to_come_back(monkeypatch, old, place):
-    """Of the tensors that the allocator gives one at an old address is taken, wherever it comes."""
+    """`at_an_old_address` picks a tensor at an old address, at any place."""
     given = [torch.empty(3) for _ in range(50)]
     rest = iter(given)
     monkeypatch.setattr(torch, "empty_like", lambda _: next(rest))
@@ -93,7 +93,7 @@ def test_an_address_is_made_to_come_back(monkeypatch, old, place):
 
 
 def test_every_wrong_packer_is_named():
-    """Every wrong packer is named by a property, every name is one of a wrong packer, and there are twenty at least."""
+    """Every wrong packer is named by a property, every name is that of a wrong packer, and there are at least 20."""
     assert {vice for vice, _ in PAIRS} == set(WRONG)
     assert len(WRONG) >= 20
 
@@ -108,7 +108,7 @@ def test_right_packer(verb):
 
 
 def test_disk(verb, monkeypatch):
-    """A packer that writes to disk as it claims, and takes its files away, keeps what concerns the medium."""
+    """A packer that writes to disk as it claims, and removes its files, has the properties of the medium."""
     monkeypatch.syspath_prepend(DATA)
     done = verb("packer", "wrong_packers:Disk", "-k", "medium", "-k", "lifetime", "--format", "json")
     outcomes = {row["property"]: row["outcome"] for row in json.loads(done.stdout)}
@@ -118,7 +118,7 @@ def test_disk(verb, monkeypatch):
 
 
 def test_save_on_cpu(verb):
-    """Of save_on_cpu it is known what it breaks on the CPU, with a program of torch alone for each."""
+    """The properties that save_on_cpu breaks on the CPU are known, each with a program that imports only torch."""
     done = verb(
         "packer", "torch.autograd.graph:save_on_cpu", "-k", "in-place", "-k", "no-cycle", "-k", "identity.value",
         "--device", "cpu", "--format", "json",
@@ -137,7 +137,7 @@ def test_save_on_cpu(verb):
 
 
 def test_program_runs_by_itself(tmp_path, environment):
-    """The program that is shown is a script: run by its reader, it raises what the verdict says."""
+    """The printed program is a script that raises the error of the verdict."""
     tried = judge("torch.autograd.graph:save_on_cpu", "packer.lifetime.no-cycle")
     (tmp_path / "shown.py").write_text(tried.program)
     done = subprocess.run([sys.executable, "shown.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -158,7 +158,7 @@ def test_broken_should_is_safe_except(verb, monkeypatch):
 
 
 def test_crash_and_hang_are_contained(verb, monkeypatch):
-    """A packer that ends the process costs one property its result, and the program that it was at is shown."""
+    """A packer that ends the process affects one property only, whose program is shown."""
     monkeypatch.syspath_prepend(DATA)
     chosen = ("-k", "layout.strides", "-k", "identity.empty", "-k", "identity.scalar", "--format", "json")
     found = {}
@@ -176,7 +176,7 @@ def test_crash_and_hang_are_contained(verb, monkeypatch):
 
 
 def test_what_a_packer_leaves_behind_concerns_no_other_property(verb, monkeypatch):
-    """After hooks were left on the stack, the next property is tried by a new worker."""
+    """After a packer left hooks on the stack, a new worker checks the next property."""
     monkeypatch.syspath_prepend(DATA)
     chosen = ("-k", "context.innermost", "-k", "context.results")
     done = verb("packer", "wrong_packers:HooksLeftOnTheStack", *chosen, "--format", "json")
@@ -186,14 +186,14 @@ def test_what_a_packer_leaves_behind_concerns_no_other_property(verb, monkeypatc
 
 
 def test_wrong_gradient_is_told_before_an_error():
-    """Where a packer gives back another graph's tensors, the wrong gradient is what is said, not what raised later."""
+    """If a packer returns another graph's tensors, the detail is the wrong gradient, not a later error."""
     tried = judge("wrong_packers:NumbersBeginAgainWithEachEntry", "packer.context.entered-again")
 
     assert tried.detail.startswith("the gradient of the first graph is [5.")
 
 
 def test_reading_outside_backward_is_a_property_of_its_own():
-    """A packer that gives back nothing outside backward breaks what is about that, and no other property."""
+    """A packer that cannot unpack outside of backward breaks only the properties about that."""
 
     class OnlyInBackward(wrong_tensors.Copies):
         def unpack(self, packed):
@@ -210,7 +210,7 @@ def test_reading_outside_backward_is_a_property_of_its_own():
 
 
 def test_tolerance_is_kept_to():
-    """A lossy packer is held to the tolerance that it declares, and indices are held to more."""
+    """A lossy packer must keep its declared tolerance, and must return indices exactly."""
     assert judge("wrong_tensors:IntegersMadeFloats", "packer.identity.value").outcome is Outcome.PASS
     tried = judge("wrong_tensors:ExceedsItsTolerance", "packer.identity.value")
 
@@ -234,7 +234,7 @@ def never(packer, device):
 
 
 def test_property_that_a_right_packer_breaks_is_our_fault():
-    """What breaks with a right packer too is an error of the suite, not a verdict on the packer."""
+    """A property that a right packer breaks too is an error of the suite, not a failure of the packer."""
     rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
     tried = trial("wrong_tensors:Copies").run(Property(rule, never, {}))
 
@@ -243,7 +243,7 @@ def test_property_that_a_right_packer_breaks_is_our_fault():
 
 
 def test_program_that_cannot_be_written_is_our_fault():
-    """What breaks before a program runs is an error of the suite."""
+    """A failure before a program runs is an error of the suite."""
     rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
     tried = trial("wrong_tensors:Copies").run(Property(rule, lambda packer, unknown: None, {}))
 
@@ -254,17 +254,17 @@ def test_program_that_cannot_be_written_is_our_fault():
 @pytest.mark.parametrize(
     ("spec", "device", "said"),
     [
-        ("nonsense", "cpu", "'nonsense' names no packer: write module:attribute"),
-        ("no_such:thing", "cpu", "module no_such does not import: ModuleNotFoundError"),
+        ("nonsense", "cpu", "'nonsense' is not a packer: write module:attribute"),
+        ("no_such:thing", "cpu", "cannot import module no_such: ModuleNotFoundError"),
         ("torch:no_such", "cpu", "module torch has no attribute 'no_such'"),
         ("torch:pi", "cpu", "is float, which cannot be called"),
         ("torch.autograd.graph:saved_tensors_hooks", "cpu", "raised when called without arguments, TypeError"),
-        ("torch:get_num_threads", "cpu", "returned int, which is no context manager"),
+        ("torch:get_num_threads", "cpu", "returned int, which is not a context manager"),
         (RIGHT, "warp", "--device warp: "),
     ],
 )
 def test_no_packer(spec, device, said):
-    """What cannot be judged is refused in one sentence that says why."""
+    """An object that is not a packer is refused in one sentence that says why."""
     with pytest.raises(PackerError) as refused:
         worker.load(spec, device)
 
@@ -273,11 +273,11 @@ def test_no_packer(spec, device, said):
 
 
 def test_packer_that_cannot_be_made_here(monkeypatch):
-    """A packer that raises for want of a device is told so, and is not asked for arguments that it takes none of."""
+    """For a packer that raises because a device is missing, the message says so, and does not blame arguments."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     made_for_a_gpu = {"__init__": lambda self: torch.accelerator.no_such_thing}
 
-    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, there is none here; name a function"):
+    with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, this machine has none; name"):
         subject(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
 
 
@@ -293,7 +293,7 @@ def made():
 
 
 def test_versions_of_what_is_judged(hooklaw, tmp_path):
-    """The version of the package that a packer comes from is recorded, also where one's own function makes it."""
+    """The version of a packer's package is recorded, also if a user's own function makes the packer."""
     (tmp_path / "mine.py").write_text(FOREIGN)
     done = hooklaw("packer", "mine:made", "-k", "scalar", "--device", "cpu", "--results", "r.jsonl", path=[tmp_path])
     (run,) = records.read(tmp_path / "r.jsonl")
@@ -317,7 +317,7 @@ def test_versions_of_what_is_judged(hooklaw, tmp_path):
     ],
 )
 def test_bad_input(verb, tmp_path, arguments, said):
-    """A mistake on the command line gets one sentence and exit code 3, and leaves no file behind."""
+    """An error on the command line is one sentence and exit code 3, and leaves no file behind."""
     done = verb("packer", *arguments)
 
     assert done.returncode == 3
@@ -330,7 +330,7 @@ def test_bad_input(verb, tmp_path, arguments, said):
     [({"tolerance": 2}, "its tolerance is 2: declare a number"), ({"medium": 3}, "its medium is 3: declare a text")],
 )
 def test_bad_declaration(declared, said):
-    """A declaration that says nothing is refused."""
+    """A malformed declaration is refused."""
     packer = type("Declares", (wrong_tensors.Copies,), declared)
 
     with pytest.raises(PackerError, match=said):
@@ -347,7 +347,7 @@ def test_torch_is_missing(hooklaw, tmp_path):
 
 
 def test_verb_imports_no_torch(environment):
-    """What judges from outside imports no torch: only workers do."""
+    """Only workers import torch."""
     check = "import sys, hooklaw.cli.packer, hooklaw.packing.fixture; raise SystemExit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", check], env=environment, check=False)
 
@@ -355,13 +355,13 @@ def test_verb_imports_no_torch(environment):
 
 
 def test_records_make_a_report(verb, tmp_path):
-    """A packer's results are an ordinary run: they are read back, and the report shows them."""
+    """A packer's results are an ordinary run, which can be read back and reported."""
     arguments = ("-k", "no-cycle", "-k", "layout.strides", "--results", "packer.jsonl")
     verb("packer", "torch.autograd.graph:save_on_cpu", *arguments)
     (run,) = records.read(tmp_path / "packer.jsonl")
     made = verb("report", "packer.jsonl")
 
-    assert run.header.backend == "packer:torch.autograd.graph:save_on_cpu"
+    assert run.header.title == "packer:torch.autograd.graph:save_on_cpu"
     assert run.outcome("packer.lifetime.no-cycle") is Outcome.FAIL
     assert run.results["packer.lifetime.no-cycle"].program.startswith("import torch\n")
     assert made.returncode == 0
@@ -369,7 +369,7 @@ def test_records_make_a_report(verb, tmp_path):
 
 
 def test_known_fault(verb, tmp_path):
-    """A fault in the expectation file is known, and the exit code is 0; one that is mended is 2."""
+    """A failure in the expectation file is known, with exit code 0; a fixed one has exit code 2."""
     entry = '[[expect]]\nrule = "packer.lifetime.no-cycle"\noutcome = "fail"\nreason = "it keeps the tensor"\n'
     (tmp_path / "known.toml").write_text(entry)
     arguments = ("-k", "no-cycle", "--expectations", "known.toml")
@@ -414,7 +414,7 @@ def test_wrong(check_packer):
 
 
 def test_fixture(tmp_path, environment):
-    """In an author's own tests a packer that is unsafe fails its test, with the program that shows it."""
+    """In an author's own tests an unsafe packer fails its test, with a program that shows why."""
     (tmp_path / "test_mine.py").write_text(FIXTURE)
     command = [sys.executable, "-m", "pytest", "-p", "hooklaw.packing.fixture", "-c", "/dev/null", "test_mine.py", "-q"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -428,7 +428,7 @@ def test_fixture(tmp_path, environment):
 
 @pytest.mark.parametrize("parts", [{"property_id": "packer.identity.value"}, {"wrong": []}, {"level": Level.MUST}])
 def test_registry_refuses(parts):
-    """A property with a taken id, without a bug that it catches, or that is only observed and a MUST is refused."""
+    """A property with a taken id, without a wrong packer, or that is a MUST but only observed is refused."""
     whole = {"property_id": "packer.new", "wrong": ["any"], "level": Level.SHOULD, "sources": [observed("it")]}
     whole |= parts
 
@@ -437,7 +437,7 @@ def test_registry_refuses(parts):
 
 
 def test_program_holds_what_it_uses():
-    """A program begins with what it imports, then what it uses, then its case, then its body."""
+    """A program has its imports first, then helpers, then its case, then its body."""
     case = {"device": "'cpu'", "close": "identical", "tensor": "numbers(2, 2, device=device)"}
     text = program(law.properties()["packer.layout.views"].program, "from mine import Mine as packer", case)
     places = [text.index(one) for one in ("import torch", "from mine", "def numbers", "close = ", "back = saved(")]

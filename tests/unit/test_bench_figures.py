@@ -4,12 +4,12 @@ import pytest
 
 from helpers import complaint
 from hooklaw.errors import BenchError, RecordFileError
-from hooklaw.offload import comparing, lawful
+from hooklaw.offload import comparing, packer_verdicts
 from hooklaw.offload.frontier import frontier, groups, least_memory, sentences
 from hooklaw.offload.wording import far, markdown, text
 from hooklaw.results.records import read, schema
 from hooklaw.results.verdict import Outcome
-from made_records import cell, failed, measured, passed, rule, run, write
+from made_records import cell, failed, measured, packer, passed, rule, run, write
 
 # what it comes to
 MADE = [
@@ -73,14 +73,14 @@ def test_verdicts_of_the_law_come_from_a_results_file(tmp_path):
     """A packer is lawful where every run on it holds; a device at the end of its name makes no other packer."""
     one, other = rule("packer.one"), rule("packer.other")
     runs = [
-        run("packer:m:A", [one], [passed("packer.one")]),
-        run("packer:m:B", [one], [passed("packer.one")]),
-        run("packer:m:B:cuda", [one, other], [passed("packer.one"), failed("packer.other")]),
+        packer("m:A", [one], [passed("packer.one")]),
+        packer("m:B", [one], [passed("packer.one")]),
+        packer("m:B", [one, other], [passed("packer.one"), failed("packer.other")], device="cuda"),
     ]
 
-    assert lawful.verdicts({}, str(write(tmp_path / "p.jsonl", *runs)), print) == {"m:A": True, "m:B": False}
+    assert packer_verdicts.verdicts({}, str(write(tmp_path / "p.jsonl", *runs)), print) == {"m:A": True, "m:B": False}
     with pytest.raises(BenchError, match="judges no packer"):
-        lawful.verdicts({}, str(write(tmp_path / "b.jsonl", measured(cell()))), print)
+        packer_verdicts.verdicts({}, str(write(tmp_path / "b.jsonl", measured(cell()))), print)
 
 
 # comparing
@@ -153,7 +153,7 @@ def test_a_cell_stands_once_in_a_run(tmp_path):
     twice = write(tmp_path / "twice", measured(cell("a"), cell("a")))
     few = write(tmp_path / "few", measured(cell("a"), collected=2))
 
-    with pytest.raises(RecordFileError, match="the cell 'conv NVIDIA H200 a' stands twice"):
+    with pytest.raises(RecordFileError, match="cell 'conv NVIDIA H200 a' occurs twice"):
         read(twice)
     with pytest.raises(RecordFileError, match="is incomplete, 1 of 2 cells are measured"):
         read(few)

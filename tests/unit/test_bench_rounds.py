@@ -1,5 +1,6 @@
 """Rounds of the benchmark: how many a cell gets, what warms it, and the memory that its steps find."""
 
+import os
 import platform
 import statistics
 import subprocess
@@ -8,14 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from hooklaw.offload import hand, running, visit
-from hooklaw.offload.plan import Order, Wanted
-from hooklaw.offload.rounds import Taken, Times, needed, quartiles
-from hooklaw.offload.visit import Measurement
+from hooklaw.offload import cell_worker, running
+from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.measurement import CLOCK, Measurement, measure
+from hooklaw.offload.plan import CellPlan, Plan
+from hooklaw.offload.sampling import SECONDS, Round, Times, further, needed, quartiles
+from hooklaw.offload.worker import Closed, Inventory
+from hooklaw.results.verdict import Outcome
 
 STEADY, SHAKY = [1.0, 1.01], [1.0, 1.0, 1.3, 1.3]
-ONCE = {"device": "cuda"}
-"""A device whose cells are visited once."""
+CELL = CellPlan(workload="mlp", strategy="async")
 FAULTS = """
 import resource, sys, torch
 from hooklaw.offload.steps import Stepper
@@ -35,97 +38,104 @@ print(len(sys.modules) - before)
 """
 
 
-class FakeHand:
+class FakeWorker:
     """Takes steps that cost nothing, and says how long they took: plain ones a second, own ones as it was told."""
 
-    def __init__(self, own):
+    inventory = Inventory({"async": ""}, {"torch": "2"}, "cpu", {})
+
+    def __init__(self, own=(1.0,)):
         self.own = own
         self.taken = []
 
-    def take(self, which):
+    def open(self, cell):
+        """Begin a visit."""
+        self.taken.clear()
+
+    def take(self, *, plain):
         """Take a step."""
-        self.taken.append(which)
-        return self.own[self.taken.count("own") % len(self.own)] if which == "own" else 1.0
+        self.taken.append("plain" if plain else "own")
+        many = self.taken.count("own")
+        return Times(1.0 if plain else self.own[many % len(self.own)], many / 100)
 
-    def finish(self, warm_ups):
+    def close_cell(self, *, account):
         """End the visit."""
-        return self.taken.count("own") - warm_ups
+        return Closed(Outcome.PASS, "", {"packs": 7, "error": 0.0} if account else {"error": 0.0})
 
 
-def made_session(*, warm_ups=0, spare=9.0, earlier=(), **wanted):
-    """Make up a session whose cell was visited before, with these ratios."""
-    known = Taken([(Times(1.0, 0.0), Times(own, 0.0)) for own in earlier], (0, 0), None) if earlier else None
-    parts = {"earlier": lambda _: known, "add": lambda _order, _visit, rounds: rounds}
-    return SimpleNamespace(wanted=Wanted(**wanted), warm_ups=warm_ups, spare=spare, **parts)
+class FakeFixture:
+    """Takes rounds as pytest-benchmark does, with its timer."""
+
+    def __init__(self):
+        self.stats = SimpleNamespace(stats=SimpleNamespace(data=[]))
+
+    def pedantic(self, target, *, setup, teardown, rounds, warmup_rounds):
+        """Take rounds."""
+        for at in range(warmup_rounds + rounds):
+            setup()
+            began = CLOCK()
+            target()
+            seconds = CLOCK() - began
+            teardown()
+            if at >= warmup_rounds:
+                self.stats.stats.data.append(seconds)
 
 
-def measured(own, *, which=None, **given):
-    """Visit a made-up cell, in its last visit unless told, and return how many rounds count and what was taken."""
-    session = made_session(**given)
-    made = FakeHand(own)
-    last = session.wanted.visits - 1
-    cell = Measurement(session, made, Order(workload="mlp", strategy="async"), last if which is None else which)
-    for _ in range(session.warm_ups + cell.rounds):
-        cell.round()
-    return cell.close(), made.taken
+def taken(own):
+    """Return rounds with these ratios, of two seconds each."""
+    return [Round(Times(1.0, 0.5), Times(one, 0.5)) for one in own]
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Return a function that makes a benchmark of one cell with a made-up worker."""
+    monkeypatch.setattr("hooklaw.offload.benchmark.CellWorker", lambda _: FakeWorker())
+    return lambda **how: Benchmark(Plan(workloads=("mlp",), strategies=("async",), **how))
 
 
 # how many
 @pytest.mark.parametrize(
-    ("own", "most", "expected"), [(STEADY, 18, 9), (SHAKY, 18, 18), (SHAKY, 11, 11), (SHAKY, 0, 9)]
+    ("own", "most", "expected"), [(STEADY, 18, 0), (SHAKY, 18, 10), (SHAKY, 11, 3), (SHAKY, 0, 0), ([], 18, 0)]
 )
 def test_a_cell_gets_further_rounds_where_its_ratio_is_unsure(own, most, expected):
     """A steady ratio has enough with the usual rounds, a shaky one gets up to the most that are allowed."""
-    assert measured(own, rounds=9, most=most, **ONCE)[0] == expected
+    assert further(Plan(rounds=8, most=most), 3, taken((own * 6)[:6]), seconds=99.0) == expected
 
 
-def test_further_rounds_end_where_the_ratio_is_sure():
-    """What was shaky at first is steady in the end: no further round is taken from then on."""
-    rounds, _ = measured([1.0, *SHAKY, *STEADY * 10], rounds=4, most=18, **ONCE)
+def test_further_rounds_are_spread_over_the_visits():
+    """An unsure cell takes in each visit an equal share of what is missing."""
+    plan = Plan(rounds=8, most=20)
 
-    assert 4 < rounds < 18
-
-
-def test_every_round_has_both_steps_in_either_order():
-    """A further round is one like all others: the plain step and the strategy's, and either may come first."""
-    rounds, taken = measured(SHAKY, warm_ups=1, most=18, **ONCE)
-    pairs = [tuple(taken[at : at + 2]) for at in range(0, len(taken), 2)]
-
-    assert set(pairs) == {("plain", "own"), ("own", "plain")}
-    assert len(pairs) == rounds + 1
+    assert [further(plan, visit, taken(SHAKY[:3] * 2), 99.0) for visit in (1, 2, 3)] == [3, 5, 12]
 
 
-@pytest.mark.parametrize("how", ["seconds", "limit"])
-def test_no_further_round_is_begun_after_a_while(monkeypatch, how):
+@pytest.mark.parametrize(("seconds", "limit", "expected"), [(4.5, 120.0, 2), (0.0, 120.0, 0), (99.0, 24.0, 3)])
+def test_further_rounds_take_no_more_than_the_time_for_them(seconds, limit, expected):
     """Neither the machine's noise nor slow steps make a run endless, or run a cell into its limit."""
-    monkeypatch.setattr(visit, "SECONDS", 0.0)
-    given = {"seconds": {"spare": 0.0}, "limit": {"limit": 0.0}}[how]
-
-    assert measured(SHAKY, rounds=9, most=18, **ONCE, **given)[0] == 9
-    assert measured(SHAKY, rounds=9, most=18, **ONCE)[0] == 18
+    assert further(Plan(rounds=8, most=20, limit=limit), 3, taken([1.0, 1.0, 1.0, 1.3, 1.3, 1.3]), seconds) == expected
 
 
-def test_time_that_a_cell_does_not_need_is_left_to_the_next(monkeypatch):
-    """A steady cell adds to what is spare, and a shaky one takes from it."""
-    given = made_session(spare=0.0, most=18, **ONCE)
-    cell = Measurement(given, FakeHand(STEADY), Order(workload="mlp", strategy="async"), 0)
-    for _ in range(cell.rounds):
-        cell.round()
-    cell.close()
-    spared = given.spare
-    monkeypatch.setattr(visit, "SECONDS", 0.0)
-    cell = Measurement(given, FakeHand(SHAKY), Order(workload="mlp", strategy="bf16"), 0)
-    for _ in range(cell.rounds):
-        cell.round()
-    cell.close()
+def test_time_that_a_cell_does_not_need_is_left_to_the_next(started):
+    """Each visit adds to the time for further rounds, and an unsure cell takes from it."""
+    run = started(rounds=4, most=18)
+    quick = [Round(Times(SECONDS / 9, 0), Times(SECONDS / 9 * one, 0)) for one in (1.0, 1.3)]
+    spent = []
+    for visit in range(2):
+        spent.append(run.rounds(run.cells[0], visit))
+        run.add(run.cells[0], visit, Measurement(quick, Closed(Outcome.PASS, "", {"error": 0.0})))
 
-    assert 0 < spared < 1
-    assert given.spare < spared
+    assert spent == [2, 2 + 8]
+    assert 0 < run._spare < SECONDS
 
 
-def test_what_warms_up_is_not_looked_at():
-    """Rounds that do not count do not make the others unsure either."""
-    assert measured([1.0, *[9.0] * 3, *[1.0] * 60], warm_ups=3, rounds=9, most=18, **ONCE)[0] == 9
+def test_a_visit_is_skipped_where_nothing_is_left_to_do(started):
+    """A marked cell is not visited again, and no visit begins when the time is over."""
+    run = started(rounds=4)
+    run.add(run.cells[0], 0, Measurement(taken(STEADY), Closed(Outcome.FAIL, "wrong", {"error": 1.0})))
+    late = started(rounds=4)
+    late._seconds = 1e-9
+
+    assert run.rounds(run.cells[0], 1) == 0
+    assert late.rounds(late.cells[0], 0) == 0
 
 
 def test_needed_rounds_are_a_matter_of_the_quartiles():
@@ -137,27 +147,60 @@ def test_needed_rounds_are_a_matter_of_the_quartiles():
     assert needed([0.94, 1.06] * 9) == 87
 
 
-# visits
 @pytest.mark.parametrize(
     ("rounds", "device", "expected"),
     [(8, "cpu", [2, 2, 2, 2]), (9, "cpu", [2, 2, 2, 3]), (5, "cpu", [2, 3]), (3, "cpu", [3]), (8, "cuda", [8])],
 )
 def test_rounds_are_spread_over_visits(rounds, device, expected):
     """A machine may be slow for seconds, so a cell is looked at more than once; a device has no such neighbours."""
-    wanted = {"rounds": rounds, "device": device}
-    given = made_session(**wanted)
-    visits = [Measurement(given, None, Order(workload="mlp", strategy="async"), n) for n in range(given.wanted.visits)]
+    plan = Plan(rounds=rounds, device=device)
 
-    assert [one.rounds for one in visits] == expected
+    assert [plan.usual(visit) for visit in range(plan.visits)] == expected
 
 
-def test_further_rounds_are_spread_too():
-    """An unsure cell takes in each visit its share of what is missing; what earlier visits took is looked at."""
-    steady, shaky = [1.0] * 2, [1.0, 1.3] * 3
+def test_an_unsure_cell_on_a_device_is_visited_a_second_time():
+    """There the second visit has further rounds only, and none for a sure cell."""
+    plan = Plan(rounds=8, most=20, device="cuda")
 
-    assert measured(SHAKY, earlier=SHAKY[:2], which=1, rounds=8, most=20)[0] == 2 + 4
-    assert measured(STEADY, earlier=shaky, which=3, rounds=8, most=20)[0] > 2
-    assert measured(STEADY, earlier=steady, which=3, rounds=8, most=20)[0] == 2
+    assert [plan.usual(visit) for visit in range(plan.visits)] == [8, 0]
+    assert further(plan, 1, taken(SHAKY * 2), 99.0) == 12
+    assert further(plan, 1, taken(STEADY * 4), 99.0) == 0
+
+
+# a visit
+def test_every_round_has_both_steps_in_either_order():
+    """A round is the plain step and the strategy's, and either may come first."""
+    worker = FakeWorker(SHAKY)
+    found = measure(FakeFixture(), worker, CELL, visit=0, rounds=18, account=True)
+    pairs = [tuple(worker.taken[at : at + 2]) for at in range(0, len(worker.taken), 2)]
+
+    assert set(pairs) == {("plain", "own"), ("own", "plain")}
+    assert len(pairs) == len(found.rounds) == 18
+
+
+def test_rounds_that_count_are_pytest_benchmark_s():
+    """What warms up is left out, the seconds are those of pytest-benchmark, and each has the plain step beside it."""
+    fixture, worker = FakeFixture(), FakeWorker([0.1, 0.2, 0.3, 0.4, 0.5])
+    found = measure(
+        fixture, worker, CellPlan(workload="mlp", strategy="async", device="cuda"), visit=0, rounds=3, account=False
+    )
+
+    assert fixture.stats.stats.data == [own.step for _, own in found.rounds] == [0.4, 0.5, 0.1]
+    assert [own.forward for _, own in found.rounds] == [0.03, 0.04, 0.05]
+    assert {plain.step for plain, _ in found.rounds} == {1.0}
+
+
+def test_a_cell_has_the_rounds_of_all_its_visits(started):
+    """Later visits add rounds; memory is followed in the first, and the largest error counts."""
+    run, found = started(rounds=4), []
+    for visit, error in ((0, 0.5), (1, 0.25)):
+        needs = run.needs_account(run.cells[0])
+        figures = {"error": error} | ({"packs": 7} if needs else {})
+        found.append(run.add(run.cells[0], visit, Measurement(taken([1.0, 2.0]), Closed(Outcome.PASS, "", figures))))
+
+    assert [(one.rounds, one.packs, one.error) for one in found] == [(2, 7, 0.5), (4, 7, 0.5)]
+    assert found[1].ratio == 1.5
+    assert run.run.cells == found[1:]
 
 
 def test_pytest_benchmark_looks_at_the_machine_for_its_json_only(tmp_path):
@@ -167,13 +210,14 @@ def test_pytest_benchmark_looks_at_the_machine_for_its_json_only(tmp_path):
 
 
 # what a step finds
-def test_a_worker_s_environment(tmp_path, monkeypatch):
+def test_a_worker_s_environment(monkeypatch):
     """Memory stays with a worker unless the user's own environment says otherwise."""
-    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    for one in cell_worker.KEEPS:
+        monkeypatch.delenv(one, raising=False)
 
-    assert hand.environment(tmp_path).items() >= {**hand.KEEPS, "TMPDIR": str(tmp_path)}.items()
+    assert cell_worker.environment().items() >= cell_worker.KEEPS.items()
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "0")
-    assert hand.environment(tmp_path)["MALLOC_TRIM_THRESHOLD_"] == "0"
+    assert "MALLOC_TRIM_THRESHOLD_" not in cell_worker.environment()
 
 
 @pytest.mark.parametrize(
@@ -186,19 +230,19 @@ def test_a_worker_s_environment(tmp_path, monkeypatch):
 )
 def test_the_record_says_what_workers_do_with_memory(monkeypatch, library, name, said):
     """Only glibc heeds the variables, and a user's own come first."""
-    for one in hand.KEEPS:
+    for one in cell_worker.KEEPS:
         monkeypatch.delenv(one, raising=False)
     monkeypatch.setenv(name, "0")
-    monkeypatch.setattr(hand.platform, "libc_ver", lambda: (library, "2"))
+    monkeypatch.setattr(cell_worker.platform, "libc_ver", lambda: (library, "2"))
 
-    assert hand.kept() == said
+    assert cell_worker.kept() == said
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def alone():
     """Take a few steps and follow the memory of one, in a process like a worker's; return what it printed."""
     pytest.importorskip("torch", reason="torch is not installed")
-    environment = hand.environment(tmp_path_factory.mktemp("alone"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **cell_worker.environment()}
     done = subprocess.run([sys.executable, "-P", "-c", FAULTS], env=environment, capture_output=True, check=True)
     return done.stdout.decode().splitlines()
 
@@ -218,14 +262,14 @@ def test_following_memory_does_not_import_a_compiler(alone):
 def test_gradients_are_checked_with_few_samples_on_a_device(device, samples, monkeypatch):
     """On the CPU the step that is checked is the measured one's first, with all samples; elsewhere it is another."""
     pytest.importorskip("torch", reason="torch is not installed")
-    from hooklaw.offload.plan import STRATEGIES
-    from hooklaw.offload.trial import Bench, Trial
+    from hooklaw.offload.visit import Baselines, Visit
+    from hooklaw_backends.offload import find
 
-    checked = []
-    check = Trial._check
-    monkeypatch.setattr(Trial, "_check", lambda self, plain: (checked.append(self._own), check(self, plain)))
-    trial = Trial(Bench(STRATEGIES), Order(workload="tiny", strategy="disk-raw", device=device, batch=20))
+    seen = []
+    check = Visit._checked
+    monkeypatch.setattr(Visit, "_checked", lambda self, plain: (seen.append(self._own), check(self, plain))[1])
+    visit = Visit(Baselines(find), CellPlan(workload="tiny", strategy="disk-raw", device=device, batch=20))
 
-    assert (checked[0] is trial._own) == (device == "cpu")
-    assert len(checked[0].workload.inputs) == samples
-    assert len(trial._own.workload.inputs) == len(trial._plain.workload.inputs) == 20
+    assert (seen[0] is visit._own) == (device == "cpu")
+    assert len(seen[0].workload.inputs) == samples
+    assert len(visit._own.workload.inputs) == len(visit._plain.workload.inputs) == 20

@@ -1,4 +1,4 @@
-"""Expectation files: a malformed one is refused by file and line, and an update touches only what has results."""
+"""Expectation files: a malformed file is refused with file and line, and an update changes only rules with results."""
 
 import datetime as dt
 
@@ -14,11 +14,11 @@ TODAY = dt.date(2026, 6, 15)
 VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
 FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
 MALFORMED = {
-    "no TOML": ("[[expect]\n", "1: the expectation file is no TOML: "),
-    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is no TOML: "),
-    "no entries": ("expect = 3\n", "1: only [[expect]] tables may stand here, found a value"),
-    "other tables": ("[other]\nx = 1\n", "1: only [[expect]] tables may stand here, found other"),
-    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: every entry begins with a line [[expect]]"),
+    "no TOML": ("[[expect]\n", "1: the expectation file is not valid TOML: "),
+    "no TOML further down": (entry() + "reason = \n", "5: the expectation file is not valid TOML: "),
+    "no entries": ("expect = 3\n", "1: an expectation file has only [[expect]] tables, found a value"),
+    "other tables": ("[other]\nx = 1\n", "1: an expectation file has only [[expect]] tables, found other"),
+    "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
     "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule, outcome and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
@@ -30,24 +30,24 @@ MALFORMED = {
     "outcome that is no text": (entry(outcome=3), "1: outcome 3 cannot be expected"),
     "reason that is no text": (entry(reason=3), "1: Expected `str`, got `int` - at `$.reason`"),
     "duplicate": (entry() + "\n" + entry(), "6: rule 'toy.broken' already has an entry in line 1: merge the two"),
-    "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is no version range: write for example"),
-    "range with a marker": (entry(when='torch; os_name=="nt"'), "is no version range"),
-    "range of a file": (entry(when="torch @ file:///x"), "is no version range"),
-    "bad date": (entry(expires="soon"), "1: expires = 'soon' is no date: write YYYY-MM-DD"),
-    "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is no date"),
+    "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is not a version range: write for example"),
+    "range with a marker": (entry(when='torch; os_name=="nt"'), "is not a version range"),
+    "range of a file": (entry(when="torch @ file:///x"), "is not a version range"),
+    "bad date": (entry(expires="soon"), "1: expires = 'soon' is not a date: write YYYY-MM-DD"),
+    "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is not a date"),
 }
 MALFORMED_FOR_A_BACKEND = {
     "two that apply": (entry(when="torch>=2") + entry(), "6: rule 'toy.broken' already has an entry in line 1"),
     "unknown package": (
         entry(when="paddle>=3"),
-        "1: when speaks of 'paddle', the backend has versions of torch, driver",
+        "1: when names 'paddle', but the backend has versions of torch, driver only",
     ),
 }
 
 
 @pytest.fixture
 def file(tmp_path):
-    """Return where the expectation file is to be."""
+    """Return the path of the expectation file."""
     return tmp_path / "expect.toml"
 
 
@@ -62,7 +62,7 @@ def read(file, text, versions=VERSIONS):
     [pytest.param(*one, id=name) for name, one in (MALFORMED | MALFORMED_FOR_A_BACKEND).items()],
 )
 def test_malformed(file, text, said):
-    """Whatever is malformed is named with file and line."""
+    """A malformed file is refused with file and line."""
     with pytest.raises(ExpectationFileError) as caught:
         read(file, text)
 
@@ -71,13 +71,13 @@ def test_malformed(file, text, said):
 
 
 def test_absent(file):
-    """A file that is not there is named."""
+    """A missing file is named."""
     with pytest.raises(ExpectationFileError, match=r"expect.toml: No such file or directory$"):
         expectations.read(file, set(), VERSIONS)
 
 
 def test_no_text(file):
-    """A file that is no text is named."""
+    """A file that is not text is named."""
     file.write_bytes(b"\xff")
 
     with pytest.raises(ExpectationFileError, match=r"cannot read the expectation file .*expect.toml: .*byte 0xff"):
@@ -91,7 +91,7 @@ def test_empty(file, text):
 
 
 def test_entry(file):
-    """An entry is read with everything that it says, and its place."""
+    """An entry is read with all its keys, its file and its line."""
     found = read(file, "# why\n" + entry(outcome=["fail", "crash"], issue="https://x", when="torch>=2"))
     (known,) = found.known.values()
 
@@ -124,12 +124,12 @@ def test_version_ranges(file, when, applies):
 
 @pytest.mark.parametrize(("version", "applies"), [("2.14.0.dev20260601+cpu", True), ("2.13.0rc1", False)])
 def test_versions_before_a_release(file, version, applies):
-    """Nightly builds and release candidates are versions like others."""
+    """Nightly builds and release candidates are versions like any other."""
     assert applies is bool(read(file, entry(when="torch>=2.13"), {"torch": version}).known)
 
 
 def test_version_that_is_none(file):
-    """A version that is only a name, such as a GPU's, lies in no range."""
+    """A version that is only a name, such as a GPU's, is in no range."""
     assert read(file, entry(when="gpu>=1"), {"gpu": "NVIDIA H200"}).known == {}
 
 
@@ -141,7 +141,7 @@ def test_entries_of_several_versions(file):
 
 
 def test_unmatched_is_stale(file):
-    """An entry that matches no rule is stale, and applies no more."""
+    """An entry that matches no rule is stale, and does not apply."""
     found = read(file, entry(rule="toy.gone"))
 
     assert (
@@ -186,12 +186,12 @@ def test_check_names_what_is_stale(verb, file):
 
 
 def test_check_names_what_is_unexplained(verb, file):
-    """`expect check` asks for the reasons that are still to be written."""
+    """`expect check` names the entries whose reasons must still be written."""
     file.write_text(entry(rule="order.six-steps.leaf", reason="unexplained: it failed"))
     done = verb("expect", "check", "--file", file)
 
     assert done.returncode == 0
-    assert f"{file}:1: unexplained: say why 'order.six-steps.leaf' does not hold\n" in done.stdout
+    assert f"{file}:1: unexplained: write why 'order.six-steps.leaf' does not hold\n" in done.stdout
 
 
 def results(tmp_path, *found):
@@ -201,7 +201,7 @@ def results(tmp_path, *found):
 
 
 def all_pass(**instead):
-    """Make results that hold, but for those named by their place."""
+    """Make passing results, except at the given places."""
     rules = {"first": FIRST, "second": SECOND, "third": THIRD, "may": MAY}
     return [instead.get(name) or made.passed(rule.id) for name, rule in rules.items()]
 
@@ -218,7 +218,7 @@ def update(verb, tmp_path, file):
 
 
 def test_update_adds_what_is_new(update, file):
-    """A new divergence gets an entry for this version, whose reason a person has yet to write."""
+    """A new divergence gets an entry for this version, whose reason a person must write."""
     done, _ = update(*all_pass(first=made.failed("order.first")))
     (known,) = expectations.parse(file)
 
@@ -228,7 +228,7 @@ def test_update_adds_what_is_new(update, file):
 
 
 def test_update_twice_changes_nothing_more(update):
-    """The same results again find nothing to do."""
+    """A second update with the same results changes nothing."""
     found = all_pass(first=made.failed("order.first"))
     _, once = update(*found)
     done, twice = update(*found)
@@ -238,7 +238,7 @@ def test_update_twice_changes_nothing_more(update):
 
 
 def test_update_removes_what_holds(update, file):
-    """An entry whose rule holds again goes, and nothing else."""
+    """An entry whose rule holds again is removed, and nothing else."""
     kept = "# head\n\n# about the second\n" + entry(rule="order.second", outcome="crash") + "# tail\n"
     file.write_text(kept.replace("# about", entry(rule="order.first", outcome=["fail", "crash"]) + "\n# about"))
     done, text = update(*all_pass(second=made.failed("order.second", Outcome.CRASH)))
@@ -259,7 +259,7 @@ def test_update_removes_what_holds(update, file):
     ],
 )
 def test_update_keeps_what_it_knows_of_other_versions(update, file, when, left):
-    """An entry for several versions, of which one holds, is kept for the others, with all that is written about it."""
+    """An entry for several versions, on one of which the rule holds, is kept unchanged for the others."""
     file.write_text(entry(rule="order.first", when=when) + "# tail\n")
     done, text = update(*all_pass())
     known = [one.when for one in expectations.parse(file)]
@@ -271,7 +271,7 @@ def test_update_keeps_what_it_knows_of_other_versions(update, file, when, left):
 
 
 def test_update_knows_the_reason_from_other_versions(update, file):
-    """What is known of another version, with the same outcome, explains this one; another outcome is not explained."""
+    """An entry of another version with the same outcome gives the reason; one with another outcome does not."""
     told = {"reason": "a view has no history", "issue": "https://example.org/1", "when": "torch<2.13"}
     file.write_text(entry(rule="order.first", **told) + entry(rule="order.second", **told))
     done, _ = update(*all_pass(first=made.failed("order.first"), second=made.failed("order.second", Outcome.CRASH)))
@@ -280,11 +280,11 @@ def test_update_knows_the_reason_from_other_versions(update, file):
     assert (first.reason, first.issue, first.when) == (told["reason"], told["issue"], "torch==2.13.0")
     assert second.reason.startswith("unexplained: ")
     assert "order.first: entry added, with the reason of line 1\n" in done.stdout
-    assert "order.second: entry added, its reason is yours to write\n" in done.stdout
+    assert "order.second: entry added, write its reason\n" in done.stdout
 
 
 def test_update_adds_an_outcome(update, file):
-    """A divergence that shows itself otherwise is added to its entry, and comments stay where they are."""
+    """Another outcome of a known divergence is added to its entry, and comments stay where they are."""
     file.write_text(entry(rule="order.first").replace("'fail'", "'fail' # so far") + "# tail\n")
     done, text = update(*all_pass(first=made.failed("order.first", Outcome.TIMEOUT)))
 
@@ -294,7 +294,7 @@ def test_update_adds_an_outcome(update, file):
 
 
 def test_update_keeps_the_comments_of_a_file_without_entries(update, file):
-    """A file that says why it is empty goes on saying so."""
+    """A comment in an empty file stays."""
     file.write_text("# nothing is known to break")
     _, text = update(*all_pass(first=made.failed("order.first")))
 
@@ -310,7 +310,7 @@ def test_update_keeps_the_comments_of_a_file_without_entries(update, file):
     ],
 )
 def test_update_leaves_cells_without_a_result(update, file, result):
-    """A rule that was not judged keeps its entry, and gets none."""
+    """A rule that was not judged keeps its entry, or gets no new one."""
     text = entry(rule="unpack.third") + entry(rule="somebody.elses")
     file.write_text(text)
     done, after = update(*all_pass(third=result))
@@ -319,7 +319,7 @@ def test_update_leaves_cells_without_a_result(update, file, result):
 
 
 def test_update_leaves_what_was_not_selected(update, file, tmp_path, verb):
-    """A run of a few rules says nothing of the others."""
+    """A run of a few rules does not change entries of others."""
     file.write_text(entry(rule="order.second"))
     few = made.write(tmp_path / "few.jsonl", made.run("toy", [FIRST], [made.passed("order.first")]))
     verb("expect", "update", few, "--file", file)
@@ -328,14 +328,14 @@ def test_update_leaves_what_was_not_selected(update, file, tmp_path, verb):
 
 
 def test_update_leaves_a_may(update):
-    """A MAY that fails needs no entry."""
+    """A MAY rule that fails needs no entry."""
     _, text = update(*all_pass(may=made.failed("unpack.may")))
 
     assert text is None
 
 
 def test_update_leaves_other_versions(update, file):
-    """An entry of other versions stays, though its rule holds here."""
+    """An entry of other versions stays, even if its rule holds here."""
     text = entry(rule="order.first", when="torch<2")
     file.write_text(text)
 
@@ -343,7 +343,7 @@ def test_update_leaves_other_versions(update, file):
 
 
 def test_update_of_a_version_that_is_none(verb, file, tmp_path):
-    """Where the version makes no range, the entry is left without one."""
+    """An entry for a version that is not a number has no range."""
     run = made.run("toy", [FIRST], [made.failed("order.first")], versions={"toy": "of last night"})
     verb("expect", "update", made.write(tmp_path / "results.jsonl", run), "--file", file)
     (known,) = expectations.parse(file)
@@ -372,16 +372,16 @@ def test_update_cannot_write(verb, tmp_path, path):
 
 
 def test_update_refuses_a_malformed_file(update, file):
-    """A malformed file is refused, and stays as it is."""
+    """A malformed file is refused, and is not changed."""
     file.write_text("[[expect]\n")
     done, text = update(*all_pass(first=made.failed()))
 
     assert (done.returncode, text) == (3, "[[expect]\n")
-    assert "is no TOML" in complaint(done)
+    assert "is not valid TOML" in complaint(done)
 
 
 def test_update_refuses_incomplete_results(verb, file, tmp_path):
-    """A run that is incomplete changes no file."""
+    """An incomplete run changes no file."""
     path = results(tmp_path, *all_pass(first=made.failed()))
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     done = verb("expect", "update", path, "--file", file)
@@ -391,7 +391,7 @@ def test_update_refuses_incomplete_results(verb, file, tmp_path):
 
 
 def test_no_file_is_known(verb):
-    """A backend that names no file asks for one."""
+    """For a backend without a file, the message asks for --file."""
     done = verb("expect", "check", "--backend", "toy:backend")
 
     assert done.returncode == 3
@@ -399,7 +399,7 @@ def test_no_file_is_known(verb):
 
 
 def test_absent_backend(verb):
-    """A backend that this machine cannot make says why."""
+    """For a backend that cannot run here, the message says why."""
     done = verb("expect", "check", "--backend", "toy:backend:absent")
 
     assert done.returncode == 3

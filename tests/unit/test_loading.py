@@ -1,4 +1,4 @@
-"""A backend is found by what stands on the command line, and refused in one sentence where it is none."""
+"""Loading a backend by name, and the one-sentence errors of names and objects that are not backends."""
 
 import sys
 from importlib.metadata import EntryPoint
@@ -13,7 +13,7 @@ from hooklaw.errors import BackendContractError, BackendImportError, NotRunError
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Return a function that writes the module `mine` where it is found, with the toy at hand."""
+    """Return a function that writes an importable module `mine`, which can use the toy backend."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
@@ -36,7 +36,7 @@ def module(tmp_path, monkeypatch):
     ],
 )
 def test_resolve(spec, found):
-    """A name goes to its factory, module:attribute goes to itself, the rest is the argument."""
+    """A name resolves to its factory, module:attribute to itself, and the rest is the argument."""
     assert found == loading.resolve(spec)
 
 
@@ -49,7 +49,7 @@ def test_resolve_takes_entry_points(monkeypatch):
 
 
 def test_entry_points_hide_no_shipped_backend(monkeypatch):
-    """A shipped name stays what it is."""
+    """An installed package cannot replace a built-in name."""
     monkeypatch.setattr(loading, "entry_points", lambda group: [EntryPoint("paddle", "acme:backend", group)])
 
     assert loading.BUILTIN["paddle"] == loading.resolve("paddle")[0]
@@ -58,19 +58,19 @@ def test_entry_points_hide_no_shipped_backend(monkeypatch):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("torch-eagr", "no backend is called 'torch-eagr': did you mean torch-eager"),
-        ("xyzzy", "no backend is called 'xyzzy': known are paddle, reference, torch-compile, torch-eager"),
-        ("", "no backend is called ''"),
-        (":", "no backend is called ':'"),
-        ("mine:", "no backend is called 'mine:'"),
-        (":backend", "no backend is called ':backend'"),
-        ("my-module:backend", "no backend is called 'my-module:backend'"),
-        ("mine:not-a-name", "no backend is called 'mine:not-a-name'"),
-        ("a..b:backend", "no backend is called 'a..b:backend'"),
+        ("torch-eagr", "no backend has the name 'torch-eagr': did you mean torch-eager"),
+        ("xyzzy", "no backend has the name 'xyzzy': known are paddle, reference, torch-compile, torch-eager"),
+        ("", "no backend has the name ''"),
+        (":", "no backend has the name ':'"),
+        ("mine:", "no backend has the name 'mine:'"),
+        (":backend", "no backend has the name ':backend'"),
+        ("my-module:backend", "no backend has the name 'my-module:backend'"),
+        ("mine:not-a-name", "no backend has the name 'mine:not-a-name'"),
+        ("a..b:backend", "no backend has the name 'a..b:backend'"),
     ],
 )
 def test_unknown(spec, said):
-    """A name that is none is answered with those that are."""
+    """For an unknown name, the message lists known names."""
     with pytest.raises(UnknownBackendError) as caught:
         loading.resolve(spec)
 
@@ -78,7 +78,7 @@ def test_unknown(spec, said):
 
 
 def test_factory_gets_the_argument(module):
-    """What follows the name is the factory's, as it stands."""
+    """The factory gets the text after the name unchanged."""
     module("class Mine(Toy):\n    def __init__(self, argument):\n        self.name = argument")
 
     assert loading.load("mine:Mine:cuda:1").name == "cuda:1"
@@ -102,23 +102,23 @@ def test_an_object_is_a_backend_too(module):
     ],
 )
 def test_module_does_not_import(module, text, said):
-    """A module that does not import is named with the first line of why."""
+    """The module that cannot be imported is named, with the first line of the error."""
     module(text)
 
     with pytest.raises(BackendImportError) as caught:
         loading.load("mine:backend")
 
-    assert f"backend 'mine:backend': module mine does not import: {said}" == str(caught.value)
+    assert f"backend 'mine:backend': cannot import module mine: {said}" == str(caught.value)
 
 
 def test_no_such_module():
-    """A module that does not exist is one that does not import."""
-    with pytest.raises(BackendImportError, match="module nowhere does not import: ModuleNotFoundError"):
+    """A module that does not exist cannot be imported."""
+    with pytest.raises(BackendImportError, match="cannot import module nowhere: ModuleNotFoundError"):
         loading.load("nowhere:backend")
 
 
 def test_no_such_attribute(module):
-    """A module without the attribute is named with it."""
+    """A missing attribute is named with its module."""
     module("")
 
     with pytest.raises(BackendImportError, match="^backend 'mine:other': module mine has no attribute 'other'$"):
@@ -127,7 +127,7 @@ def test_no_such_attribute(module):
 
 @pytest.mark.parametrize("error", ["ValueError('no such device')", "SystemExit('no such device')"])
 def test_factory_raises(module, error):
-    """What a factory raised is said."""
+    """The error of a factory is quoted."""
     module(f"def make(argument):\n    raise {error}")
 
     with pytest.raises(BackendImportError, match="^backend 'mine:make:x': its factory raised .*: no such device$"):
@@ -135,13 +135,13 @@ def test_factory_raises(module, error):
 
 
 def test_this_machine_lacks_it(module):
-    """A factory's NotRunError is no fault: it passes through with its reason."""
+    """A factory's NotRunError is not an error of the user: it passes through with its reason."""
     with pytest.raises(NotRunError, match="^no toy box on this machine$"):
         loading.load("toy:backend:absent")
 
 
 def test_this_machine_lacks_the_package(module):
-    """So may the module itself say that a package is missing."""
+    """The module itself may raise NotRunError too."""
     module("from hooklaw.errors import NotRunError\nraise NotRunError('acme is not installed')")
 
     with pytest.raises(NotRunError, match="^acme is not installed$"):
@@ -150,7 +150,7 @@ def test_this_machine_lacks_the_package(module):
 
 @pytest.mark.parametrize("verb", CORE_VERBS)
 def test_missing_core_verb(module, verb):
-    """A core verb is needed whatever is declared."""
+    """Core verbs are required whatever the backend declares."""
     module(f"class Mine(Toy):\n    {verb} = None\nmade = Mine()")
 
     with pytest.raises(BackendContractError, match=f"lacks the verb '{verb}', which every backend needs"):
@@ -159,7 +159,7 @@ def test_missing_core_verb(module, verb):
 
 @pytest.mark.parametrize("capability", [one for one in Capability if one.verbs and one != "tensor-hooks"])
 def test_missing_verb_of_a_capability(module, capability):
-    """A declared capability needs its verbs."""
+    """The verbs of a declared capability are required."""
     module(f"class Mine(Toy):\n    capabilities = frozenset(['{capability}'])\nmade = Mine()")
     said = f"lacks the verb '{capability.verbs[0]}', which its capability '{capability}' needs"
 
@@ -169,7 +169,7 @@ def test_missing_verb_of_a_capability(module, capability):
 
 @pytest.mark.parametrize("attribute", ["name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"])
 def test_missing_attribute(module, attribute):
-    """A backend declares itself by seven attributes."""
+    """Seven attributes are required."""
     module(
         f"class Mine(Toy):\n    def __getattribute__(self, name):\n        if name == '{attribute}':\n"
         "            raise AttributeError\n        return super().__getattribute__(name)\nmade = Mine()"
@@ -185,14 +185,14 @@ def test_missing_attribute(module, attribute):
         ("capabilities", "{'telepathy'}", "declares the unknown capability 'telepathy': choose from accelerator, "),
         ("lacks", "{'telepathy': 'no'}", "declares the unknown capability 'telepathy'"),
         ("errors", "{'bad-mood': ()}", "declares the unknown error kind 'bad-mood': choose from checkpoint-kind, "),
-        ("capabilities", "None", "its capabilities are no set"),
-        ("capabilities", "'tensor-hooks'", "its capabilities are no set"),
-        ("versions", "None", "its versions are no mapping"),
-        ("lacks", "['nodes']", "its lacks are no mapping"),
+        ("capabilities", "None", "its capabilities are not a set"),
+        ("capabilities", "'tensor-hooks'", "its capabilities are not a set"),
+        ("versions", "None", "its versions are not a mapping"),
+        ("lacks", "['nodes']", "its lacks are not a mapping"),
     ],
 )
 def test_malformed_attribute(module, attribute, value, said):
-    """What is declared exists, and has its shape."""
+    """Attributes of the wrong type and unknown names are refused."""
     module(f"class Mine(Toy):\n    {attribute} = {value}\nmade = Mine()")
 
     with pytest.raises(BackendContractError, match=said):
@@ -200,7 +200,7 @@ def test_malformed_attribute(module, attribute, value, said):
 
 
 def test_import_module(module):
-    """A module can be imported for what it does to others."""
+    """`import_module` imports a module for its side effects."""
     module("")
     loading.import_module("mine")
 
@@ -208,13 +208,13 @@ def test_import_module(module):
 
 
 def test_import_module_fails():
-    """A module that does not import is named as it was asked for."""
-    with pytest.raises(BackendImportError, match="^--import nowhere: the module does not import: ModuleNotFound"):
+    """A module of --import that cannot be imported is named."""
+    with pytest.raises(BackendImportError, match="^--import nowhere: cannot import the module: ModuleNotFound"):
         loading.import_module("nowhere")
 
 
 def test_the_toy_is_a_backend():
-    """What these tests are built on keeps the contract itself."""
+    """The toy backend of these tests meets the contract."""
     assert isinstance(loading.load("toy:backend"), Toy)
 
 

@@ -1,4 +1,4 @@
-"""Checkpointed regions of the engine: when they run again, how far, on what, and what is refused."""
+"""Checkpoints of the engine: when they are recomputed, how far, on which inputs, and which errors they raise."""
 
 import weakref
 
@@ -18,12 +18,12 @@ def _reset():
 
 
 def leaf():
-    """Make an input of a region."""
+    """Make an input of a checkpoint."""
     return R.tensor([1.0, 2.0], requires_grad=True)
 
 
 class Region:
-    """Counts its runs, and what came to its end."""
+    """A function that counts its runs, and those that reached its end."""
 
     def __init__(self, function=lambda x: R.sin(x * x)) -> None:
         self.function, self.modes, self.ends = function, [], 0
@@ -38,7 +38,7 @@ class Region:
 
 @KINDS
 def test_runs_again_in_each_backward(use_reentrant):
-    """Each backward runs the region once more, whether or not the graph was to be kept, and the gradients add up."""
+    """Each backward recomputes once, whether or not the graph is retained, and the gradients add up."""
     x, region = leaf(), Region()
     loss = R.sum(R.checkpoint(region, x, use_reentrant=use_reentrant))
     R.backward(loss, retain_graph=True)
@@ -51,7 +51,7 @@ def test_runs_again_in_each_backward(use_reentrant):
 
 
 def test_two_nodes_share_one_run():
-    """All that a pass needs of a region comes out of one run, which ends with the last tensor that was saved."""
+    """A pass recomputes once for all its tensors, and stops at the last tensor that was saved."""
     x, region = leaf(), Region(lambda x: R.exp(R.sin(x)) * 2)
     R.backward(R.sum(R.checkpoint(region, x, use_reentrant=False)))
 
@@ -60,7 +60,7 @@ def test_two_nodes_share_one_run():
 
 
 def test_a_pass_inside_another_runs_it_anew():
-    """What was computed again belongs to one pass."""
+    """Recomputed tensors belong to one pass."""
     x, region = leaf(), Region()
     y = R.checkpoint(region, x, use_reentrant=False)
     loss, once = R.sum(y), [True]
@@ -71,7 +71,7 @@ def test_a_pass_inside_another_runs_it_anew():
 
 
 def test_reading_what_is_saved_runs_it():
-    """Outside of a backward each reading is a run."""
+    """Outside of a backward each read recomputes."""
     region = Region(R.exp)
     y = R.checkpoint(region, leaf(), use_reentrant=False)
     R.saved_tensors(R.grad_fn(y))
@@ -81,7 +81,7 @@ def test_reading_what_is_saved_runs_it():
 
 
 def test_unrecorded():
-    """Where nothing is recorded a region is a plain call."""
+    """With grad mode off a checkpoint is a plain call."""
     region = Region()
     with R.no_grad():
         y = R.checkpoint(region, leaf(), use_reentrant=False)
@@ -92,7 +92,7 @@ def test_unrecorded():
 
 @pytest.mark.parametrize("early_stop", [True, False])
 def test_nested(early_stop):
-    """To run an inner region again the outer one must run again, which makes a new inner one."""
+    """To recompute an inner checkpoint, the outer one is recomputed, which makes a new inner one."""
     inner, x = Region(R.sin), leaf()
     how = {"use_reentrant": False, "early_stop": early_stop}
     outer = Region(lambda x: R.exp(R.checkpoint(inner, R.sin(x), **how)))
@@ -104,7 +104,7 @@ def test_nested(early_stop):
 
 
 def test_a_gradient_inside():
-    """A backward inside a region runs it again as far as it came, and leaves the graph around it alone."""
+    """A backward inside a checkpoint recomputes as far as it came, and does not touch the graph around it."""
 
     def function(x):
         R.grad(R.sum(R.sin(x)), [x])
@@ -127,7 +127,7 @@ def test_a_gradient_inside():
     ],
 )
 def test_other_numbers_of_tensors(first, again, early_stop, refused):
-    """Fewer tensors than at first are an error, more are one unless nobody comes so far."""
+    """Fewer recomputed tensors are an error; more are an error unless the recomputation stops before them."""
     times = [first, again]
 
     def function(x):
@@ -145,7 +145,7 @@ def test_other_numbers_of_tensors(first, again, early_stop, refused):
 
 @pytest.mark.parametrize(("check", "refused"), [("default", True), ("none", False)])
 def test_other_shapes(check, refused):
-    """Another shape is an error, unless nobody is to look."""
+    """Another shape is an error, unless determinism_check is "none"."""
     inner = [lambda x: x * x, lambda x: R.sum(x) * R.sum(x)]
     loss = R.sum(R.checkpoint(lambda x: R.exp(inner.pop(0)(x)), leaf(), use_reentrant=False, determinism_check=check))
     if refused:
@@ -156,7 +156,7 @@ def test_other_shapes(check, refused):
 
 
 def test_read_twice():
-    """In one backward each saved tensor of a region can be read once."""
+    """In one backward each saved tensor of a checkpoint can be read once."""
 
     def forward(ctx, x):
         ctx.save_for_backward(x)
@@ -170,7 +170,7 @@ def test_read_twice():
 
 @KINDS
 def test_inputs_live_as_long_as_they_are_needed(use_reentrant):
-    """The inputs of a region go with what the graph has saved."""
+    """The inputs of a checkpoint are freed with the graph's saved tensors."""
     x = leaf()
     y = x * 2
     loss = R.sum(R.checkpoint(Region(), y, use_reentrant=use_reentrant))
@@ -184,7 +184,7 @@ def test_inputs_live_as_long_as_they_are_needed(use_reentrant):
 
 @pytest.mark.parametrize("limited", ["grad", "inputs"])
 def test_reentrant_in_a_limited_pass(limited):
-    """A reentrant region refuses grad, and backward with inputs."""
+    """A reentrant checkpoint refuses grad, and backward with inputs."""
     x = leaf()
     loss = R.sum(R.checkpoint(Region(), x, use_reentrant=True))
     with pytest.raises(errors.CheckpointReentrantError):
@@ -192,7 +192,7 @@ def test_reentrant_in_a_limited_pass(limited):
 
 
 def test_reentrant_without_gradients():
-    """A reentrant region none of whose inputs requires grad has none; one whose result has none fails in backward."""
+    """A reentrant checkpoint without inputs that require grad has no gradient; without such outputs backward fails."""
     constant = R.checkpoint(Region(), R.tensor([1.0]), use_reentrant=True)
     detached = R.checkpoint(R.detach, leaf(), use_reentrant=True)
 

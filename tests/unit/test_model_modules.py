@@ -1,4 +1,4 @@
-"""Hooks on modules and on several tensors: the engine does what torch does, save where that departs from its word."""
+"""Module hooks and multi-grad hooks: the engine does what torch does, except for torch's departures."""
 
 import gc
 import weakref
@@ -18,14 +18,14 @@ VERBS = [("forward_pre_hook", 1), ("forward_hook", 2), ("full_backward_pre_hook"
 
 
 class Departure(NamedTuple):
-    """A program that is documented to log this, and on torch logs something else, which a flag brings about."""
+    """A program with its documented log, its log on torch, and the flag that makes the difference."""
 
     flag: str
     documented: list
 
 
 def both(first, second):
-    """Return the log of gradients in a list."""
+    """Return the gradients as lists."""
     return ("list", first, second)
 
 
@@ -74,7 +74,7 @@ DEPARTURES = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_like_torch(name):
-    """The engine with its flags logs what torch logs; as documented it does so too, but for the known departures."""
+    """The engine with all flags logs what torch logs; without flags it does so too, except for the known departures."""
     pytest.importorskip("torch")
     on_torch = played(name, import_module("hooklaw_backends.torch_eager").backend())
 
@@ -85,18 +85,18 @@ def test_like_torch(name):
 
 @pytest.mark.parametrize("name", DEPARTURES)
 def test_departures(name):
-    """Where torch departs the engine does what is documented, and what torch does with the flag of this one thing."""
+    """For a departure of torch the engine does what is documented, and with the departure's flag what torch does."""
     assert played(name, backend()) == DEPARTURES[name].documented
     assert played(name, backend(DEPARTURES[name].flag)) == played(name, backend("torch"))
 
 
 def test_departures_are_flags():
-    """Each of the flags exists, and says which rule it breaks."""
+    """Each of the flags exists and names the rule that it breaks."""
     assert all(flags.TORCH[one.flag].why != flags.SILENT for one in DEPARTURES.values())
 
 
 def test_all_arguments_of_every_hook():
-    """A hook is given its module first; those of every module run before its own, whatever was prepended."""
+    """A hook gets its module first; global hooks run before the module's own, even prepended ones."""
     seen = []
     module = R.module({"weight": R.tensor([2.0])}, lambda module, x, plus: x * module.weight + plus)
 
@@ -133,7 +133,7 @@ WRONG = {
 @pytest.mark.filterwarnings("ignore:backward hooks are called")
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_returns(name):
-    """What a backward hook may not return is refused as what it is."""
+    """A forbidden result of a backward hook raises the error of its kind."""
     error, kind, hook, requires_grad = WRONG[name]
     y = hooked(kind, hook)(R.tensor([3.0], requires_grad=requires_grad))
 
@@ -142,7 +142,7 @@ def test_wrong_returns(name):
 
 
 def test_refuses():
-    """Arguments that are no pair, changes in place and unknown modes are refused as what they are."""
+    """Malformed arguments, in-place changes and unknown modes raise the errors of their kind."""
     x = R.tensor([3.0], requires_grad=True)
     module = hooked("forward_pre_hook", lambda *_: 5, with_kwargs=True)
 
@@ -155,7 +155,7 @@ def test_refuses():
 
 
 def test_reset_removes_global_hooks():
-    """What a rule that failed left on every module is gone for the next one."""
+    """Global hooks that a failed rule left behind are removed for the next rule."""
     seen = []
     R.register_module_forward_hook(lambda *_: seen.append("forward"))
     R.register_module_full_backward_hook(lambda *_: seen.append("backward"))
@@ -166,7 +166,7 @@ def test_reset_removes_global_hooks():
 
 
 def test_the_hook_of_a_pass_needs_a_pass():
-    """A multi-grad hook belongs to a backward; called by anyone else it says so."""
+    """A multi-grad hook called outside of backward raises an error that says so."""
     y = R.tensor([1.0], requires_grad=True) * 2
     R.register_multi_grad_hook([y], lambda _: None)
     (hook,) = R.grad_fn(y).hooks_of(0).now()
@@ -176,7 +176,7 @@ def test_the_hook_of_a_pass_needs_a_pass():
 
 
 def test_nothing_is_kept_alive():
-    """Modules, their graphs and multi-grad hooks go with the last reference, without the collector."""
+    """Modules, their graphs and multi-grad hooks are freed with their last reference, without the garbage collector."""
     x = R.tensor([1.0], requires_grad=True)
     module = R.module({"weight": R.tensor([2.0])}, lambda module, x: x * module.weight)
     R.register_full_backward_hook(module, lambda *_: None)
@@ -199,7 +199,7 @@ def test_nothing_is_kept_alive():
 
 
 def test_hooks_of_the_older_kind():
-    """They belong to the Node that made the first tensor of the output, and stay there once they are removed."""
+    """Legacy hooks belong to the Node that made the first tensor of the output, and stay there after their removal."""
     seen = []
     module = R.module({}, lambda _, x: {"first": (x * 2) * 3, "second": x * 5})
     handle = R.register_backward_hook(module, lambda given, grads, outputs: seen.append((given, grads, outputs)))
@@ -215,7 +215,7 @@ def test_hooks_of_the_older_kind():
 
 
 def test_hooks_of_the_older_kind_replace_what_the_last_node_returns():
-    """Such a hook is one of the Node: what it returns goes on from there."""
+    """A legacy hook is a hook of the Node: what it returns replaces the Node's gradients."""
     module = R.module({}, lambda _, x: (x * 2) * 3)
     R.register_backward_hook(module, lambda _, grads, _outputs: (grads[0] * 10, None))
     x = R.tensor([1.0, 2.0], requires_grad=True)
@@ -225,7 +225,7 @@ def test_hooks_of_the_older_kind_replace_what_the_last_node_returns():
 
 
 def test_kinds_exclude_each_other_for_good():
-    """A module that had backward hooks of one kind takes none of the other; after a reset all modules begin anew."""
+    """A module with backward hooks of one kind refuses the other kind; a reset clears the global kind."""
     module = R.module({}, lambda _, x: x)
     R.register_backward_hook(module, lambda *_: None).remove()
     R.register_module_backward_hook(lambda *_: None).remove()
@@ -239,7 +239,7 @@ def test_kinds_exclude_each_other_for_good():
 
 
 def test_a_copy_has_the_hooks_and_parameters_of_its_own():
-    """Hooks that come later, and what hangs on a parameter, are those of one of them alone."""
+    """A deep copy has parameters of its own; hooks on parameters, and hooks registered later, are not copied."""
     seen = []
     module = R.module({"weight": R.tensor([2.0])}, lambda module, x: x * module.weight)
     R.register_forward_hook(module, lambda given, *_: seen.append(given))

@@ -1,4 +1,4 @@
-"""Where saved tensors may be changed in place, the engine computes with what they were when they were saved."""
+"""allow_mutation_on_saved_tensors in the engine: backward uses the data from the time of the save."""
 
 import weakref
 
@@ -25,7 +25,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_each_change_is_noticed(change):
-    """Through whatever it is changed, and however often, the old numbers are there."""
+    """Backward uses the old data, through whatever tensor and however often it was changed."""
     x = leaf()
     with R.allow_mutation_on_saved_tensors():
         y = x * 1
@@ -37,7 +37,7 @@ def test_each_change_is_noticed(change):
 
 
 def test_each_value_is_kept():
-    """Of a tensor that is saved, changed and saved again there are both values."""
+    """A tensor that is saved, changed and saved again has both values."""
     x = leaf()
     with R.allow_mutation_on_saved_tensors():
         y = x * 1
@@ -49,7 +49,7 @@ def test_each_value_is_kept():
 
 
 def test_nothing_is_copied_in_vain():
-    """What nobody changes is saved as it is, and what no graph needs is let go of."""
+    """An unchanged tensor is not copied, and a tensor that no graph needs is freed."""
     with R.allow_mutation_on_saved_tensors():
         x = leaf()
         y = x * 1
@@ -63,7 +63,7 @@ def test_nothing_is_copied_in_vain():
 
 
 def test_each_context_has_its_own():
-    """What was saved in one is of no use in another, after which the first tensor is there no more."""
+    """A tensor saved in one context cannot be read in another, and is freed after that."""
     with R.allow_mutation_on_saved_tensors():
         y = R.sin(leaf())
 

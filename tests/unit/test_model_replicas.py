@@ -16,7 +16,7 @@ def weighted(forward=lambda module, x: x * module.weight):
 
 @pytest.mark.parametrize(("rows", "shares"), [(1, [1]), (2, [1, 1]), (3, [2, 1]), (4, [2, 2])])
 def test_rows_are_shared(rows, shares):
-    """The first replica has the most rows, and what is joined in the end is what the module alone would return."""
+    """The first replica has the most rows, and the joined output is that of the module alone."""
     seen = []
     module = weighted(lambda module, x: (seen.append(R.shape(x)[0]), x * module.weight)[1])
     x = R.tensor([[float(row)] for row in range(rows)])
@@ -28,7 +28,7 @@ def test_rows_are_shared(rows, shares):
 
 
 def test_gradients_are_summed():
-    """The weight of the module has the gradients of all replicas, once; the replicas' own are non-leaves."""
+    """The module's weight accumulates the gradients of all replicas, once; the replicas' weights are non-leaves."""
     leaves = []
     module = weighted(lambda module, x: (leaves.append(R.is_leaf(module.weight)), x * module.weight)[1])
     R.backward(R.sum(R.data_parallel(module)(R.tensor([[1.0], [2.0], [3.0]]))))
@@ -38,14 +38,14 @@ def test_gradients_are_summed():
 
 
 def test_scalars_become_rows():
-    """What a replica returns as a single number is a row."""
+    """A 0-d output of a replica becomes a row."""
     module = weighted(lambda module, x: R.sum(x * module.weight))
 
     assert R.tolist(R.data_parallel(module)(R.tensor([1.0, 2.0, 3.0, 4.0]))) == [6.0, 14.0]
 
 
 def test_only_the_grad_mode_comes_along():
-    """Each replica runs in a thread of its own, and records if its caller does."""
+    """Each replica runs in a thread of its own, with its caller's grad mode."""
     seen = []
     module = weighted(lambda module, x: (seen.append((threading.get_ident(), R.is_grad_enabled())), x)[1])
     with R.no_grad():
@@ -56,7 +56,7 @@ def test_only_the_grad_mode_comes_along():
 
 
 def test_a_single_number_cannot_be_shared():
-    """It has no rows; what is no tensor goes to all."""
+    """A 0-d tensor has no rows; a value that is not a tensor goes to all replicas."""
     with pytest.raises(RuntimeError, match="no rows"):
         R.data_parallel(weighted())(R.tensor(1.0))
 

@@ -30,7 +30,7 @@ def plainly(b, state):
 
 
 def refusal(act):
-    """Return the type of error that an act ends in, as far as it is of Python."""
+    """Return the built-in type of the error that an action raises."""
     try:
         act()
     except Exception as error:  # noqa: BLE001 - it is what is asked for
@@ -60,7 +60,7 @@ def loading_counts_as_a_change(b):
 
 
 def what_does_not_fit(b):
-    """Load states that do not fit, which copies what does."""
+    """Load states that do not match, which copies the matching values."""
     outer, inner = nested(b)
     good = {"weight": b.tensor([8.0, 9.0]), "mean": b.tensor([7.0]), "inner.weight": b.tensor([6.0])}
     states = [
@@ -75,7 +75,7 @@ def what_does_not_fit(b):
 
 
 def names_in_use(b):
-    """Register under names that are there already, as another kind and as the same."""
+    """Register under existing names, as another kind and as the same kind."""
     outer, inner = nested(b)
     acts = (
         lambda: b.register_buffer(outer, "weight", b.tensor([1.0])),
@@ -87,7 +87,7 @@ def names_in_use(b):
 
 
 def each_module_has_its_own_part(b):
-    """Look at what the hooks of the inner and of the outer module are given to load, and change it."""
+    """Log and change what the load hooks of the inner and the outer module get."""
     seen = []
     outer, inner = nested(b)
 
@@ -103,7 +103,7 @@ def each_module_has_its_own_part(b):
 
 
 def steps(b):
-    """Step with a gradient, without, with one of zeros, and with weight decay."""
+    """Step with a gradient, without a gradient, with a gradient of zeros, and with weight decay."""
     x, y = (b.tensor([4.0], requires_grad=True) for _ in range(2))
     optimizer = b.sgd([x, y], lr=0.5, weight_decay=0.5)
     b.backward(x * 3)
@@ -123,7 +123,7 @@ def zeros_without_history(b):
 
 
 def what_an_optimizer_takes(b):
-    """Make optimizers of nothing, of a non-leaf, and of one that retains its gradient."""
+    """Make optimizers of no tensor, of a non-leaf, and of a non-leaf that retains its gradient."""
     y = b.tensor([2.0], requires_grad=True) * 1
     first = refusal(lambda: b.sgd([y], lr=1.0))
     b.retain_grad(y)
@@ -208,19 +208,19 @@ def test_like_torch(program):
 
 
 def test_what_is_in_a_state():
-    """Parameters come first, then buffers, then what is inside."""
+    """A state has parameters first, then buffers, then submodules."""
     expected = [("weight", [1.0, 2.0]), ("mean", [4.0]), ("inner.weight", [3.0])]
 
     assert keys_and_order(R) == expected
 
 
 def test_an_optimizer_descends():
-    """A step with weight decay pulls to zero what has a gradient, though that be of zeros."""
+    """A step with weight decay shrinks a parameter that has a gradient, even a gradient of zeros."""
     assert steps(R) == ([1.125], [4.0], [0.0], None)
 
 
 def test_refuses_by_name():
-    """What is the matter with a state is said in a sentence."""
+    """A state that does not match is refused in one sentence."""
     with pytest.raises(errors.StateKeysError, match="missing weight; unexpected other"):
         R.load_state_dict(module(R, 1.0), {"other": R.tensor([1.0])})
     optimizer = R.sgd([R.tensor([1.0], requires_grad=True)], lr=1.0)
@@ -230,7 +230,7 @@ def test_refuses_by_name():
 
 
 def test_a_copy_has_its_own_registry():
-    """A module that is copied registers for itself."""
+    """A copy of a module has its own registry."""
     outer, _ = nested(R)
     copied = deepcopy(outer)
     R.register_buffer(copied, "late", R.tensor([1.0]))
@@ -240,7 +240,7 @@ def test_a_copy_has_its_own_registry():
 
 
 def test_reset_removes_hooks_on_everything():
-    """What a rule that failed left on all registrations and all steps is gone for the next one."""
+    """Global registration and step hooks that a failed rule left behind are removed for the next rule."""
     seen = []
     R.register_module_buffer_registration_hook(lambda *_: seen.append("buffer"))
     R.register_optimizer_step_post_hook(lambda *_: seen.append("step"))

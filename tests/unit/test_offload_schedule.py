@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from hooklaw.offload.formula import Step  # noqa: E402 - idem
 from hooklaw_backends.offload.asynchronous import Async, AsyncAll  # noqa: E402 - needs torch
-from hooklaw_backends.offload.formula import Step  # noqa: E402 - idem
 from hooklaw_backends.offload.link import Clock, EmulatedLane, LaneLink, VirtualLane  # noqa: E402 - idem
 from offload_models import mlp, same, step  # noqa: E402 - idem
 

@@ -1,4 +1,4 @@
-"""`hooklaw explain` of a property of packers: the law, and its program as a script."""
+"""`hooklaw explain` of a property: its statement, and its program as a script."""
 
 import json
 import subprocess
@@ -14,11 +14,14 @@ torch = pytest.importorskip("torch", reason="packers are torch's")
 
 
 def test_explain_property(verb):
-    """The law in a sentence, its level, its sources, what it catches and the program stand in one answer."""
+    """The answer has statement, level, sources, wrong packers and the program."""
     done = verb("explain", "packer.in-place.leaf")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("packer.in-place.leaf  (MUST, documented, chapter packer-in-place)\n\n  A parameter")
+    head = (
+        "packer.in-place.leaf  (MUST, documented, chapter packer-in-place)\n\n  After an in-place change of a parameter"
+    )
+    assert done.stdout.startswith(head)
     for part in (
         "stated in",
         "  notes autograd, section",
@@ -33,7 +36,7 @@ def test_explain_property(verb):
 
 
 def test_explain_property_json(verb):
-    """The same as data: the keys of a rule, and the program."""
+    """As JSON the answer has the keys of a rule, and the program."""
     found = json.loads(verb("explain", "packer.medium.reached", "--format", "json").stdout)
 
     assert (found["level"], found["needs"]) == ("SHOULD", ["disk"])
@@ -41,7 +44,7 @@ def test_explain_property_json(verb):
 
 
 def test_program_of_the_explanation_runs(tmp_path):
-    """The program that is shown is a script that says what save_on_cpu does."""
+    """The printed program is a script that shows what save_on_cpu does."""
     _, program = shown("packer.in-place.leaf")
     (tmp_path / "shown.py").write_text(program)
     done = subprocess.run([sys.executable, "shown.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -51,7 +54,7 @@ def test_program_of_the_explanation_runs(tmp_path):
 
 @pytest.mark.parametrize("property_id", list(law.properties()))
 def test_every_property_can_be_shown(property_id):
-    """Every property has a program for its simplest case, which is Python."""
+    """Every property has a valid Python program for its simplest case."""
     rule, program = shown(property_id)
 
     assert rule.id == property_id
@@ -70,7 +73,7 @@ def test_every_property_can_be_shown(property_id):
     ],
 )
 def test_explain_what_is_no_property(verb, arguments, said):
-    """A mistaken id, or a backend where none is asked, is one sentence."""
+    """A wrong id, or a backend where none is expected, is one sentence."""
     done = verb("explain", *arguments)
 
     assert (done.returncode, done.stdout) == (3, "")

@@ -1,4 +1,4 @@
-"""A record file says what happened, whole or not at all: whatever is cut, foreign or at odds is refused."""
+"""Record files are read whole or not at all: a truncated, foreign or inconsistent file is refused."""
 
 import json
 import os
@@ -29,21 +29,21 @@ def change(file, number, old, new):
 
 
 def drop(file, number):
-    """Take a line out, counted from 1, or from the end where negative."""
+    """Remove a line, counted from 1, or from the end if negative."""
     lines = file.read_text().splitlines(keepends=True)
     del lines[number - 1 if number > 0 else number]
     file.write_text("".join(lines))
 
 
 def refusal(*files, **how):
-    """Return why files are refused."""
+    """Return the message with which files are refused."""
     with pytest.raises((RecordFileError, RecordConflictError)) as caught:
         read_all(files, **how)
     return str(caught.value)
 
 
 def test_round_trip(file):
-    """What was written is read back."""
+    """A written run is read back."""
     wrote = made.three()[1]
     (run,) = read(file)
     results = {rule: msgspec.structs.replace(one, run="") for rule, one in run.results.items()}
@@ -61,7 +61,7 @@ def test_a_run_knows_its_verdicts(file):
 
 
 def test_a_rule_without_result_was_not_run(file):
-    """A lost result is never taken for a pass."""
+    """A missing result never counts as a pass."""
     drop(file, 2)
     (run,) = read(file, incomplete=True)
 
@@ -69,7 +69,7 @@ def test_a_rule_without_result_was_not_run(file):
 
 
 def test_joined_files(tmp_path):
-    """Files may be joined by plain concatenation."""
+    """Files can be concatenated."""
     files = [made.write(tmp_path / f"{number}.jsonl", run) for number, run in enumerate(made.three()[:3])]
     joined = tmp_path / "joined.jsonl"
     joined.write_bytes(b"".join(one.read_bytes() for one in files))
@@ -78,7 +78,7 @@ def test_joined_files(tmp_path):
 
 
 def test_rules_of_several_runs():
-    """Rules of all runs are listed once, in the order of the first run that has each."""
+    """`rules_of` has each rule of all runs once, in the order of the first run that has it."""
     first, second = made.rule("a.first"), made.rule("a.second")
     runs = [made.run("one", [second], []), made.run("two", [first, second], [])]
 
@@ -107,58 +107,75 @@ def test_schema_is_written(tmp_path):
 
 
 def test_absent(tmp_path):
-    """A file that is not there is named."""
+    """A missing file is named."""
     assert refusal(tmp_path / "no.jsonl") == f"cannot read {tmp_path / 'no.jsonl'}: No such file or directory"
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "  "])
 def test_empty(file, text):
-    """An empty file is of a run that never started."""
+    """An empty file is refused as that of a run that never started."""
     file.write_text(text)
 
-    assert "is empty: the run that was to write it never started; run it again" in refusal(file)
+    assert "is empty: its run never started; run it again" in refusal(file)
 
 
 @pytest.mark.parametrize("text", [b"<html>\n", b'{"a": 1}\n', b"[1]\n", b"3\n", b'"kind"\n', b"\xff\xfe\x00", b"{"])
 def test_foreign(file, text):
-    """A file of something else is called so, with the line."""
+    """A foreign file is refused, with the line."""
     file.write_bytes(text)
 
-    assert "run.jsonl:1: this is no hooklaw record: give a file that" in refusal(file)
+    assert "run.jsonl:1: not a hooklaw record: name a file that" in refusal(file)
 
 
 def test_newer_format(file):
-    """A file of a newer hooklaw asks for the newer hooklaw."""
-    change(file, 1, '"hooklaw":1', '"hooklaw":2')
+    """For a file of a newer hooklaw, the message asks for an update."""
+    change(file, 1, '"hooklaw":2', '"hooklaw":3')
 
-    assert refusal(file).endswith("run.jsonl has format 2, this hooklaw reads up to 1: update hooklaw")
+    assert refusal(file).endswith("run.jsonl has format 3, this hooklaw reads up to 2: update hooklaw")
+
+
+@pytest.mark.parametrize(
+    ("named", "title"),
+    [
+        ("paddle", "paddle"),
+        ("packer:m:A", "packer:m:A"),
+        ("packer:m:A:cuda", "packer:m:A:cuda"),
+        ("bench:cuda", "bench:cuda"),
+    ],
+)
+def test_older_format(file, named, title):
+    """A file of format 1, which named the kind of run by a prefix, is read as what it is."""
+    change(file, 1, '"hooklaw":2', '"hooklaw":1')
+    change(file, 1, '"backend":"torch-compile:aot_eager"', f'"backend":"{named}"')
+
+    assert read(file)[0].header.title == title
 
 
 def test_newer_format_of_another_shape(file):
-    """That is so even where the newer format has another shape."""
-    change(file, 1, '"hooklaw":1', '"hooklaw":2,"backend":{}')
+    """This holds even if the newer format has another shape."""
+    change(file, 1, '"hooklaw":2', '"hooklaw":3,"backend":{}')
 
-    assert "has format 2, this hooklaw reads up to 1" in refusal(file)
+    assert "has format 3, this hooklaw reads up to 2" in refusal(file)
 
 
 def test_newer_kind_of_line(file):
-    """A kind of line that we do not know may be of a newer hooklaw."""
+    """For an unknown kind of line, the message mentions a newer hooklaw."""
     change(file, 2, '"kind":"result"', '"kind":"remark"')
 
-    assert "run.jsonl:2: not a line this hooklaw understands (Invalid value 'remark'" in refusal(file)
+    assert "run.jsonl:2: this hooklaw cannot read the line (Invalid value 'remark'" in refusal(file)
 
 
 def test_truncated(file):
-    """A file that breaks off in the middle of a line is called so."""
+    """A file that ends in the middle of a line is reported as such."""
     file.write_bytes(file.read_bytes()[:-3])
 
     assert refusal(file).endswith(
-        "run.jsonl:6: the file breaks off in the middle of a line: the run did not end; run it again"
+        "run.jsonl:6: the file ends in the middle of a line: the run did not end; run it again"
     )
 
 
 def test_truncated_anywhere(file):
-    """Cut at whatever byte, a file is refused; only its last line's end may be missing."""
+    """A file truncated at any byte is refused; only the last newline may be missing."""
     whole = file.read_bytes()
     for length in range(0, len(whole) - 1, 37):
         file.write_bytes(whole[:length])
@@ -167,7 +184,7 @@ def test_truncated_anywhere(file):
 
 
 def test_truncated_is_read_for_what_it_has(file):
-    """Who asks for an incomplete run gets what was recorded before the cut."""
+    """With `incomplete`, `read` returns what was recorded before the truncation."""
     file.write_bytes(file.read_bytes()[:-200])
     (run,) = read(file, incomplete=True)
 
@@ -176,28 +193,28 @@ def test_truncated_is_read_for_what_it_has(file):
 
 
 def test_no_footer(file):
-    """A run without footer did not end, even where every rule has its result."""
+    """A run without a footer did not end, even if every rule has a result."""
     drop(file, -1)
 
     assert refusal(file).endswith("'torch-compile:aot_eager' did not end, 4 of 4 rules have a result: run it again")
 
 
 def test_fewer_results_than_rules(file):
-    """A run that lost a result is refused, never shown as 0 %."""
+    """A run with a missing result is refused."""
     drop(file, 3)
 
     assert "is incomplete, 3 of 4 rules have a result: run it again" in refusal(file)
 
 
 def test_interrupted_after_its_last_rule(file):
-    """A run that was interrupted did not end, even where every rule has its result."""
+    """An interrupted run did not end, even if every rule has a result."""
     change(file, 6, '"interrupted":false', '"interrupted":true')
 
     assert "was interrupted, 4 of 4 rules have a result: run it again" in refusal(file)
 
 
 def test_interrupted(file):
-    """A run that was interrupted is refused as such."""
+    """The refusal of an interrupted run says that it was interrupted."""
     drop(file, 5)
     change(file, 5, '"interrupted":false', '"interrupted":true')
 
@@ -213,28 +230,28 @@ def test_interrupted(file):
     ],
 )
 def test_damaged_line(file, old, new, why):
-    """A line that is JSON but no line of ours is named with the fault."""
+    """A JSON line of the wrong shape is refused with the reason."""
     change(file, 4, old, new)
 
-    assert f"run.jsonl:4: not a line this hooklaw understands ({why})" in refusal(file)
+    assert f"run.jsonl:4: this hooklaw cannot read the line ({why})" in refusal(file)
 
 
 def test_line_that_is_no_json(file):
-    """A line in the middle that is no JSON is damaged, not cut."""
+    """A line in the middle that is not JSON is called damaged."""
     change(file, 4, "{", "{{")
 
     assert refusal(file).endswith("run.jsonl:4: the line is damaged: run it again")
 
 
 def test_a_damaged_line_is_not_skipped(file):
-    """Asking for an incomplete run forgives a cut at the end, no damage in the middle."""
+    """`incomplete` accepts a truncated end, but no damage in the middle."""
     change(file, 4, "{", "{{")
 
     assert "the line is damaged" in refusal(file, incomplete=True)
 
 
 def test_no_header(file):
-    """Results without their header are the rest of a cut file."""
+    """Results without a header are refused."""
     drop(file, 1)
 
     assert "run.jsonl:1: a result of run run-of-torch-compile:aot_eager, which has no header" in refusal(file)
@@ -253,32 +270,32 @@ def test_given_twice(file):
 
 
 def test_two_results_of_one_rule(file):
-    """A rule has one result in a run."""
+    """Two results of one rule in a run are refused."""
     change(file, 3, "order.second", "order.first")
 
     assert "run.jsonl:3: rule 'order.first' has two results" in refusal(file)
 
 
 def test_result_of_no_rule(file):
-    """A result of a rule that the header does not name is refused."""
+    """A result of a rule that is not in the header is refused."""
     change(file, 3, "order.second", "order.stranger")
 
-    assert "rule 'order.stranger' has a result, but no place in its run's header" in refusal(file)
+    assert "rule 'order.stranger' has a result, but is not in the header of its run" in refusal(file)
 
 
 def test_one_backend_by_different_rules(tmp_path, file):
-    """Two runs of one backend by different rules cannot stand side by side; both files are named."""
+    """Two runs of one backend by different rules are refused, and both files are named."""
     rules = [made.rule("other.rule")]
     other = made.run("torch-compile:aot_eager", rules, [made.passed("other.rule")])
     other.header = msgspec.structs.replace(other.header, run="another")
     other.footer = Footer(run="another", results=1, seconds=0.1)
     second = made.write(tmp_path / "second.jsonl", other)
 
-    assert f"{file} and {second} both judge 'torch-compile:aot_eager', by different rules" in refusal(file, second)
+    assert f"{file} and {second} both judge 'torch-compile:aot_eager', but by different rules" in refusal(file, second)
 
 
 def test_writer_keeps_the_old_file_until_its_first_line(file):
-    """A run that never starts loses nothing."""
+    """A run that never starts leaves an old file unchanged."""
     before = file.read_bytes()
     Writer(file).close()
 
@@ -286,7 +303,7 @@ def test_writer_keeps_the_old_file_until_its_first_line(file):
 
 
 def test_writer_replaces_the_old_file(file):
-    """The first line takes the place of all that was there."""
+    """The first line replaces the old file."""
     with Writer(file) as writer:
         writer.write(made.three()[0].header)
 
@@ -294,14 +311,14 @@ def test_writer_replaces_the_old_file(file):
 
 
 def test_writer_takes_an_unused_file_away(tmp_path):
-    """A run that never starts leaves nothing behind."""
+    """A run that never starts leaves no new file."""
     Writer(tmp_path / "new.jsonl").close()
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_writer_appends(tmp_path, file):
-    """A writer that appends keeps what was there."""
+    """A writer with `append` keeps the old lines."""
     run = made.three()[0]
     with Writer(file, append=True) as writer:
         writer.write(run.header)
@@ -310,7 +327,7 @@ def test_writer_appends(tmp_path, file):
 
 
 def test_writer_flushes_each_line(tmp_path):
-    """What was recorded survives whatever comes next."""
+    """A line is in the file as soon as it is written."""
     file = tmp_path / "run.jsonl"
     writer = Writer(file)
     writer.write(made.three()[0].header)
@@ -322,7 +339,7 @@ def test_writer_flushes_each_line(tmp_path):
 
 
 def test_writer_makes_the_folder(tmp_path):
-    """A folder that is not there yet is made."""
+    """A missing folder is created."""
     with Writer(tmp_path / "a" / "b" / "run.jsonl") as writer:
         writer.write(made.three()[0].header)
 
@@ -339,7 +356,7 @@ def test_writer_makes_the_folder(tmp_path):
     ],
 )
 def test_writer_cannot_write(tmp_path, path, why):
-    """A path that can hold no file is refused at once; a pipe or device is neither emptied nor taken away."""
+    """A path that cannot be a regular file is refused at once; a pipe or device is neither truncated nor removed."""
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")

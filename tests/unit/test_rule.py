@@ -1,4 +1,4 @@
-"""The registry takes rules that state a law, say where it stands, and can fail; it refuses every other."""
+"""The registry accepts rules with a statement, a source and a mutant, and refuses others."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def law(backend, trace):
 
 
 def register(rule_id="family.what", function=law, **parts):
-    """Register a rule that is well-formed but for the parts given."""
+    """Register a rule that is well-formed except for the given parts."""
     whole = {"level": Level.MUST, "sources": [docstring("torch.Tensor.register_hook")], "mutants": ["drops-hooks"]}
     rule(rule_id, **(whole | parts))(function)
     return next(registry.registered()).rule
@@ -35,7 +35,7 @@ def test_first_paragraph_is_the_law():
 
 
 def test_chapter_is_the_module():
-    """A rule belongs to the chapter named by its module, and knows its pytest node."""
+    """A rule has the chapter of its module's name, and its pytest node id."""
     register()
     (found,) = registry.registered()
 
@@ -50,7 +50,7 @@ def test_function_carries_its_rule():
 
 
 def test_duplicate_id():
-    """An id is given once; the complaint names who has it."""
+    """A taken id is refused, and the message names the rule that has it."""
     register()
 
     with pytest.raises(RuleDefinitionError, match=r"'family.what' is registered twice, first by test_rule.py::law"):
@@ -66,42 +66,42 @@ def test_malformed_id(rule_id):
 
 @pytest.mark.parametrize("rule_id", ["a.b", "tensor-hook.order.two-hooks", "data-parallel.replicas.grad_fn"])
 def test_wellformed_id(rule_id):
-    """Words are joined by hyphens, PyTorch's own names keep their underscores."""
+    """Words are joined by hyphens; PyTorch's own names keep their underscores."""
     assert rule_id == register(rule_id).id
 
 
 def test_no_docstring():
-    """A rule without a docstring states no law."""
+    """A rule without a docstring is refused."""
     with pytest.raises(RuleDefinitionError, match="'family.what' has no docstring"):
         register(function=lambda backend, trace: None)
 
 
 def test_no_source():
-    """A rule says where it is documented or was observed."""
+    """A rule without a source is refused."""
     with pytest.raises(RuleDefinitionError, match="'family.what' names no source"):
         register(sources=[])
 
 
 def test_must_without_mutant():
-    """A MUST rule names a wrong backend that it catches."""
+    """A MUST rule without a mutant is refused."""
     with pytest.raises(RuleDefinitionError, match="MUST rule 'family.what' names no mutant"):
         register(mutants=[])
 
 
 @pytest.mark.parametrize("level", [Level.SHOULD, Level.MAY])
 def test_other_levels_need_no_mutant(level):
-    """Only a MUST has to name a mutant."""
+    """Only a MUST rule must name a mutant."""
     assert register(level=level, mutants=[]).mutants == []
 
 
 def test_observed_must():
-    """What torch was merely seen to do binds nobody."""
+    """A MUST rule that is only observed is refused."""
     with pytest.raises(RuleDefinitionError, match="'family.what' is only observed"):
         register(basis=Basis.OBSERVED)
 
 
 def test_a_refused_rule_is_not_registered():
-    """A refusal leaves the registry as it was."""
+    """A refused rule is not registered."""
     with pytest.raises(RuleDefinitionError):
         register(sources=[])
 
@@ -114,7 +114,7 @@ def test_find_rule():
 
 
 def test_unknown_rule_names_the_nearest():
-    """A mistaken id is answered with ids like it."""
+    """For a wrong id, the message suggests similar ids."""
     register()
 
     with pytest.raises(UnknownRuleError, match=r"'family.wat': did you mean family.what\?"):
@@ -122,7 +122,7 @@ def test_unknown_rule_names_the_nearest():
 
 
 def test_unknown_rule_like_no_other():
-    """An id like no other is answered with where all of them are."""
+    """For an id without similar ids, the message names `hooklaw list`."""
     register()
 
     with pytest.raises(UnknownRuleError, match="'xyzzy': `hooklaw list` shows all ids"):
@@ -141,7 +141,7 @@ def test_unknown_rule_like_no_other():
     ],
 )
 def test_source_url(source, url):
-    """Every documented source leads to a page of the documentation."""
+    """Every documented source has the address of a page."""
     assert url == source.url
 
 
@@ -156,18 +156,18 @@ def made(**parts):
     "change", [{"id": "a.c"}, {"statement": "It does not."}, {"level": Level.MAY}, {"needs": ["x"]}]
 )
 def test_digest_changes_with_the_law(change):
-    """What a rule is and says makes the digest."""
+    """The digest changes with id, statement, level and needs."""
     assert digest([made()]) != digest([made(**change)])
 
 
 @pytest.mark.parametrize("change", [{"chapter": "d"}, {"mutants": []}, {"needs": ["y", "x"]}])
 def test_digest_ignores_the_rest(change):
-    """Moving a rule to another chapter does not make another law."""
+    """The digest does not depend on the chapter."""
     assert digest([made()]) == digest([made(**change)])
 
 
 def test_digest_ignores_order():
-    """The same rules in another order are the same law."""
+    """The digest does not depend on the order of rules."""
     one, other = made(), made(id="a.c")
 
     assert digest([one, other]) == digest([other, one])

@@ -1,4 +1,4 @@
-"""A trace finds the first difference between what hooks saw and what the rule says, and keeps both for the record."""
+"""A trace finds the first difference between observed and expected events, and keeps both for the record."""
 
 import pytest
 from toy import Toy
@@ -25,28 +25,28 @@ def log(trace, *labels):
 
 
 def test_hook_logs_and_returns_none(trace):
-    """A hook made by saw logs what it was given and leaves the gradient alone."""
+    """A hook made by `saw` logs its arguments and returns None."""
     answer = trace.saw("hook")(tensor(1.0, 2.0))
 
     assert (None, [Event("hook", [1.0, 2.0])]) == (answer, trace.observed)
 
 
 def test_hook_with_an_action_returns_its_answer(trace):
-    """A hook with an action logs what came, and returns what the action makes of it."""
+    """A hook with an action logs its arguments, and returns the action's result."""
     answer = trace.saw("hook", lambda grad: grad * 2.0)(tensor(1.0))
 
     assert ([2.0], [Event("hook", [1.0])]) == (answer.data, trace.observed)
 
 
 def test_hook_of_several_arguments(trace):
-    """All arguments of a Node's hook are logged, as a list."""
+    """Several arguments, as of a Node hook, are logged as a list."""
     trace.saw("node")((tensor(1.0), None), (tensor(2.0),))
 
     assert trace.values("node") == [[[[1.0], None], [[2.0]]]]
 
 
 def test_expect_holds(trace):
-    """Events as expected pass, and both lanes are kept."""
+    """Expected events pass, and both lists are kept."""
     trace.log("first", 1.0)
     trace.log("second")
     trace.expect(("first", 1.0), "second")
@@ -55,14 +55,14 @@ def test_expect_holds(trace):
 
 
 def test_expect_leaves_a_value_open(trace):
-    """A bare label says nothing of the value."""
+    """A label alone leaves the value open."""
     trace.log("hook", 5.0)
 
     trace.expect("hook")
 
 
 def test_expect_names_the_first_difference(trace):
-    """The place, the event wanted and the event seen are named, then all that was seen."""
+    """The message names the place, the expected and the observed event, then all observed events."""
     log(trace, "a", "c", "b")
 
     with pytest.raises(Mismatch, match="^event 2 should be 'b', was 'c'; saw 'a', 'c', 'b'$"):
@@ -70,7 +70,7 @@ def test_expect_names_the_first_difference(trace):
 
 
 def test_expect_names_a_wrong_value(trace):
-    """Of a wrong value, the one expected and the one seen are named."""
+    """For a wrong value, the message names the expected and the observed value."""
     trace.log("hook", [1.0])
 
     with pytest.raises(Mismatch, match=r"^event 1 should be 'hook' with \[2.0\], was 'hook' with \[1.0\]; saw"):
@@ -87,7 +87,7 @@ def test_expect_names_a_wrong_value(trace):
     ],
 )
 def test_expect_counts(trace, seen, wanted, said):
-    """An event too few or too many is a mismatch."""
+    """A missing or surplus event is a mismatch."""
     log(trace, *seen)
 
     with pytest.raises(Mismatch, match=said):
@@ -95,7 +95,7 @@ def test_expect_counts(trace, seen, wanted, said):
 
 
 def test_a_mismatch_keeps_both_lanes(trace):
-    """What was expected is in the record even where it did not come."""
+    """The record has expected events even if they were not observed."""
     log(trace, "b")
 
     with pytest.raises(Mismatch):
@@ -105,7 +105,7 @@ def test_a_mismatch_keeps_both_lanes(trace):
 
 
 def test_expect_speaks_of_what_is_new(trace):
-    """Each expectation speaks of the events since the one before it."""
+    """Each `expect` compares the events since the previous one."""
     log(trace, "a")
     trace.expect("a")
     log(trace, "b")
@@ -116,7 +116,7 @@ def test_expect_speaks_of_what_is_new(trace):
 
 
 def test_in_any_order_holds(trace):
-    """Order is left open, numbers are not."""
+    """`expect_in_any_order` ignores order, but counts."""
     log(trace, "b", "a", "a")
     trace.expect_in_any_order("a", "b", "a")
 
@@ -125,7 +125,7 @@ def test_in_any_order_holds(trace):
 
 @pytest.mark.parametrize("wanted", [["a"], ["a", "b"], ["a", "a", "b"], []])
 def test_in_any_order_counts(trace, wanted):
-    """A label too few or too many is a mismatch."""
+    """A missing or surplus label is a mismatch."""
     log(trace, "a", "a")
 
     with pytest.raises(Mismatch, match="^expected in any order .*; saw 'a', 'a'$"):
@@ -133,7 +133,7 @@ def test_in_any_order_counts(trace, wanted):
 
 
 def test_before_holds_and_takes_nothing(trace):
-    """An order between two labels takes up no events."""
+    """`expect_before` leaves events to the next `expect`."""
     log(trace, "a", "x", "b", "b")
     trace.expect_before("a", "b")
     trace.expect("a", "x", "b", "b")
@@ -141,7 +141,7 @@ def test_before_holds_and_takes_nothing(trace):
 
 @pytest.mark.parametrize("seen", [["b", "a"], ["a", "b", "a"], ["a"], ["b"], []])
 def test_before_fails(trace, seen):
-    """The last of the one has to come before the first of the other, and both have to come."""
+    """`expect_before` needs both labels, the last `first` before the first `then`."""
     log(trace, *seen)
 
     with pytest.raises(Mismatch, match="^expected every 'a' before every 'b'; saw "):
@@ -149,14 +149,14 @@ def test_before_fails(trace, seen):
 
 
 def test_value_is_read_and_kept(trace):
-    """A tensor is read as numbers and both sides are kept."""
+    """A tensor is compared as a list of numbers, and both values are kept."""
     trace.expect_value("grad", [1.0, 2.0], tensor(1.0, 2.0))
 
     assert [Check("grad", [1.0, 2.0], [1.0, 2.0], held=True)] == trace.checks
 
 
 def test_value_differs(trace):
-    """A wrong value is named beside the right one, and kept."""
+    """A wrong value is named with the expected value, and kept."""
     with pytest.raises(Mismatch, match=r"^grad should be \[1.0\], was \[3.0\]$"):
         trace.expect_value("grad", [1.0], tensor(3.0))
 
@@ -184,7 +184,7 @@ def test_same(one, other, verdict):
 
 
 def test_raises_the_backends_own_error(trace):
-    """An error of the kind that the backend maps is what the rule wants."""
+    """An error of the type that the backend maps passes."""
     with trace.raises(ErrorKind.NO_GRADIENT, "Requires No"):
         raise ValueError("the tensor requires no grad")
 
@@ -192,7 +192,7 @@ def test_raises_the_backends_own_error(trace):
 
 
 def test_raises_runtime_error_by_default(trace):
-    """A kind that the backend does not map is a RuntimeError, as in PyTorch."""
+    """A kind that the backend does not map means RuntimeError, as in PyTorch."""
     with trace.raises(ErrorKind.GRAPH_FREED):
         raise RuntimeError
 
@@ -204,7 +204,7 @@ def test_raises_nothing(trace):
 
 
 def test_raises_another_type(trace):
-    """An error of another type is a mismatch that names both, and the error is kept as its cause."""
+    """An error of another type is a mismatch that names both types, with the error as its cause."""
     with (
         pytest.raises(Mismatch, match=r"^expected no-gradient \(ValueError\), raised KeyError: 'x'$") as caught,
         trace.raises("no-gradient"),
@@ -216,7 +216,7 @@ def test_raises_another_type(trace):
 
 
 def test_raises_without_the_phrase(trace):
-    """The phrase that the documentation gives has to be in the text."""
+    """The error's text must contain the phrase."""
     said = "^raises should be no-gradient saying 'leaf', was ValueError: first$"
     with pytest.raises(Mismatch, match=said), trace.raises("no-gradient", "leaf"):
         raise ValueError("first\nsecond")
@@ -224,7 +224,7 @@ def test_raises_without_the_phrase(trace):
 
 @pytest.mark.parametrize("wanted", [KeyError, AssertionError])
 def test_raises_lets_a_mismatch_through(trace, wanted):
-    """A mismatch inside the block is not taken for the error wanted, even where AssertionError is."""
+    """A mismatch inside the block does not count as the expected error, even if AssertionError is expected."""
     with pytest.raises(Mismatch, match="inner"), trace.raises_type(wanted):
         raise Mismatch("inner")
 
@@ -232,10 +232,10 @@ def test_raises_lets_a_mismatch_through(trace, wanted):
 
 
 def test_raises_type_takes_the_users_own(trace):
-    """The user's own exception is demanded by its type."""
+    """`raises_type` expects a user's own exception by its type."""
 
     class MineError(Exception):
-        """The user's own."""
+        """A user's own exception."""
 
     with trace.raises_type(MineError):
         raise MineError("text")
@@ -258,12 +258,12 @@ def test_raises_type_takes_the_users_own(trace):
     ],
 )
 def test_snapshot(trace, value, plain):
-    """Whatever a hook saw becomes plain data of bounded size."""
+    """A snapshot of any value is plain data of bounded size."""
     assert plain == trace.snapshot(value)
 
 
 def test_snapshot_does_not_follow_later_changes(trace):
-    """What a hook saw stays as it was when it was seen."""
+    """A logged value does not change after it was logged."""
     seen = tensor(1.0)
     trace.log("hook", seen)
     seen.data = [9.0]
@@ -272,7 +272,7 @@ def test_snapshot_does_not_follow_later_changes(trace):
 
 
 def test_count_and_clear(trace):
-    """Events are counted over the whole rule, until a property starts its next example."""
+    """`count` and `values` cover the whole rule, until `clear`."""
     log(trace, "a", "b", "a")
     before = trace.count("a")
     trace.clear()

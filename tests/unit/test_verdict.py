@@ -1,4 +1,4 @@
-"""Outcome, level and expectation make a verdict; verdicts make an exit code; every combination is stated here."""
+"""Verdicts and exit codes: every combination of outcome, level and expectation."""
 
 from itertools import product
 
@@ -61,7 +61,7 @@ def test_the_table_is_whole():
 
 @pytest.mark.parametrize(("cell", "verdicts"), VERDICTS.items())
 def test_verdict(cell, verdicts):
-    """A rule that does not hold is a regression unless it was expected so, or is a MAY that fails."""
+    """A rule that does not hold is a regression unless it was expected, or is a MAY rule that fails."""
     outcome, level = cell
     others = expecting(*(set(Outcome) - {outcome}))
     found = tuple(judge(outcome, level, known) for known in (None, expecting(outcome), others))
@@ -77,24 +77,24 @@ def test_exit_code(cells, code):
 
 @pytest.mark.parametrize(("cells", "code"), EXIT_CODES)
 def test_exit_code_with_stale_entries(cells, code):
-    """A stale entry says something only where nothing worse happened."""
+    """A stale entry affects the exit code only if nothing worse happened."""
     assert (code or 2) == exit_of(cells, stale=True).code
 
 
 @pytest.mark.parametrize("cells", [cells for cells, _ in EXIT_CODES])
 @pytest.mark.parametrize("stale", [True, False])
 def test_exit_code_of_a_broken_run(cells, stale):
-    """A run that broke off is broken, whatever it found before."""
+    """A run that broke off exits as broken, whatever it found before."""
     assert exit_of(cells, stale=stale, broken=True).code == 3
 
 
 def test_exit_codes_in_order():
-    """The numbers are a contract with scripts."""
+    """The numbers of exit codes are a contract with scripts."""
     assert {str(one): one.code for one in Exit} == {"ok": 0, "regression": 1, "fixed-or-stale": 2, "broken": 3}
 
 
 def test_what_is_judged():
-    """Only what ran stands in the denominator."""
+    """Only rules that ran are in the denominator."""
     assert {"unsupported", "not-run"} == set(Outcome) - JUDGED
 
 
@@ -114,5 +114,5 @@ def test_what_is_judged():
     ],
 )
 def test_words(outcome, level, known, words):
-    """A person reads a cell in one or two words."""
+    """`describe` returns one or two words."""
     assert words == describe(outcome, level, judge(outcome, level, known), known)

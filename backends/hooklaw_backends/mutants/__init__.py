@@ -1,12 +1,12 @@
-"""Deliberately wrong backends, each with one vice, which a rule of the law must catch.
+"""Mutants: deliberately wrong backends with one vice each, which a rule must catch.
 
-A mutant's name is its class's name in kebab-case; the rules say in their ``mutants`` which of them they catch. Each
-module holds those that break one thing, and is made over torch-eager and over the reference engine alike; those that
-only torch can have are in `torch_only`, those that replace a step of the engine itself in `engine`. What several are
-made of begins with an underscore, or is in a module named in `MADE_OF`.
+A mutant's name is its class's name in kebab-case; each rule lists in ``mutants`` the mutants it catches. Each module
+holds the mutants of one topic, and they are built over torch-eager and over the reference engine. `torch_only` holds
+mutants that need torch, `engine` those that replace a step of the engine itself. Shared base classes begin with an
+underscore, or stand in a module named in `SHARED`.
 
-``hooklaw mutants`` runs them all; one alone is a backend: ``hooklaw_backends.mutants:backend:NAME`` of torch-eager,
-``hooklaw_backends.mutants:of_reference:NAME`` of the engine.
+``hooklaw mutants`` runs all mutants. A single mutant is a backend: ``hooklaw_backends.mutants:backend:NAME`` over
+torch-eager, ``hooklaw_backends.mutants:of_reference:NAME`` over the engine.
 """
 
 import importlib
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 from hooklaw_backends.mutants.base import Mutant, name_of
 
-MADE_OF = {"base", "inside", "over_reference", "over_torch"}
+SHARED = {"base", "inside", "over_reference", "over_torch"}
 OVER = {
     "torch-eager": ("over_torch", "OverTorch", "torch_only"),
     "reference": ("over_reference", "OverReference", "engine"),
 }
-"""For each backend: the module and the class that its mutants are made over, and the folder of those it has alone."""
+"""For each backend: the module and class that its mutants extend, and the folder of the mutants it alone has."""
 
 
 @cache
 def mutants(of: str) -> Mapping[str, type[Mutant]]:
-    """Return every mutant of a backend by name; calling one makes it.
+    """Return the classes of all mutants of a backend by name.
 
-    Raises NotRunError where the backend is not installed.
+    Raises NotRunError if the backend is not installed.
     """
     module, over, folder = OVER[of]
     base = getattr(_module(module), over)
@@ -42,26 +42,26 @@ def mutants(of: str) -> Mapping[str, type[Mutant]]:
 
 
 def backend(name: str = "") -> Mutant:
-    """Return one mutant of torch-eager.
+    """Return the mutant of torch-eager with this name.
 
-    Raises ValueError where none has this name.
+    Raises ValueError if there is none.
     """
-    return _one("torch-eager", name)
+    return _named("torch-eager", name)
 
 
 def of_reference(name: str = "") -> Mutant:
-    """Return one mutant of the reference engine.
+    """Return the mutant of the reference engine with this name.
 
-    Raises ValueError where none has this name.
+    Raises ValueError if there is none.
     """
-    return _one("reference", name)
+    return _named("reference", name)
 
 
-def _one(of: str, name: str) -> Mutant:
+def _named(of: str, name: str) -> Mutant:
     made = mutants(of)
     if name not in made:
         near = get_close_matches(name, made, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw mutants` shows them all"
+        hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw mutants` lists them"
         raise ValueError(f"no mutant of {of} is called {name!r}: {hint}")
     return made[name]()
 
@@ -72,7 +72,7 @@ def _module(name: str) -> "ModuleType":
 
 def _in(package: "ModuleType") -> Iterator[type[Mutant]]:
     found = pkgutil.iter_modules(package.__path__)
-    names = sorted(one.name for one in found if not one.ispkg and one.name not in MADE_OF)
+    names = sorted(module.name for module in found if not module.ispkg and module.name not in SHARED)
     for name in names:
         module = importlib.import_module(f"{package.__name__}.{name}")
         own = (made for made in vars(module).values() if getattr(made, "__module__", "") == module.__name__)

@@ -1,4 +1,4 @@
-"""Mutants that add up gradients wrongly, or lay them out wrongly."""
+"""Mutants that accumulate gradients wrongly, or give them the wrong memory layout."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from hooklaw_backends.mutants.base import Mutant
 
 
 class GradientOverwritten(Mutant):
-    """A leaf's .grad is that of the last backward alone."""
+    """A backward overwrites a leaf's .grad instead of adding to it."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         for leaf in self.leaves_of(root):
@@ -16,7 +16,7 @@ class GradientOverwritten(Mutant):
 
 
 class GradientStartsAsZeros(Mutant):
-    """A tensor has a .grad of zeros before any backward."""
+    """Before any backward a tensor's .grad is zeros instead of None."""
 
     def grad_of(self, tensor: Any) -> Any:
         grad = super().grad_of(tensor)
@@ -24,7 +24,7 @@ class GradientStartsAsZeros(Mutant):
 
 
 class GradientKeptAsideOfGrad(Mutant):
-    """Setting .grad does not reset what later gradients are added to."""
+    """Setting .grad does not reset the sum that later gradients are added to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,11 +38,11 @@ class GradientKeptAsideOfGrad(Mutant):
 
     def grad_of(self, tensor: Any) -> Any:
         grad = super().grad_of(tensor)
-        return grad if grad is None else sum((old for one, old in self._aside if one is tensor), grad)
+        return grad if grad is None else sum((old for owner, old in self._aside if owner is tensor), grad)
 
 
 class AutogradGradAccumulates(Mutant):
-    """autograd.grad fills the .grad of its inputs too."""
+    """autograd.grad also adds to the .grad of its inputs."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
@@ -54,7 +54,7 @@ class AutogradGradAccumulates(Mutant):
 
 
 class GradientReplacedWhenAccumulated(Mutant):
-    """Backward puts the sum in a new .grad."""
+    """A backward stores the sum in a new tensor instead of adding to the existing .grad in place."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         for leaf in self.leaves_of(root):
@@ -64,7 +64,7 @@ class GradientReplacedWhenAccumulated(Mutant):
 
 
 class GradientAlwaysContiguous(Mutant):
-    """The .grad of a leaf is contiguous, whatever the leaf's strides."""
+    """A leaf's .grad is contiguous, even if the leaf has other strides."""
 
     def grad_of(self, tensor: Any) -> Any:
         grad = super().grad_of(tensor)
@@ -72,7 +72,7 @@ class GradientAlwaysContiguous(Mutant):
 
 
 class GradientKeepsOverlappingStrides(Mutant):
-    """The .grad of a leaf whose memory overlaps has the leaf's strides."""
+    """The .grad of a leaf with overlapping memory has the leaf's overlapping strides."""
 
     def grad_of(self, tensor: Any) -> Any:
         grad = super().grad_of(tensor)
@@ -82,7 +82,7 @@ class GradientKeepsOverlappingStrides(Mutant):
 
 
 class GradientLaidOutAnew(Mutant):
-    """After backward every .grad has the strides of its leaf, whoever made it."""
+    """A backward gives every .grad the strides of its leaf, even a .grad that the user set."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         leaves = list(self.leaves_of(root))
@@ -94,7 +94,7 @@ class GradientLaidOutAnew(Mutant):
 
 
 class CreateGraphAccumulatesInPlace(Mutant):
-    """A backward that creates a graph adds to the old .grad in place."""
+    """A backward with create_graph=True adds to the existing .grad in place."""
 
     def backward(self, root: Any, gradient: Any = None, *, create_graph: bool = False, **how: Any) -> None:  # noqa: ARG002 - that is the vice
         super().backward(root, gradient, **how)

@@ -1,7 +1,7 @@
-"""What mutants are made of: a backend with the hooks of one kind passed through something wrong.
+"""Base classes and helpers of the mutants.
 
-A mutant speaks verbs, and the few words that `OverTorch` and `OverReference` have in common, so that it can be made
-over either: `of_torch` and `of_reference` in the package do that.
+A mutant uses the backend's verbs, and the few further methods that `OverTorch` and `OverReference` share, so that
+`mutants.backend` and `mutants.of_reference` can build it over either backend.
 """
 
 import re
@@ -20,12 +20,12 @@ _open: list[AbstractContextManager[Any]] = []
 
 
 def name_of(mutant: type) -> str:
-    """Return a mutant's name, which is its class's in kebab-case."""
+    """Return a mutant's name: its class's name in kebab-case."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", mutant.__name__).lower()
 
 
 class Mutant(Over):
-    """Something wrong with a backend; a subclass says in its docstring what."""
+    """A deliberately wrong backend; the docstring of each subclass says what it breaks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Mutant(Over):
         return "float" in self.dtype(tensor)
 
     def mapped(self, tensor: Any, function: Callable[[Any], Any]) -> Any:
-        """Return a tensor like this one, each of whose numbers went through the function."""
+        """Return a tensor like this one with the function applied to each number."""
         if 0 in self.shape(tensor):
             return tensor
         changed = self.tensor(_each(function, self.tolist(tensor)), dtype=self.dtype(tensor))
@@ -61,7 +61,7 @@ def _each(function: Callable[[Any], Any], data: Any) -> Any:
 
 
 def within(context: Callable[[], AbstractContextManager[Any]], hook: Hook) -> Hook:
-    """Return a hook that runs in a context."""
+    """Return a hook that runs inside a context."""
 
     def inside(*arguments: Any) -> Any:
         with context():
@@ -70,22 +70,31 @@ def within(context: Callable[[], AbstractContextManager[Any]], hook: Hook) -> Ho
     return inside
 
 
+def without_result(hook: Hook) -> Hook:
+    """Return a hook whose return value is dropped."""
+    return lambda *given: (hook(*given), None)[1]
+
+
+def once(hook: Hook) -> Hook:
+    """Return a hook that runs only the first time."""
+    fired: list[bool] = []
+    return lambda *given: None if fired else (fired.append(True), hook(*given))[1]
+
+
 def enter_for_good(context: AbstractContextManager[Any]) -> None:
-    """Enter a context that nobody will leave: kept, for one that is forgotten leaves itself."""
+    """Enter a context that is never left; keep a reference, because a context left by garbage collection would exit."""
     _open.append(context)
     context.__enter__()
 
 
 def move_to_front(hooks: dict[int, Hook], handle: int) -> None:
-    """Let one of the hooks be the first."""
-    rest = {one: hook for one, hook in hooks.items() if one != handle}
-    hook = hooks[handle]
-    hooks.clear()
-    hooks.update({handle: hook, **rest})
+    """Move one of the hooks to the front."""
+    rest = {other: hooks.pop(other) for other in list(hooks) if other != handle}
+    hooks.update(rest)
 
 
 class Handle:
-    """A handle that does what it is told, and may be a context manager."""
+    """A handle that calls the given function on remove, and is a context manager."""
 
     def __init__(self, remove: Callable[[], object] = lambda: None) -> None:
         self.remove = remove
@@ -98,19 +107,19 @@ class Handle:
 
 
 class TensorHooks(Mutant):
-    """A mutant that puts another hook on a tensor than it was given."""
+    """A mutant that replaces each tensor hook by an altered one."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         raise NotImplementedError
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         altered = self.altered(tensor, hook)
-        altered.__dict__.update(getattr(hook, "__dict__", {}))  # such as the mark of an unserializable hook
+        altered.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, for example
         return super().register_hook(tensor, altered)
 
 
 class PostAccumulateHooks(Mutant):
-    """A mutant that puts another post-accumulate hook on a leaf than it was given."""
+    """A mutant that replaces each post-accumulate hook by an altered one."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         raise NotImplementedError
@@ -120,12 +129,12 @@ class PostAccumulateHooks(Mutant):
 
 
 class NodeHooks(Mutant):
-    """A mutant that puts other hooks on a Node than it was given; what it does not alter stays."""
+    """A mutant that replaces each Node hook by an altered one, or keeps it."""
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
         return hook
 
-    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - idem
+    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
         return hook
 
     def node_register_prehook(self, node: Any, hook: Hook) -> Any:
@@ -136,7 +145,7 @@ class NodeHooks(Mutant):
 
 
 class EveryHook(TensorHooks, PostAccumulateHooks, NodeHooks):
-    """A mutant with the same vice in hooks of every kind that runs in backward."""
+    """A mutant that alters every hook that runs during backward in the same way."""
 
     def around(self, hook: Hook) -> Hook:
         raise NotImplementedError
@@ -144,15 +153,15 @@ class EveryHook(TensorHooks, PostAccumulateHooks, NodeHooks):
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
         return self.around(hook)
 
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - idem
+    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
         return self.around(hook)
 
-    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - idem
+    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
         return self.around(hook)
 
 
 class OwnDispatch(Mutant):
-    """A mutant that keeps the hooks of a tensor, a leaf or a Node in lists of its own, and runs them itself."""
+    """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists and runs them itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +186,7 @@ class OwnDispatch(Mutant):
     def _put(self, kind: str, target: Any, hook: Hook, register: Hook) -> Handle:
         key = (kind, id(target))
         if key not in self._lists:
-            self._kept.append(target)  # or another would get its id
+            self._kept.append(target)  # so that no other object gets its id
             hooks = self._lists[key] = []
             register(target, lambda *arguments: self.run(hooks, target, *arguments))
         hooks = self._lists[key]
@@ -185,8 +194,45 @@ class OwnDispatch(Mutant):
         return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
 
 
+class Products(Mutant):
+    """A mutant that computes products in its own way during the forward pass."""
+
+    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        raise NotImplementedError
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        with self.products_by(self.product):
+            return super().call(fn, *tensors)
+
+
+class InBackward(Mutant):
+    """A mutant that knows the root of the running backward."""
+
+    root: Any = None
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.root = root
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.root = None
+
+
+class InGrad(Mutant):
+    """A mutant that knows the inputs of the running autograd.grad."""
+
+    inputs: Sequence[Any] = ()
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.inputs = inputs
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.inputs = ()
+
+
 def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
-    """Run hooks, each on what the one before it returned; return what is left, or None where none said anything."""
+    """Run hooks, each on the result of the one before; return the last result that is not None."""
     last = None
     for hook in hooks:
         result = hook(value, *rest)
@@ -196,7 +242,7 @@ def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
 
 
 class Pairs(Mutant):
-    """A mutant that sets another pair of saved-tensor hooks than it was given."""
+    """A mutant that replaces each pair of saved-tensor hooks by an altered one."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         raise NotImplementedError
@@ -206,7 +252,7 @@ class Pairs(Mutant):
 
 
 class ChangedOnUnpack(Pairs):
-    """A mutant that changes what unpack returned."""
+    """A mutant that changes what unpack returns."""
 
     def changed(self, tensor: Any) -> Any:
         raise NotImplementedError
@@ -216,7 +262,7 @@ class ChangedOnUnpack(Pairs):
 
 
 class Passes(Mutant):
-    """A mutant that knows of each backward when it begins and ends."""
+    """A mutant that runs code around each backward."""
 
     def around(self, run: Callable[[], Any]) -> Any:
         raise NotImplementedError
@@ -228,14 +274,32 @@ class Passes(Mutant):
         return self.around(lambda: super(Passes, self).grad(outputs, inputs, grad_outputs, **how))
 
 
+class Deferring(Passes):
+    """A mutant that runs hooks only after the whole backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._deferred: list[Callable[[], object]] = []
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        result = run()
+        while self._deferred:
+            self._deferred.pop(0)()
+        return result
+
+    def later(self, hook: Hook) -> Hook:
+        """Return a hook that is called with the same arguments after the backward."""
+        return lambda *given: self._deferred.append(lambda: hook(*given))
+
+
 class ModuleHooks(Mutant):
-    """A mutant that puts another hook on a module, or on all modules, than it was given."""
+    """A mutant that replaces each hook on a module, or on all modules, by an altered one."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
         return hook
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
-        """Register a hook of a kind on the module in ``where``, or on all where there is none."""
+        """Register a hook on the module in `where`, or on all modules if `where` is empty."""
         return register(*where, self.altered(kind, hook), **options)
 
     def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:

@@ -1,12 +1,12 @@
-"""Mutants that count changes in place wrongly, or refuse the wrong ones."""
+"""Mutants that miscount in-place changes, or refuse the wrong ones."""
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, Products
 
 
 class LeafChangedInPlace(Mutant):
-    """A leaf that requires grad is changed in place, and nothing is recorded."""
+    """A leaf that requires grad can be changed in place, and the change is not recorded."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         if not (self.is_leaf(tensor) and self.requires_grad(tensor)):
@@ -16,36 +16,32 @@ class LeafChangedInPlace(Mutant):
 
 
 class ChangeToTheSameValuesGoesUncounted(Mutant):
-    """An operation in place that leaves the values as they were is no change."""
+    """An in-place operation that leaves the values equal does not increase the version."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         return tensor if factor == 1 else super().mul_(tensor, factor)
 
 
-class EveryOperationCountsAsAChange(Mutant):
-    """A product counts as a change of its first factor."""
+class EveryOperationCountsAsAChange(Products):
+    """A product increases the version of its first factor."""
 
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        def product(multiply: Hook, left: Any, right: Any) -> Any:
-            made = multiply(left, right)
-            self.overwrite(self.detach(left), self.clone(self.detach(left)))
-            return made
-
-        with self.products_by(product):
-            return super().call(fn, *tensors)
+    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        made = multiply(left, right)
+        self.overwrite(self.detach(left), self.clone(self.detach(left)))
+        return made
 
 
 class EveryChangeInPlaceRefused(Mutant):
-    """What requires grad cannot be changed in place."""
+    """Every in-place change of a tensor that requires grad is an error."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         if self.requires_grad(tensor):
-            raise RuntimeError("a tensor that requires grad was to be changed in place")
+            raise RuntimeError("a tensor that requires grad must not be changed in place")
         return super().mul_(tensor, factor)
 
 
 class VersionNeverIncremented(Mutant):
-    """To make a change known does nothing."""
+    """increment_version does nothing."""
 
     def increment_version(self, tensors: Any) -> None:
         pass

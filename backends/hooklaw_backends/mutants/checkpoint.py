@@ -1,4 +1,4 @@
-"""Mutants that recompute too much of a checkpointed region, or too little, or in the wrong way."""
+"""Mutants that recompute a checkpointed region too often, too little, or wrongly."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -7,28 +7,28 @@ from hooklaw_backends.mutants.base import Hook, Mutant
 
 
 class CheckpointIsReentrant(Mutant):
-    """Every checkpointed region is reentrant."""
+    """Every checkpoint is reentrant, even with use_reentrant=False."""
 
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:  # noqa: ARG002 - that is the vice
         return super().checkpoint(fn, *tensors, use_reentrant=True)
 
 
 class CheckpointIsNeverReentrant(Mutant):
-    """No checkpointed region is reentrant."""
+    """No checkpoint is reentrant, even with use_reentrant=True."""
 
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
         return super().checkpoint(fn, *tensors, **{**how, "use_reentrant": False})
 
 
 class CheckpointKeepsEverything(Mutant):
-    """A checkpointed region saves its tensors, and nothing is recomputed."""
+    """A checkpoint saves all tensors of its region and recomputes nothing."""
 
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:  # noqa: ARG002 - that is the vice
         return fn(*tensors)
 
 
 class CheckpointRecomputesEverything(Mutant):
-    """A checkpointed region is recomputed to its end, whatever is needed of it."""
+    """A checkpoint recomputes its region to the end, even if backward needs only the beginning."""
 
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
         whole = how if how.get("use_reentrant") else {**how, "early_stop": False}
@@ -36,7 +36,7 @@ class CheckpointRecomputesEverything(Mutant):
 
 
 class RecomputationUnchecked(Mutant):
-    """What is recomputed of a checkpointed region may be anything."""
+    """A checkpoint does not compare the recomputed tensors with the original ones."""
 
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
         unchecked = how if how.get("use_reentrant") else {**how, "determinism_check": "none"}
@@ -44,7 +44,7 @@ class RecomputationUnchecked(Mutant):
 
 
 class PairsIgnoredInARegion(Mutant):
-    """A pair of saved-tensor hooks inside a checkpointed region is ignored."""
+    """Saved-tensor hooks that are entered inside a checkpointed region have no effect."""
 
     in_region = False
 

@@ -1,12 +1,13 @@
-"""Mutants whose custom Functions mix up what they saved, what they may return, and what they were given or told."""
+"""Mutants whose custom Functions mix up saved tensors, gradients, inputs, marks or options."""
 
+from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants.base import Handle, Hook, Mutant
 
 
 class Context:
-    """The ctx of a custom Function, with something else for one of its attributes."""
+    """The ctx of a custom Function, with some attributes replaced."""
 
     def __init__(self, own: Any, **instead: Any) -> None:
         object.__setattr__(self, "own", own)
@@ -19,58 +20,56 @@ class Context:
         setattr(self.own, name, value)
 
 
-class SavedTensorsOfAFunctionTurnedRound(Mutant):
-    """What forward saved last comes first in backward."""
+class _OtherBackward(Mutant):
+    """A mutant that runs the backward of a custom Function in its own way."""
+
+    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def turned(ctx: Any, *grads: Any) -> Any:
-            return backward(Context(ctx, saved_tensors=lambda: tuple(reversed(ctx.saved_tensors))), *grads)
-
-        return super().custom_function(forward, turned, **options)
+        return super().custom_function(forward, partial(self.run, backward), **options)
 
 
-class EveryInputOfAFunctionNeedsAGradient(Mutant):
-    """A backward is told that all inputs need a gradient."""
+class SavedTensorsOfAFunctionTurnedRound(_OtherBackward):
+    """ctx.saved_tensors returns the saved tensors in reverse order."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def told(ctx: Any, *grads: Any) -> Any:
-            return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
-
-        return super().custom_function(forward, told, **options)
+    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
+        return backward(Context(ctx, saved_tensors=lambda: tuple(reversed(ctx.saved_tensors))), *grads)
 
 
-class WrongNumberOfGradientsAccepted(Mutant):
-    """Gradients that a backward does not return are None."""
+class EveryInputOfAFunctionNeedsAGradient(_OtherBackward):
+    """ctx.needs_input_grad is True for every input of a custom Function."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def padded(ctx: Any, *grads: Any) -> Any:
-            results = backward(ctx, *grads)
-            results = results if isinstance(results, tuple) else (results,)
-            return results + (None,) * (len(ctx.needs_input_grad) - len(results))
-
-        return super().custom_function(forward, padded, **options)
+    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
+        return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
 
 
-class TrailingNonesRefused(Mutant):
-    """A backward must return as many gradients as there are inputs, even if None is all that is too many."""
+class WrongNumberOfGradientsAccepted(_OtherBackward):
+    """A custom Function's backward may return too few gradients; the missing ones count as None."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def counted(ctx: Any, *grads: Any) -> Any:
-            results = backward(ctx, *grads)
-            if isinstance(results, tuple) and len(results) != len(ctx.needs_input_grad):
-                raise RuntimeError("a backward returned another number of gradients than there are inputs")
-            return results
+    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
+        results = backward(ctx, *grads)
+        results = results if isinstance(results, tuple) else (results,)
+        return results + (None,) * (len(ctx.needs_input_grad) - len(results))
 
-        return super().custom_function(forward, counted, **options)
+
+class TrailingNonesRefused(_OtherBackward):
+    """A custom Function's backward that returns surplus None values at the end is an error."""
+
+    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
+        results = backward(ctx, *grads)
+        if isinstance(results, tuple) and len(results) != len(ctx.needs_input_grad):
+            raise RuntimeError("a backward returned a different number of gradients than there are inputs")
+        return results
 
 
 class TensorsInListsAreInputs(Mutant):
-    """The tensors in a list that a custom Function is given are inputs of it."""
+    """Tensors inside a list argument of a custom Function count as its inputs."""
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def apply(*inputs: Any) -> Any:
-            sizes = [len(one) if isinstance(one, list) else None for one in inputs]
-            flat = [part for one in inputs for part in (one if isinstance(one, list) else [one])]
+            sizes = [len(value) if isinstance(value, list) else None for value in inputs]
+            flat = [part for value in inputs for part in (value if isinstance(value, list) else [value])]
             made = super(TensorsInListsAreInputs, self).custom_function(
                 lambda ctx, *given: forward(ctx, *_gathered(given, sizes)), backward, **options
             )
@@ -80,13 +79,13 @@ class TensorsInListsAreInputs(Mutant):
 
 
 def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
-    """Put what was in lists into lists again."""
+    """Restore the lists that were flattened."""
     rest = list(given)
     return [rest.pop(0) if size is None else [rest.pop(0) for _ in range(size)] for size in sizes]
 
 
 class HooksPassOverCustomFunctions(Mutant):
-    """Hooks on an output of a custom Function, and on its Node, never run."""
+    """Hooks on an output of a custom Function, or on its Node, never run."""
 
     def _is_custom(self, node: Any) -> bool:
         return node is not None and "Custom" in self.node_name(node)
@@ -102,7 +101,7 @@ class HooksPassOverCustomFunctions(Mutant):
 
 
 class _Marks(Mutant):
-    """Gives forward other marks."""
+    """A mutant that replaces the mark methods of ctx in forward."""
 
     def marks(self, ctx: Any) -> dict[str, Hook]:
         raise NotImplementedError
@@ -117,28 +116,28 @@ class _Marks(Mutant):
 
 
 class DirtyMarkIgnored(_Marks):
-    """An input that forward changed in place is not marked."""
+    """ctx.mark_dirty has no effect."""
 
-    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - it is left as it is
+    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - part of the method
         return {"mark_dirty": lambda *_: None}
 
 
 class NonDifferentiableMarkIgnored(_Marks):
-    """An output that is not differentiable is not marked."""
+    """ctx.mark_non_differentiable has no effect."""
 
-    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - it is left as it is
+    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - part of the method
         return {"mark_non_differentiable": lambda *_: None}
 
 
 class MarkOfTheOtherKind(_Marks):
-    """What is marked as changed is taken for what is not differentiable, and the reverse."""
+    """ctx.mark_dirty and ctx.mark_non_differentiable are swapped."""
 
     def marks(self, ctx: Any) -> dict[str, Hook]:
         return {"mark_dirty": ctx.mark_non_differentiable, "mark_non_differentiable": ctx.mark_dirty}
 
 
 class FunctionOptionsIgnored(Mutant):
-    """The options of a custom Function have no effect."""
+    """The options of a custom Function, such as once_differentiable, have no effect."""
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:  # noqa: ARG002 - that is the vice
         return super().custom_function(forward, backward)

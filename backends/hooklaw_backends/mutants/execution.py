@@ -1,13 +1,13 @@
-"""Mutants that execute too many or too few Nodes where a pass is limited to some tensors."""
+"""Mutants that execute too many or too few Nodes when a pass is limited to some tensors."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, NodeHooks
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, NodeHooks
 
 
 class _KnowsNodeHooks(Mutant):
-    """Knows the hooks of every Node."""
+    """A mutant that knows the hooks of every Node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class _KnowsNodeHooks(Mutant):
 
 
 class AutogradGradExecutesTheNodesOfItsInputs(_KnowsNodeHooks):
-    """autograd.grad runs the hooks of the Nodes of its inputs, though nothing needs the Nodes executed."""
+    """autograd.grad runs the Node hooks of its inputs, although their Nodes need not be executed."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
@@ -37,7 +37,7 @@ class AutogradGradExecutesTheNodesOfItsInputs(_KnowsNodeHooks):
 
 
 class NodePreHookChangesCapturedGradient(_KnowsNodeHooks):
-    """What autograd.grad returns for a tensor is what the pre-hooks of its Node made of it."""
+    """Node pre-hooks change the gradient that autograd.grad returns for the tensor."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
@@ -52,12 +52,10 @@ class NodePreHookChangesCapturedGradient(_KnowsNodeHooks):
 
 
 class _SilencedNodeHooks(NodeHooks):
-    """Can silence Node hooks for a while."""
+    """A mutant that can silence Node hooks for a while."""
 
-    silent = False
-
-    def silences(self, node: Any) -> bool:  # noqa: ARG002 - a subclass asks
-        return self.silent
+    def silences(self, node: Any) -> bool:
+        raise NotImplementedError
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:
         return lambda *grads: None if self.silences(node) else hook(*grads)
@@ -66,19 +64,17 @@ class _SilencedNodeHooks(NodeHooks):
         return self.altered_pre(node, hook)
 
 
-class AutogradGradNeverRunsNodeHooks(_SilencedNodeHooks):
-    """autograd.grad runs no hook of any Node."""
+class AutogradGradNeverRunsNodeHooks(_SilencedNodeHooks, InGrad):
+    """autograd.grad runs no Node hooks."""
 
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.silent = True
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.silent = False
+    def silences(self, node: Any) -> bool:  # noqa: ARG002 - all Nodes alike
+        return bool(self.inputs)
 
 
 class _LimitedBackward(_SilencedNodeHooks):
-    """Silences Node hooks where backward is limited to some inputs."""
+    """A mutant that silences Node hooks during a backward with inputs."""
+
+    silent = False
 
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         self.silent = inputs is not None
@@ -89,14 +85,14 @@ class _LimitedBackward(_SilencedNodeHooks):
 
 
 class BackwardInputsSkipAccumulateGradHooks(_LimitedBackward):
-    """A backward limited to a leaf runs no hook of the leaf's AccumulateGrad Node."""
+    """A backward with inputs skips the hooks on AccumulateGrad Nodes."""
 
     def silences(self, node: Any) -> bool:
         return self.silent and self.leaf_of(node) is not None
 
 
 class BackwardSparesTheNodesOfItsInputs(_LimitedBackward):
-    """A backward limited to a non-leaf does not execute that tensor's Node."""
+    """A backward with inputs skips the hooks on the Nodes of non-leaf tensors."""
 
     def silences(self, node: Any) -> bool:
         return self.silent and self.leaf_of(node) is None

@@ -1,4 +1,4 @@
-"""Mutants whose hooks around a module's forward get the wrong things, or run where they should not."""
+"""Mutants whose forward hooks get the wrong arguments, or run at the wrong time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ KINDS = ("forward_pre", "forward")
 
 
 class ModuleHookGetsBareArguments(ModuleHooks):
-    """A hook around forward is given the only argument itself, not a tuple with it."""
+    """A forward hook or pre-hook gets a single argument bare instead of in a tuple."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         def bare(module: Any, args: Any, *rest: Any) -> Any:
@@ -20,7 +20,7 @@ class ModuleHookGetsBareArguments(ModuleHooks):
 
 
 class ForwardHookGetsTheArgumentsOfTheCaller(ModuleHooks):
-    """A forward hook is given the arguments from before any pre-hook."""
+    """A forward hook gets the caller's arguments, without the changes that pre-hooks made."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         if kind != "forward" or not where:
@@ -35,28 +35,28 @@ class ForwardHookGetsTheArgumentsOfTheCaller(ModuleHooks):
 
 
 class OutputOfAModuleHookInATuple(ModuleHooks):
-    """A forward hook is given the output in a tuple."""
+    """A forward hook gets the output wrapped in a tuple."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         return hook if kind != "forward" else lambda *given: hook(*given[:-1], (given[-1],))
 
 
 class ForwardHookForTensorsAlone(ModuleHooks):
-    """A forward hook does not run where the output is no tensor."""
+    """A forward hook does not run if the output is not a tensor."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         return hook if kind != "forward" else lambda *given: hook(*given) if self.is_tensor(given[-1]) else None
 
 
 class ModuleHooksOnlyWhereItIsRecorded(ModuleHooks):
-    """Hooks around forward do not run under no_grad."""
+    """Forward hooks and pre-hooks do not run under no_grad."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         return (lambda *given: hook(*given) if self.is_grad_enabled() else None) if kind in KINDS else hook
 
 
 class TupleOfAPreHookIsOneArgument(ModuleHooks):
-    """A tuple that a forward pre-hook returns is one argument of forward."""
+    """A tuple that a forward pre-hook returns is passed to forward as a single argument."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         def nested(*given: Any) -> Any:
@@ -67,7 +67,7 @@ class TupleOfAPreHookIsOneArgument(ModuleHooks):
 
 
 class NoneOfAModuleHookIsAReplacement(ModuleHooks):
-    """A forward pre-hook that returns None has forward called with None."""
+    """If a forward pre-hook returns None, forward is called with None."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         def replacing(*given: Any) -> Any:
@@ -78,7 +78,7 @@ class NoneOfAModuleHookIsAReplacement(ModuleHooks):
 
 
 class KeywordArgumentsGivenToEveryModuleHook(ModuleHooks):
-    """A hook around forward is given keyword arguments though it has not asked for them."""
+    """Forward hooks and pre-hooks get keyword arguments even without with_kwargs=True."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         if kind not in KINDS or not where or options.get("with_kwargs"):
@@ -94,7 +94,7 @@ class KeywordArgumentsGivenToEveryModuleHook(ModuleHooks):
 
 
 class WithKwargsIgnored(ModuleHooks):
-    """A hook that asks for the keyword arguments is told that there are none."""
+    """A hook registered with with_kwargs=True gets an empty dict of keyword arguments."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         if options.get("with_kwargs"):
@@ -103,7 +103,7 @@ class WithKwargsIgnored(ModuleHooks):
 
 
 class AlwaysCallIgnored(ModuleHooks):
-    """A hook that is to be called always is not called where something failed."""
+    """A hook registered with always_call=True is not called after an exception."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         rest = {name: value for name, value in options.items() if name != "always_call"}
@@ -111,7 +111,7 @@ class AlwaysCallIgnored(ModuleHooks):
 
 
 class EveryForwardHookAlwaysCalled(ModuleHooks):
-    """Forward hooks run where something failed, though none asked for it."""
+    """Every forward hook is called after an exception, even without always_call=True."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         always = {**options, "always_call": True} if kind == "forward" else options
@@ -119,7 +119,7 @@ class EveryForwardHookAlwaysCalled(ModuleHooks):
 
 
 class AlwaysCalledHookCalledTwice(ModuleHooks):
-    """A hook that is to be called always is called twice."""
+    """A hook registered with always_call=True is called twice."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         twice = options.get("always_call")
@@ -129,7 +129,7 @@ class AlwaysCalledHookCalledTwice(ModuleHooks):
 
 
 class AlwaysCalledHookNeedsForward(ModuleHooks):
-    """A hook that is to be called always is not called where forward has not begun."""
+    """A hook registered with always_call=True is not called if a pre-hook raises before forward starts."""
 
     began = False
 

@@ -1,13 +1,12 @@
-"""Mutants that take the place where a gradient is computed for another one."""
+"""Mutants that confuse gradient edges."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, TensorHooks
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, TensorHooks
 
 
 class GradientEdgeOfTheFirstOutput(Mutant):
-    """The gradient edge of every output of a Node is that of the first one."""
+    """The gradient edge of any output of a Node is that of its first output."""
 
     def get_gradient_edge(self, tensor: Any) -> Any:
         edge = super().get_gradient_edge(tensor)
@@ -15,30 +14,21 @@ class GradientEdgeOfTheFirstOutput(Mutant):
 
 
 class GradientEdgeOfAConstantIsNone(Mutant):
-    """To ask for the gradient edge of a tensor that does not require grad is no error."""
+    """The gradient edge of a tensor that does not require grad is None instead of an error."""
 
     def get_gradient_edge(self, tensor: Any) -> Any:
         return super().get_gradient_edge(tensor) if self.requires_grad(tensor) else None
 
 
-class HooksSkippedForGradientEdges(TensorHooks):
-    """The hooks of tensors do not run where autograd.grad is given gradient edges."""
+class HooksSkippedForGradientEdges(TensorHooks, InGrad):
+    """Tensor hooks do not run when autograd.grad is given gradient edges as inputs."""
 
-    at_edges = False
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.at_edges = not all(self.is_tensor(one) for one in inputs)
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.at_edges = False
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return lambda grad: None if self.at_edges else hook(grad)
+    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
+        return lambda grad: hook(grad) if all(map(self.is_tensor, self.inputs)) else None
 
 
 class GradientEdgeFollowsItsTensor(Mutant):
-    """A gradient edge is that of its tensor as it is when the gradient is taken."""
+    """A gradient edge follows its tensor through later in-place changes."""
 
     def get_gradient_edge(self, tensor: Any) -> Any:
         super().get_gradient_edge(tensor)

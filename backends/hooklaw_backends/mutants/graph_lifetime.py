@@ -7,19 +7,8 @@ from typing import Any
 from hooklaw_backends.mutants.base import Mutant
 
 
-class GraphNeverFreed(Mutant):
-    """Every pass retains the graph, whatever it was told."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        retaining: dict[str, Any] = {**how, "retain_graph": True}
-        super().backward(root, gradient, **retaining)
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, **{**how, "retain_graph": True})
-
-
 class FreedGraphGivesZeros(Mutant):
-    """A backward through a freed graph is no error, and gives nothing."""
+    """A backward through a freed graph does nothing instead of raising an error."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         with suppress(RuntimeError):
@@ -27,7 +16,7 @@ class FreedGraphGivesZeros(Mutant):
 
 
 class RetainGraphIgnored(Mutant):
-    """Every pass frees the graph, whatever it was told."""
+    """Every backward frees the graph, even with retain_graph=True."""
 
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
         super().backward(root, gradient, **how)
@@ -45,7 +34,7 @@ class RetainGraphIgnored(Mutant):
 
 
 class RetainedGraphNeverFreed(Mutant):
-    """A graph that was retained once is retained by every later pass."""
+    """Once a backward retained the graph of a root, every later backward from that root retains it too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,19 +43,19 @@ class RetainedGraphNeverFreed(Mutant):
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
         if retain_graph:
             self._retained.append(root)
-        kept = any(one is root for one in self._retained)
+        kept = any(retained is root for retained in self._retained)
         super().backward(root, gradient, retain_graph=kept or retain_graph, **how)
 
 
 class RetainGraphDefaultAlwaysFalse(Mutant):
-    """Where nothing is said of retaining, a pass frees the graph even if it creates one."""
+    """autograd.grad with create_graph=True frees the graph unless retain_graph=True is given."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return super().grad(outputs, inputs, grad_outputs, **{"retain_graph": False, **how})
 
 
 class CreateGraphAlwaysRetains(Mutant):
-    """A pass that creates a graph retains the one it walks, even if told not to."""
+    """autograd.grad with create_graph=True retains the graph, even with retain_graph=False."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         retaining = {**how, "retain_graph": True} if how.get("create_graph") else how
@@ -74,44 +63,54 @@ class CreateGraphAlwaysRetains(Mutant):
 
 
 class AutogradGradRetainsTheGraph(Mutant):
-    """autograd.grad retains the graph, whatever it was told."""
+    """autograd.grad retains the graph, even with retain_graph=False."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return super().grad(outputs, inputs, grad_outputs, **{**how, "retain_graph": True})
 
 
-class SharedGraphCopiedPerRoot(Mutant):
-    """A root frees the graph for itself alone."""
+class GraphNeverFreed(AutogradGradRetainsTheGraph):
+    """Every backward retains the graph, even with retain_graph=False."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        retaining: dict[str, Any] = {**how, "retain_graph": True}
+        super().backward(root, gradient, **retaining)
+
+
+class _RefusesRoots(Mutant):
+    """A mutant that knows which roots have freed their graph."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._walked: list[Any] = []
+        self.walked: list[Any] = []
+
+    def refuse(self, root: Any) -> None:
+        if any(walked is root for walked in self.walked):
+            raise RuntimeError("this graph was freed: specify retain_graph=True")
+
+
+class SharedGraphCopiedPerRoot(_RefusesRoots):
+    """A backward frees a shared graph for its own root only."""
 
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
-        if any(one is root for one in self._walked):
-            raise RuntimeError("this graph was freed: specify retain_graph=True")
+        self.refuse(root)
         if not retain_graph:
-            self._walked.append(root)
+            self.walked.append(root)
         super().backward(root, gradient, retain_graph=True, **how)
 
 
-class WalkedRootRefusedAtOnce(Mutant):
-    """A second backward from a root fails before anything runs, even if the graph saved nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._walked: list[Any] = []
+class WalkedRootRefusedAtOnce(_RefusesRoots):
+    """A second backward from the same root is an error, even if the graph saved nothing."""
 
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
-        if any(one is root for one in self._walked):
-            raise RuntimeError("this graph was freed: specify retain_graph=True")
+        self.refuse(root)
         super().backward(root, gradient, retain_graph=retain_graph, **how)
         if not retain_graph:
-            self._walked.append(root)
+            self.walked.append(root)
 
 
 class FailingPassRolledBack(Mutant):
-    """A backward that fails leaves every .grad as it was."""
+    """A failed backward restores every .grad."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         before = [(leaf, self._copy(self.grad_of(leaf))) for leaf in self.leaves_of(root)]

@@ -1,4 +1,4 @@
-"""Mutants whose handles do not do what a handle is for."""
+"""Mutants whose handles do not work."""
 
 import weakref
 from typing import Any
@@ -7,7 +7,7 @@ from hooklaw_backends.mutants.base import Handle, Hook, Mutant
 
 
 class RemoveDoesNothing(Mutant):
-    """A handle's remove leaves the hook where it is."""
+    """A handle's remove does not remove the hook."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         super().register_hook(tensor, hook)
@@ -27,7 +27,7 @@ class RemoveDoesNothing(Mutant):
 
 
 class RemoveClearsEveryHook(Mutant):
-    """A handle's remove takes all hooks of the tensor away."""
+    """A handle's remove removes all hooks of the tensor."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         super().register_hook(tensor, hook)
@@ -35,7 +35,7 @@ class RemoveClearsEveryHook(Mutant):
 
 
 class SecondRemoveRaises(Mutant):
-    """Calling remove again raises a KeyError."""
+    """Calling a handle's remove a second time raises KeyError."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, hook)
@@ -44,18 +44,18 @@ class SecondRemoveRaises(Mutant):
 
 
 class HandleIdsReused(Mutant):
-    """The id of a removed hook is given to the next one."""
+    """A new hook gets the id of a removed hook."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, hook)
         hooks = self.hooks_of(tensor)
-        lowest = next(one for one in range(len(hooks)) if one not in hooks)
+        lowest = next(handle_id for handle_id in range(len(hooks)) if handle_id not in hooks)
         hooks[lowest] = hooks.pop(handle.id)
         return Handle(lambda: hooks.pop(lowest, None))
 
 
 class HandleKeepsItsTensor(Mutant):
-    """A tensor lives as long as the handle of a hook on it."""
+    """A handle keeps its tensor alive."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle = super().register_hook(tensor, hook)
@@ -64,14 +64,14 @@ class HandleKeepsItsTensor(Mutant):
 
 
 class LateRemoveRaises(Mutant):
-    """Calling remove after the tensor is gone raises a ReferenceError."""
+    """Calling a handle's remove after its tensor was freed raises ReferenceError."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         handle, alive = super().register_hook(tensor, hook), weakref.ref(tensor)
 
         def remove() -> None:
             if alive() is None:
-                raise ReferenceError("the tensor is gone")
+                raise ReferenceError("the tensor was freed")
             handle.remove()
 
         return Handle(remove)

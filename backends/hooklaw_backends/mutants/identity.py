@@ -1,4 +1,4 @@
-"""Mutants that read a saved tensor back with another value, shape, dtype or layout."""
+"""Mutants that unpack a saved tensor with another value, shape, dtype or layout."""
 
 import struct
 from itertools import count
@@ -12,7 +12,7 @@ LARGE = 65_536
 
 
 def half(value: float) -> float:
-    """Return a number with the precision of float16, or what is beyond its range as it is."""
+    """Round a number to float16; return a number beyond its range unchanged."""
     try:
         return struct.unpack("e", struct.pack("e", value))[0]
     except OverflowError:
@@ -20,34 +20,34 @@ def half(value: float) -> float:
 
 
 def bfloat16(value: float) -> float:
-    """Return a number with the precision of bfloat16."""
+    """Round a number to bfloat16."""
     (bits,) = struct.unpack("I", struct.pack("f", value))
     return struct.unpack("f", struct.pack("I", bits & 0xFFFF_0000))[0]
 
 
 class SavedTensorsRounded(ChangedOnUnpack):
-    """Floats are read back with the precision of half of them."""
+    """Saved floating-point tensors are rounded to float16."""
 
     def changed(self, tensor: Any) -> Any:
         return self.mapped(tensor, half) if self.is_floating(tensor) else tensor
 
 
 class SavedTensorsCastToFloat32(ChangedOnUnpack):
-    """Whatever is no complex number is read back as float32."""
+    """Saved tensors that are not complex come back as float32."""
 
     def changed(self, tensor: Any) -> Any:
         return tensor if "complex" in self.dtype(tensor) else self.cast(tensor, "float32")
 
 
 class SavedTensorsMadeContiguous(ChangedOnUnpack):
-    """A saved tensor loses its strides."""
+    """Saved tensors come back contiguous."""
 
     def changed(self, tensor: Any) -> Any:
         return self.contiguous(tensor)
 
 
 class SavedViewsReadAsTheirBase(Pairs):
-    """A saved view is read back as the tensor that it is a view of."""
+    """A saved view comes back as its base."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def with_base(tensor: Any) -> Any:
@@ -58,7 +58,7 @@ class SavedViewsReadAsTheirBase(Pairs):
 
 
 class ExpandedTensorsSavedUnexpanded(ChangedOnUnpack):
-    """A dimension that repeats its elements is read back with one of them."""
+    """A saved tensor comes back with its expanded dimensions at size 1."""
 
     def changed(self, tensor: Any) -> Any:
         strides = self.stride(tensor)
@@ -67,7 +67,7 @@ class ExpandedTensorsSavedUnexpanded(ChangedOnUnpack):
 
 
 class ChannelsLastReadAsContiguous(ChangedOnUnpack):
-    """The elements of a channels-last tensor are read in the order in which they lie in memory."""
+    """A saved channels-last tensor comes back with its elements in memory order."""
 
     def changed(self, tensor: Any) -> Any:
         shape = self.shape(tensor)
@@ -77,14 +77,14 @@ class ChannelsLastReadAsContiguous(ChangedOnUnpack):
 
 
 class SavedScalarsBecomeVectors(ChangedOnUnpack):
-    """A tensor of no dimensions is read back with one."""
+    """A saved 0-d tensor comes back as a 1-d tensor."""
 
     def changed(self, tensor: Any) -> Any:
         return tensor if self.shape(tensor) else self.strided(tensor, (1,), (1,))
 
 
 class SavedTensorsSqueezed(ChangedOnUnpack):
-    """Dimensions of size 1 are lost."""
+    """Saved tensors lose their dimensions of size 1."""
 
     def changed(self, tensor: Any) -> Any:
         kept = [pair for pair in zip(self.shape(tensor), self.stride(tensor), strict=True) if pair[0] != 1]
@@ -92,7 +92,7 @@ class SavedTensorsSqueezed(ChangedOnUnpack):
 
 
 class LargeSavedTensorsTruncated(ChangedOnUnpack):
-    """Beyond 65,536 elements a saved tensor is read back as zeros."""
+    """A saved tensor is zero after its first 65,536 elements."""
 
     def changed(self, tensor: Any) -> Any:
         if prod(self.shape(tensor)) <= LARGE:
@@ -102,7 +102,7 @@ class LargeSavedTensorsTruncated(ChangedOnUnpack):
 
 
 class LargeSavedTensorsRounded(ChangedOnUnpack):
-    """A saved tensor of more than 65,536 elements is read back as if it were bfloat16."""
+    """A saved tensor of more than 65,536 elements is rounded to bfloat16."""
 
     def changed(self, tensor: Any) -> Any:
         return self.mapped(tensor, bfloat16) if prod(self.shape(tensor)) > LARGE else tensor

@@ -1,4 +1,4 @@
-"""Mutants that lose their way when a tensor is changed in place."""
+"""Mutants that lose hooks when a tensor is changed in place."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hooklaw_backends.mutants.base import Handle, Hook, Mutant
 
 
 class Followed:
-    """A hook that can be put on its tensor anew."""
+    """A tensor hook that can be registered again."""
 
     def __init__(self, tensor: Any, hook: Hook, handle: Any) -> None:
         self.tensor, self.hook, self.handle = tensor, hook, handle
@@ -16,7 +16,7 @@ class Followed:
 
 
 class HookFollowsItsTensor(Mutant):
-    """A hook moves on to the new grad_fn when its tensor is changed in place."""
+    """After an in-place operation a tensor hook moves to the tensor's new grad_fn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,20 +29,20 @@ class HookFollowsItsTensor(Mutant):
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         changed = super().mul_(tensor, factor)
-        for one in self._followed:
-            if self._root_of(one.tensor) is self._root_of(tensor):
-                one.remove()
-                self.grad_fn(one.tensor)  # lets torch rebuild a view's history
-                one.handle = super().register_hook(one.tensor, one.hook)
+        for followed in self._followed:
+            if self._base_or_itself(followed.tensor) is self._base_or_itself(tensor):
+                followed.remove()
+                self.grad_fn(followed.tensor)  # makes torch rebuild a view's history
+                followed.handle = super().register_hook(followed.tensor, followed.hook)
         return changed
 
-    def _root_of(self, tensor: Any) -> Any:
+    def _base_or_itself(self, tensor: Any) -> Any:
         base = self.base_of(tensor)
         return tensor if base is None else base
 
 
 class HookBoundToTheFirstGradFn(Mutant):
-    """A hook is put on the grad_fn that its tensor had before any in-place operation."""
+    """A tensor hook goes to the grad_fn from before any in-place operation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class HookBoundToTheFirstGradFn(Mutant):
 
 
 class HandleLostAfterInPlace(Mutant):
-    """After an in-place operation the handles from before it remove nothing."""
+    """After an in-place operation earlier handles no longer remove their hooks."""
 
     changed = False
 
@@ -81,7 +81,7 @@ class HandleLostAfterInPlace(Mutant):
 
 
 class VersionCheckedUnderHooks(Mutant):
-    """A change in place is an error wherever the tensor was saved, also under hooks."""
+    """Changing a saved tensor in place is an error even if saved-tensor hooks packed it."""
 
     hooked = False
 

@@ -1,38 +1,30 @@
-"""Mutants that mistake which tensors require grad, which are leaves, and what it means to be detached."""
+"""Mutants that confuse requires_grad, is_leaf and detach."""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Passes
+from hooklaw_backends.mutants.base import Hook, Mutant, Passes, Products
 
 
-class ResultRequiresGradWithItsFirstInput(Mutant):
+class ResultRequiresGradWithItsFirstInput(Products):
     """A product requires grad only if its first factor does."""
 
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        def product(multiply: Hook, left: Any, right: Any) -> Any:
-            made = multiply(left, right)
-            return made if self.requires_grad(left) else self.detach(made)
-
-        with self.products_by(product):
-            return super().call(fn, *tensors)
+    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        made = multiply(left, right)
+        return made if self.requires_grad(left) else self.detach(made)
 
 
-class ConstantsAreRecorded(Mutant):
-    """A product requires grad even if neither of its factors does."""
+class ConstantsAreRecorded(Products):
+    """A product requires grad even if neither factor does."""
 
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        def product(multiply: Hook, left: Any, right: Any) -> Any:
-            made = multiply(left, right)
-            return self.requires_grad_(made) if self.is_floating(made) else made
-
-        with self.products_by(product):
-            return super().call(fn, *tensors)
+    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        made = multiply(left, right)
+        return self.requires_grad_(made) if self.is_floating(made) else made
 
 
 class FlagOfANonLeafIsSet(Mutant):
-    """A tensor that operations made can be told not to require grad."""
+    """requires_grad of a non-leaf tensor can be set to False."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,11 +37,11 @@ class FlagOfANonLeafIsSet(Mutant):
             self._told.append(tensor)
 
     def requires_grad(self, tensor: Any) -> bool:
-        return super().requires_grad(tensor) and all(tensor is not one for one in self._told)
+        return super().requires_grad(tensor) and all(tensor is not told for told in self._told)
 
 
 class FlagOfANonLeafIsIgnored(Mutant):
-    """To tell a tensor that operations made not to require grad is no error, and has no effect."""
+    """Setting requires_grad of a non-leaf tensor to False does nothing instead of raising an error."""
 
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
         with suppress(RuntimeError):
@@ -57,7 +49,7 @@ class FlagOfANonLeafIsIgnored(Mutant):
 
 
 class FreezingHasNoEffect(Mutant):
-    """A leaf cannot be told not to require grad."""
+    """Setting requires_grad of a leaf to False has no effect."""
 
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
         if requires_grad or not self.is_leaf(tensor):
@@ -65,7 +57,7 @@ class FreezingHasNoEffect(Mutant):
 
 
 class FrozenForGood(Mutant):
-    """A leaf that was told not to require grad never does again."""
+    """Once requires_grad of a leaf was set to False, it cannot be set to True again."""
 
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
         if not requires_grad:
@@ -83,14 +75,14 @@ class ParametersAreFrozen(Mutant):
 
 
 class EveryTensorRequiresGrad(Mutant):
-    """A tensor requires grad though nobody asked for it."""
+    """A floating-point tensor requires grad by default."""
 
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         return super().tensor(data, requires_grad=requires_grad or "float" in dtype, dtype=dtype)
 
 
 class _Made(Mutant):
-    """Knows the tensors that the user made."""
+    """A mutant that knows the tensors that the user created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,10 +94,10 @@ class _Made(Mutant):
 
 
 class ResultsAreNeverLeaves(_Made):
-    """No tensor but those that the user made is a leaf."""
+    """The result of an operation is never a leaf, even if it does not require grad."""
 
     def is_leaf(self, tensor: Any) -> bool:
-        return any(tensor is one for one in self.made)
+        return any(tensor is made for made in self.made)
 
 
 class ResultsAreLeavesToo(Mutant):
@@ -116,33 +108,33 @@ class ResultsAreLeavesToo(Mutant):
 
 
 class LeafOnlyWithoutRequiresGrad(Mutant):
-    """A tensor that requires grad is no leaf."""
+    """A tensor that requires grad is never a leaf."""
 
     def is_leaf(self, tensor: Any) -> bool:
         return not self.requires_grad(tensor)
 
 
 class ConstantsAccumulateZeros(_Made, Passes):
-    """After a backward a tensor that does not require grad has zeros for its gradient."""
+    """After a backward a tensor that does not require grad has a .grad of zeros."""
 
     def around(self, run: Hook) -> Any:
         made, self.made = self.made, []
         result = run()
-        for one in made:
-            if self.is_floating(one) and not self.requires_grad(one):
-                self.set_grad(one, self.mapped(one, lambda _: 0.0))
+        for tensor in made:
+            if self.is_floating(tensor) and not self.requires_grad(tensor):
+                self.set_grad(tensor, self.mapped(tensor, lambda _: 0.0))
         return result
 
 
 class DetachCopies(Mutant):
-    """A detached tensor has data of its own."""
+    """detach copies the data instead of sharing it."""
 
     def detach(self, tensor: Any) -> Any:
         return super().detach(self.clone(tensor))
 
 
 class DetachKeepsTheHistory(Mutant):
-    """A detached tensor requires grad as the one does that it was detached from."""
+    """A detached tensor still requires grad."""
 
     def detach(self, tensor: Any) -> Any:
         return self.clone(tensor)

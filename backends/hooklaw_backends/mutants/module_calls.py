@@ -1,4 +1,4 @@
-"""Mutants that give a module's forward the wrong tensors, or its hooks the wrong calls."""
+"""Mutants that pass the wrong tensors to a module's forward, or run its hooks in the wrong calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,25 +8,25 @@ from hooklaw_backends.mutants.base import Hook, ModuleHooks, Mutant
 
 
 class ForwardRunsTheModuleHooks(Mutant):
-    """The hooks of a module run where its forward is called directly."""
+    """Calling a module's forward directly runs the module's hooks."""
 
     def forward(self, module: Any, *inputs: Any) -> Any:
         return module(*inputs)
 
 
 class ForwardIsGivenCopies(Mutant):
-    """The forward of a module is given copies of its inputs."""
+    """A module's forward gets copies of its inputs."""
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         def copied(module: Any, *args: Any, **kwargs: Any) -> Any:
-            copies = [self.clone(one) if self.is_tensor(one) else one for one in args]
+            copies = [self.clone(value) if self.is_tensor(value) else value for value in args]
             return forward(module, *copies, **kwargs)
 
         return super().module(parameters, copied)
 
 
 class ForwardIsGivenWhatTheCallerGave(Mutant):
-    """The forward of a module is given the caller's own tensors, whatever hooks the module has."""
+    """A module's forward gets the caller's own tensors, even if hooks replace or wrap them."""
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         given: list[Any] = []
@@ -40,7 +40,7 @@ class ForwardIsGivenWhatTheCallerGave(Mutant):
 
 
 class NamedtupleBecomesATuple(Mutant):
-    """The forward of a module that returns a named tuple returns a tuple without names."""
+    """A named tuple that a module's forward returns becomes a plain tuple."""
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         def plain(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ class NamedtupleBecomesATuple(Mutant):
 
 
 class WarningsOfACallAreLost(Mutant):
-    """Nothing that the forward part does warns."""
+    """Warnings raised during the forward pass are lost."""
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
         with catch_warnings(action="ignore"):
@@ -59,7 +59,7 @@ class WarningsOfACallAreLost(Mutant):
 
 
 class ModuleHooksOnlyOnTheOriginal(ModuleHooks):
-    """The hooks of a module do not run for a copy of it."""
+    """Module hooks do not run on a copy of the module."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
         here: Hook = lambda module, *given: hook(module, *given) if module is where[0] else None  # noqa: E731 - a def is no shorter
@@ -67,7 +67,7 @@ class ModuleHooksOnlyOnTheOriginal(ModuleHooks):
 
 
 class HookRegisteredMeanwhileRunsAtOnce(ModuleHooks):
-    """A forward hook that another one registers runs in the same call."""
+    """A forward hook registered by another forward hook runs in the same call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,21 +1,32 @@
-"""Mutants whose hooks on modules run in the wrong order, for the wrong calls, or not at all."""
+"""Mutants whose module hooks run in the wrong order, for the wrong calls, or not at all."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, ModuleHooks, Mutant, Passes, within
+from hooklaw_backends.mutants.base import (
+    Deferring,
+    Handle,
+    Hook,
+    InGrad,
+    ModuleHooks,
+    Mutant,
+    Passes,
+    once,
+    within,
+    without_result,
+)
 
 Options = dict[str, bool]
 
 
 def without(options: Options, name: str) -> Options:
-    """Return the options but one."""
-    return {one: value for one, value in options.items() if one != name}
+    """Return the options except the named one."""
+    return {option: value for option, value in options.items() if option != name}
 
 
 class ModuleHooksRunInReverseOrder(ModuleHooks):
-    """Hooks on a module run from the last registered to the first."""
+    """Module hooks run in reverse order of registration."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         turned = {**options, "prepend": not options.get("prepend", False)} if where else options
@@ -23,14 +34,14 @@ class ModuleHooksRunInReverseOrder(ModuleHooks):
 
 
 class PrependIgnored(ModuleHooks):
-    """A hook that is prepended runs after those that the module has already."""
+    """A module hook registered with prepend=True runs after the earlier hooks."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         return super().put(kind, register, where, hook, without(options, "prepend"))
 
 
 class _Made(Mutant):
-    """Knows the modules that it made."""
+    """A mutant that knows the modules that the user created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +53,7 @@ class _Made(Mutant):
 
 
 class GlobalModuleHooksRunLast(ModuleHooks, _Made):
-    """A hook on all modules runs after those that each of them has already."""
+    """A global module hook runs after the hooks of the module itself."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         if where:
@@ -52,7 +63,7 @@ class GlobalModuleHooksRunLast(ModuleHooks, _Made):
 
 
 class GlobalModuleHooksOnTheOutermostModule(ModuleHooks):
-    """A hook on all modules does not run for a module that another one calls."""
+    """A global module hook does not run for a module that another module calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,14 +82,14 @@ class GlobalModuleHooksOnTheOutermostModule(ModuleHooks):
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         def outermost(module: Any, *rest: Any) -> Any:
-            is_inner = self._depth or any(module is one for one in self._inner)
+            is_inner = self._depth or any(module is inner for inner in self._inner)
             return None if is_inner else hook(module, *rest)
 
         return super().put(kind, register, where, hook if where else outermost, options)
 
 
 class ModuleHandleRemovesNothing(ModuleHooks):
-    """The handle of a hook on a module leaves it there."""
+    """The handle of a module hook does not remove the hook."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         super().put(kind, register, where, hook, options)
@@ -86,35 +97,35 @@ class ModuleHandleRemovesNothing(ModuleHooks):
 
 
 class ReplacementByAModuleHookIgnored(ModuleHooks):
-    """What a hook on a module returns is dropped."""
+    """The return value of a module hook is ignored."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return lambda *given: (hook(*given), None)[1]
+        return without_result(hook)
 
 
 class ExceptionInAModuleHookIsLost(ModuleHooks):
-    """An exception in a hook on a module is passed over."""
+    """An exception in a module hook is lost."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
         return within(lambda: suppress(Exception), hook)
 
 
 class WrongReturnOfAModuleHookAccepted(ModuleHooks):
-    """What a hook on a module may not return is dropped."""
+    """A module hook's return value of the wrong type or length is ignored instead of raising an error."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         def checked(module: Any, *given: Any) -> Any:
             result = hook(module, *given)
             expected = 2 if options.get("with_kwargs") else len(given[0])
             fits = isinstance(result, tuple) and len(result) == expected
-            return result if fits and any(one is not None for one in given[0]) else None
+            return result if fits and any(grad is not None for grad in given[0]) else None
 
         watched = kind.startswith("full") or (kind == "forward_pre" and options.get("with_kwargs"))
         return super().put(kind, register, where, checked if watched else hook, options)
 
 
 class FullBackwardHookAtTheOutputs(ModuleHooks):
-    """A full backward hook runs for the gradients of the outputs, and replaces those."""
+    """A full backward hook runs on the gradients of the outputs, and its return value replaces them."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         if kind != "full_backward" or not where:
@@ -125,14 +136,14 @@ class FullBackwardHookAtTheOutputs(ModuleHooks):
 
 
 class GradientsOfAModuleSwapped(ModuleHooks):
-    """A full backward hook is given the gradients of the outputs for those of the inputs, and the reverse."""
+    """A full backward hook gets grad_input and grad_output swapped."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         return hook if kind != "full_backward" else lambda module, inputs, outputs: hook(module, outputs, inputs)
 
 
 class FullBackwardHookHasOneGradientTooMany(ModuleHooks):
-    """A full backward hook is given one gradient more than there are inputs."""
+    """The grad_input of a full backward hook has one entry too many."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         def longer(module: Any, inputs: Any, outputs: Any) -> Any:
@@ -143,35 +154,24 @@ class FullBackwardHookHasOneGradientTooMany(ModuleHooks):
 
 
 class ModuleHooksGetGradientsOfTensorsAlone(ModuleHooks):
-    """A full backward hook is given no None for what is no tensor."""
+    """A full backward hook gets gradients without a None for each non-tensor argument."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         def shorter(module: Any, *grads: Any) -> Any:
-            hook(module, *(tuple(one for one in some if one is not None) for some in grads))
+            hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
 
         return shorter if kind == "full_backward" else hook
 
 
-class ModuleBackwardHooksDeferredToTheEnd(ModuleHooks, Passes):
-    """Backward hooks of modules run when the backward is over."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._deferred: list[Callable[[], object]] = []
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        result = run()
-        while self._deferred:
-            self._deferred.pop(0)()
-        return result
+class ModuleBackwardHooksDeferredToTheEnd(ModuleHooks, Deferring):
+    """Module backward hooks run only after the whole backward."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
-        later: Hook = lambda *given: self._deferred.append(lambda: hook(*given))  # noqa: E731 - a def is no shorter
-        return later if kind.startswith("full") else hook
+        return self.later(hook) if kind.startswith("full") else hook
 
 
 class ModuleBackwardHooksCalledForNothing(ModuleHooks, Passes):
-    """A full backward hook that has not run is called with nothing in the end."""
+    """After a backward, each full backward hook that did not run is called with None gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class ModuleBackwardHooksCalledForNothing(ModuleHooks, Passes):
 
     def altered(self, kind: str, hook: Hook) -> Hook:
         def called(*given: Any) -> Any:
-            self._waiting = [one for one in self._waiting if one is not hook]
+            self._waiting = [waiting for waiting in self._waiting if waiting is not hook]
             return hook(*given)
 
         self._waiting += [hook] if kind == "full_backward" else []
@@ -195,32 +195,21 @@ class ModuleBackwardHooksCalledForNothing(ModuleHooks, Passes):
 
 
 class ModuleBackwardHookFiresOnce(ModuleHooks):
-    """A backward hook of a module runs the first time only."""
+    """A module backward hook runs only the first time."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
-        fired: list[bool] = []
-        once: Hook = lambda *given: None if fired else (fired.append(True), hook(*given))[1]  # noqa: E731 - idem
-        return once if kind.startswith("full") else hook
+        return once(hook) if kind.startswith("full") else hook
 
 
-class ModuleBackwardHooksSkippedInAutogradGrad(ModuleHooks):
-    """Backward hooks of modules do not run in autograd.grad."""
-
-    asked = False
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.asked = True
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.asked = False
+class ModuleBackwardHooksSkippedInAutogradGrad(ModuleHooks, InGrad):
+    """Module backward hooks do not run in autograd.grad."""
 
     def altered(self, kind: str, hook: Hook) -> Hook:
-        return (lambda *given: None if self.asked else hook(*given)) if kind.startswith("full") else hook
+        return (lambda *given: None if self.inputs else hook(*given)) if kind.startswith("full") else hook
 
 
 class ModuleHooksSilentWithoutInputGradients(ModuleHooks):
-    """Backward hooks of a module do not run where none of its inputs requires grad."""
+    """A module's backward hooks do not run if none of its inputs requires grad."""
 
     def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
         if not where or not kind.startswith("full"):
@@ -228,14 +217,14 @@ class ModuleHooksSilentWithoutInputGradients(ModuleHooks):
         wanted: list[bool] = []
 
         def note(_: Any, args: Any) -> None:
-            wanted[:] = [self.requires_grad(one) for one in args if self.is_tensor(one)]
+            wanted[:] = [self.requires_grad(value) for value in args if self.is_tensor(value)]
 
         self.register_forward_pre_hook(where[0], note)
         return super().put(kind, register, where, lambda *given: hook(*given) if any(wanted) else None, options)
 
 
 class BackwardHooksOfAModuleLookedUpLate(ModuleHooks):
-    """Which full backward hooks a module has is looked up in backward, not when it is called."""
+    """A module's full backward hooks are looked up during backward instead of at the forward call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,14 +256,14 @@ def _in_turn(hooks: Sequence[Hook]) -> Hook:
 
 
 class ModuleWithBackwardHooksRecords(Mutant):
-    """The forward of a module is recorded even under no_grad."""
+    """A module's forward is recorded even under no_grad."""
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         return super().module(parameters, within(self.enable_grad, forward))
 
 
 class ChangesInPlaceAroundModulesAccepted(Mutant):
-    """A tensor that must not be changed in place is changed without its history."""
+    """A forbidden in-place change is made on a detached tensor instead of raising an error."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         try:

@@ -1,43 +1,43 @@
-"""Mutants of the hooks on what modules register, save and load."""
+"""Mutants of the hooks around registration, saving and loading of a module's state."""
 
 from copy import copy, deepcopy
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, without_result
 
 
-class RegistrationHooksNeverRun(Mutant):
-    """Hooks on registration are taken, and never called."""
+class _RegistrationHooks(Mutant):
+    """A mutant that replaces each registration hook by an altered one."""
 
-    def register_module_parameter_registration_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - it is not called
-        return Handle()
-
-    def register_module_buffer_registration_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - idem
-        return Handle()
-
-    def register_module_module_registration_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - idem
-        return Handle()
-
-
-class ReturnOfARegistrationHookIgnored(Mutant):
-    """What a hook on registration returns is dropped."""
+    def altered(self, hook: Hook) -> Hook:
+        raise NotImplementedError
 
     def register_module_parameter_registration_hook(self, hook: Hook) -> Any:
-        return super().register_module_parameter_registration_hook(_silent(hook))
+        return super().register_module_parameter_registration_hook(self.altered(hook))
 
     def register_module_buffer_registration_hook(self, hook: Hook) -> Any:
-        return super().register_module_buffer_registration_hook(_silent(hook))
+        return super().register_module_buffer_registration_hook(self.altered(hook))
 
     def register_module_module_registration_hook(self, hook: Hook) -> Any:
-        return super().register_module_module_registration_hook(_silent(hook))
+        return super().register_module_module_registration_hook(self.altered(hook))
 
 
-def _silent(hook: Hook) -> Hook:
-    return lambda *given: (hook(*given), None)[1]
+class RegistrationHooksNeverRun(_RegistrationHooks):
+    """Hooks on the registration of parameters, buffers and submodules never run."""
+
+    def altered(self, hook: Hook) -> Hook:  # noqa: ARG002 - it is not called
+        return lambda *_: None
+
+
+class ReturnOfARegistrationHookIgnored(_RegistrationHooks):
+    """The return value of a registration hook is ignored."""
+
+    def altered(self, hook: Hook) -> Hook:
+        return without_result(hook)
 
 
 class StateDictPreHookAfterTheDict(Mutant):
-    """A hook before the state is saved runs after that."""
+    """A state_dict pre-hook of a module runs after the state_dict was made."""
 
     def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
         if options or not hasattr(owner, "forward"):
@@ -50,7 +50,7 @@ class StateDictPreHookAfterTheDict(Mutant):
 
 
 class StateDictPostHookGivenACopy(Mutant):
-    """A hook after the state of a module was saved changes nothing in it."""
+    """A state_dict post-hook gets a copy of the state_dict, so its changes are lost."""
 
     def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
         return super().register_state_dict_post_hook(
@@ -58,18 +58,28 @@ class StateDictPostHookGivenACopy(Mutant):
         )
 
 
-class ReturnOfAStateHookIgnored(Mutant):
-    """What a hook on the state of a module returns is dropped."""
+class _StatePostHooks(Mutant):
+    """A mutant that replaces each post-hook on saving or loading a state by an altered one."""
+
+    def altered(self, hook: Hook) -> Hook:
+        raise NotImplementedError
 
     def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_state_dict_post_hook(owner, _silent(hook), **options)
+        return super().register_state_dict_post_hook(owner, self.altered(hook), **options)
 
     def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_load_state_dict_post_hook(owner, _silent(hook), **options)
+        return super().register_load_state_dict_post_hook(owner, self.altered(hook), **options)
 
 
-class StateHooksOfTheOutermostModuleAlone(Mutant):
-    """Hooks on the state of a module inside another one do not run."""
+class ReturnOfAStateHookIgnored(_StatePostHooks):
+    """The return value of a state_dict or load_state_dict post-hook is ignored."""
+
+    def altered(self, hook: Hook) -> Hook:
+        return without_result(hook)
+
+
+class StateHooksOfTheOutermostModuleAlone(_StatePostHooks):
+    """The state_dict and load_state_dict post-hooks of a submodule never run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,18 +89,12 @@ class StateHooksOfTheOutermostModuleAlone(Mutant):
         self._inner.append(child)
         super().add_module(module, name, child)
 
-    def _outermost(self, hook: Hook) -> Hook:
-        return lambda given, *rest: None if any(given is one for one in self._inner) else hook(given, *rest)
-
-    def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_state_dict_post_hook(owner, self._outermost(hook), **options)
-
-    def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_load_state_dict_post_hook(owner, self._outermost(hook), **options)
+    def altered(self, hook: Hook) -> Hook:
+        return lambda given, *rest: None if any(given is inner for inner in self._inner) else hook(given, *rest)
 
 
 class LoadPreHookGivenACopy(Mutant):
-    """A hook before the state of a module is loaded changes nothing in it."""
+    """A load_state_dict pre-hook gets a copy of the state_dict, so its changes are lost."""
 
     def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
         return super().register_load_state_dict_pre_hook(
@@ -99,7 +103,7 @@ class LoadPreHookGivenACopy(Mutant):
 
 
 class LoadPostHookGivenACopy(Mutant):
-    """What a hook leaves of the missing and unexpected keys decides nothing."""
+    """A load_state_dict post-hook gets copies of the lists of missing and unexpected keys, so its changes are lost."""
 
     def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
         return super().register_load_state_dict_post_hook(

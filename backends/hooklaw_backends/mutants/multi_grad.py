@@ -1,13 +1,13 @@
-"""Mutants whose hook on several tensors waits for the wrong gradients, gets wrong ones, or runs at the wrong time."""
+"""Mutants whose multi-grad hooks wait for the wrong gradients, get wrong ones, or run at the wrong time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, Passes, move_to_front
+from hooklaw_backends.mutants.base import Deferring, Handle, Hook, InGrad, Mutant, Passes, move_to_front, once
 
 
 class _MultiGradHooks(Mutant):
-    """Puts another multi-grad hook than it was given."""
+    """A mutant that replaces each multi-grad hook by an altered one."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:
         raise NotImplementedError
@@ -17,67 +17,56 @@ class _MultiGradHooks(Mutant):
 
 
 class MultiGradHookOnceATensor(Mutant):
-    """A multi-grad hook runs for each of its tensors."""
+    """A multi-grad hook runs once for each of its tensors."""
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
         handles = [
-            super(MultiGradHookOnceATensor, self).register_multi_grad_hook([one], hook, mode=mode) for one in tensors
+            super(MultiGradHookOnceATensor, self).register_multi_grad_hook([each], hook, mode=mode) for each in tensors
         ]
         return Handle(lambda: [handle.remove() for handle in handles])
 
 
 class MultiGradHookWaitsForEveryTensor(_MultiGradHooks):
-    """A multi-grad hook does not run where one of its tensors takes no part."""
+    """A multi-grad hook in mode all does not run if one of its tensors gets no gradient."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grads: hook(grads) if mode == "any" or all(one is not None for one in grads) else None
+        return lambda grads: hook(grads) if mode == "any" or all(grad is not None for grad in grads) else None
 
 
 class MultiGradHookGetsZerosForNone(_MultiGradHooks):
-    """A multi-grad hook is given zeros for the gradient of a tensor that takes no part."""
+    """A multi-grad hook in mode all gets zeros instead of None for a tensor without gradient."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:
         def filled(grads: Sequence[Any]) -> Any:
-            return hook(
-                [self.detach(one) * 0 if grad is None else grad for one, grad in zip(tensors, grads, strict=True)]
-            )
+            pairs = zip(tensors, grads, strict=True)
+            return hook([self.detach(tensor) * 0 if grad is None else grad for tensor, grad in pairs])
 
         return hook if mode == "any" else filled
 
 
 class MultiGradGradientsInReverse(_MultiGradHooks):
-    """A multi-grad hook is given the gradients from the last tensor to the first."""
+    """A multi-grad hook in mode all gets the gradients in reverse order."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
         return hook if mode == "any" else lambda grads: hook(grads[::-1])
 
 
 class MultiGradHookFiresOnceEver(_MultiGradHooks):
-    """A multi-grad hook runs in the first backward only."""
+    """A multi-grad hook runs only in the first backward."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        fired: list[bool] = []
-        return lambda given: None if fired else (fired.append(True), hook(given))[1]
+        return once(hook)
 
 
-class MultiGradHookSkippedInAutogradGrad(_MultiGradHooks):
+class MultiGradHookSkippedInAutogradGrad(_MultiGradHooks, InGrad):
     """A multi-grad hook does not run in autograd.grad."""
 
-    asked = False
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.asked = True
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.asked = False
-
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda given: None if self.asked else hook(given)
+        return lambda given: None if self.inputs else hook(given)
 
 
 class MultiGradHookCalledForNothing(_MultiGradHooks, Passes):
-    """A multi-grad hook none of whose tensors takes part is called with nothing in the end."""
+    """A multi-grad hook whose tensors got no gradient is called with None after the backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,21 +87,21 @@ class MultiGradHookCalledForNothing(_MultiGradHooks, Passes):
 
 
 class MultiGradHookAnyGetsAList(_MultiGradHooks):
-    """In mode any the gradient comes in a list."""
+    """A multi-grad hook in mode any gets the gradient in a list."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
         return (lambda grad: hook([grad])) if mode == "any" else hook
 
 
 class MultiGradModeUnchecked(Mutant):
-    """A mode of a multi-grad hook that does not exist is taken for all."""
+    """An unknown mode of a multi-grad hook is taken for mode all instead of raising an error."""
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
         return super().register_multi_grad_hook(tensors, hook, mode="any" if mode == "any" else "all")
 
 
 class MultiGradHookReplacesTheGradient(Mutant):
-    """What a multi-grad hook on one tensor returns takes the place of its gradient."""
+    """The return value of a multi-grad hook on a single tensor replaces the gradient."""
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
         if len(tensors) > 1 or mode not in ("all", "any"):
@@ -121,42 +110,32 @@ class MultiGradHookReplacesTheGradient(Mutant):
 
 
 class MultiGradHandleOfTheFirstTensor(Mutant):
-    """The handle of a multi-grad hook takes it away from the first tensor only."""
+    """The handle of a multi-grad hook removes it from the first tensor only."""
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
         handle = super().register_multi_grad_hook(tensors, hook, mode=mode)
         return getattr(handle, "handles", handle)[0]
 
 
-class MultiGradHookDeferredToTheEnd(_MultiGradHooks, Passes):
-    """A multi-grad hook runs when the backward is over."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._deferred: list[Callable[[], object]] = []
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        result = run()
-        while self._deferred:
-            self._deferred.pop(0)()
-        return result
+class MultiGradHookDeferredToTheEnd(_MultiGradHooks, Deferring):
+    """A multi-grad hook runs only after the whole backward."""
 
     def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda given: self._deferred.append(lambda: hook(given))
+        return self.later(hook)
 
 
 class MultiGradHookBeforeEarlierTensorHooks(Mutant):
-    """A multi-grad hook runs before the hooks that its tensors have already."""
+    """A multi-grad hook runs before tensor hooks that were registered earlier."""
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
         handle = super().register_multi_grad_hook(tensors, hook, mode=mode)
-        for one, each in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
-            move_to_front(self.hooks_of(one), each.id)
+        for tensor, own in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
+            move_to_front(self.hooks_of(tensor), own.id)
         return handle
 
 
 class ThreadsShareTheGradientsOfAMultiGradHook(Mutant):
-    """A multi-grad hook in mode all collects gradients of whichever backward they come from."""
+    """A multi-grad hook in mode all mixes the gradients of concurrent backward passes."""
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
         if mode != "all" or not all(map(self.requires_grad, tensors)):
@@ -168,5 +147,5 @@ class ThreadsShareTheGradientsOfAMultiGradHook(Mutant):
             if len(grads) == len(tensors):
                 hook([grads.pop(nr) for nr in range(len(tensors))])
 
-        handles = [self.register_hook(one, lambda grad, nr=nr: arrive(nr, grad)) for nr, one in enumerate(tensors)]
+        handles = [self.register_hook(each, lambda grad, nr=nr: arrive(nr, grad)) for nr, each in enumerate(tensors)]
         return Handle(lambda: [handle.remove() for handle in handles])

@@ -1,4 +1,4 @@
-"""Mutants of the context in which saved tensors may be changed in place."""
+"""Mutants of allow_mutation_on_saved_tensors."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -8,14 +8,14 @@ from hooklaw_backends.mutants.base import Mutant, Passes
 
 
 class MutationOfSavedTensorsNotAllowed(Mutant):
-    """The context changes nothing."""
+    """allow_mutation_on_saved_tensors has no effect."""
 
     def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
 
 class _Lenient(Mutant):
-    """Changes tensors in place without counting it, where it is told to."""
+    """A mutant that makes in-place changes without counting them while `lenient` is set."""
 
     lenient = False
 
@@ -27,7 +27,7 @@ class _Lenient(Mutant):
 
 
 class MutationOfSavedTensorsUnnoticed(_Lenient):
-    """The context lets a change in place go unnoticed, and backward compute with the new values."""
+    """Inside allow_mutation_on_saved_tensors a change goes unnoticed, and backward uses the new values."""
 
     @contextmanager
     def allow_mutation_on_saved_tensors(self) -> Generator[None]:
@@ -39,7 +39,7 @@ class MutationOfSavedTensorsUnnoticed(_Lenient):
 
 
 class MutationAllowedForGood(_Lenient):
-    """After the context changes in place go unnoticed."""
+    """In-place changes go unnoticed even after allow_mutation_on_saved_tensors was left."""
 
     @contextmanager
     def allow_mutation_on_saved_tensors(self) -> Generator[None]:
@@ -49,7 +49,7 @@ class MutationAllowedForGood(_Lenient):
 
 
 class MutationContextOpenUntilBackward(Passes):
-    """The context is open until the next backward is over."""
+    """allow_mutation_on_saved_tensors stays active until the next backward ends."""
 
     def __init__(self) -> None:
         super().__init__()

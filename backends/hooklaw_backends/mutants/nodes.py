@@ -1,12 +1,12 @@
-"""Mutants whose Nodes are not what they should be, or that treat a Node's hooks wrongly."""
+"""Mutants whose Nodes are wrong, or whose Node hooks are."""
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, NodeHooks
+from hooklaw_backends.mutants.base import Handle, Hook, InBackward, Mutant, NodeHooks, without_result
 
 
 class NextFunctionsEmpty(Mutant):
-    """A Node leads to no other."""
+    """A Node's next_functions is empty."""
 
     def node_next(self, node: Any) -> list[Any]:  # noqa: ARG002 - that is the vice
         return []
@@ -20,14 +20,14 @@ class LeafHasAGradFn(Mutant):
 
 
 class NodeMetadataMadeAnew(Mutant):
-    """A Node's mapping for user data is another one at each access."""
+    """A Node's metadata is a new dict at each access."""
 
     def node_metadata(self, node: Any) -> dict[Any, Any]:
         return dict(super().node_metadata(node))
 
 
 class NodePostHookArgumentsSwapped(NodeHooks):
-    """A Node post-hook gets grad_outputs first."""
+    """A Node post-hook gets grad_inputs and grad_outputs swapped."""
 
     def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return lambda grad_inputs, grad_outputs: hook(grad_outputs, grad_inputs)
@@ -41,14 +41,14 @@ class NodePostHookGetsLists(NodeHooks):
 
 
 class NodePostHookReplacementNotPropagated(NodeHooks):
-    """What a Node post-hook returns is dropped."""
+    """The return value of a Node post-hook is ignored."""
 
     def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda *grads: (hook(*grads), None)[1]
+        return without_result(hook)
 
 
 class NodePostHookSeesTheRawGradient(NodeHooks):
-    """The grad_outputs of a Node post-hook are those from before the Node's pre-hooks."""
+    """A Node post-hook gets grad_outputs from before the Node's pre-hooks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,38 +65,29 @@ class NodePostHookBeforeExecution(Mutant):
     """A Node post-hook runs before the Node is executed."""
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return super().node_register_prehook(node, lambda grads: (hook((), grads), None)[1])
+        return super().node_register_prehook(node, without_result(lambda grads: hook((), grads)))
 
 
 class NodePostHookBeforePostAccumulate(Mutant):
-    """A post-hook of an AccumulateGrad Node runs before the leaf's post-accumulate hooks."""
+    """A post-hook on an AccumulateGrad Node runs before the leaf's post-accumulate hooks."""
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
         leaf = self.leaf_of(node)
         if leaf is None:
             return super().node_register_hook(node, hook)
         early = super().register_post_accumulate_grad_hook
-        return early(leaf, lambda leaf: (hook((), (self.grad_of(leaf),)), None)[1])
+        return early(leaf, without_result(lambda leaf: hook((), (self.grad_of(leaf),))))
 
 
-class LateNodePostHookWaitsForTheNextPass(Mutant):
-    """A Node post-hook that is put during a backward is lost to that pass."""
-
-    running = False
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.running = True
-        try:
-            super().backward(root, gradient, **how)
-        finally:
-            self.running = False
+class LateNodePostHookWaitsForTheNextPass(InBackward):
+    """A Node post-hook registered during a backward is lost."""
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return Handle() if self.running else super().node_register_hook(node, hook)
+        return super().node_register_hook(node, hook) if self.root is None else Handle()
 
 
 class AccumulateGradPassesTheSumOn(NodeHooks):
-    """A post-hook of an AccumulateGrad Node gets the sum in .grad instead of this pass's gradient."""
+    """A post-hook on an AccumulateGrad Node gets the sum in .grad instead of this backward's gradient."""
 
     def altered_post(self, node: Any, hook: Hook) -> Hook:
         def summed(grads: Any) -> Any:
@@ -107,7 +98,7 @@ class AccumulateGradPassesTheSumOn(NodeHooks):
 
 
 class AccumulateGradLivesWithItsLeaf(Mutant):
-    """A leaf's AccumulateGrad Node, once asked for, lives as long as the leaf."""
+    """A leaf's AccumulateGrad Node stays alive after its last reference is gone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,21 +117,21 @@ class NodePreHookGetsABareTensor(NodeHooks):
 
 
 class NodePreHookGetsGradInputs(Mutant):
-    """A Node pre-hook gets what the execution computes instead of what it starts from."""
+    """A Node pre-hook gets the gradients that the Node computes instead of those it receives."""
 
     def node_register_prehook(self, node: Any, hook: Hook) -> Any:
         return super().node_register_hook(node, lambda grad_inputs, _: hook(grad_inputs))
 
 
 class NodePreHookReplacementNotPropagated(NodeHooks):
-    """What a Node pre-hook returns is dropped."""
+    """The return value of a Node pre-hook is ignored."""
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grads: (hook(grads), None)[1]
+        return without_result(hook)
 
 
 class NodePreHookBeforeTensorHook(Mutant):
-    """A tensor's hooks take their turn among the pre-hooks of its Node."""
+    """A tensor's hooks run in registration order among the pre-hooks of its Node, not before them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,7 +164,7 @@ class NodePreHookSeesTheRawGradient(NodeHooks):
 
 
 class NodeHookReturnCountUnchecked(NodeHooks):
-    """Gradients that a Node hook returns beyond the due number are dropped."""
+    """Surplus gradients that a Node hook returns are ignored instead of raising an error."""
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def cut(grads: Any, *rest: Any) -> Any:
@@ -186,7 +177,7 @@ class NodeHookReturnCountUnchecked(NodeHooks):
 
 
 class NodeHookBareTensorAccepted(NodeHooks):
-    """A Node hook may return a bare tensor for a tuple of one."""
+    """A Node hook may return a bare tensor instead of a tuple."""
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def lenient(*grads: Any) -> Any:

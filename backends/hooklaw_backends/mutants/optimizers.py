@@ -1,12 +1,12 @@
-"""Mutants of the hooks around the steps and the state of optimizers."""
+"""Mutants of the hooks around an optimizer's steps and state."""
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, move_to_front
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant, move_to_front, without_result
 
 
 class StepHooksChangePlaces(Mutant):
-    """A hook before the step runs after it, and the reverse."""
+    """Step pre-hooks run after the step, and step post-hooks before it."""
 
     def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
         return super().register_step_post_hook(optimizer, hook)
@@ -16,24 +16,24 @@ class StepHooksChangePlaces(Mutant):
 
 
 class ReturnOfAStepHookIgnored(Mutant):
-    """What a hook before the step returns is dropped."""
+    """The return value of a step pre-hook is ignored."""
 
     def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
-        return super().register_step_pre_hook(optimizer, lambda *given: (hook(*given), None)[1])
+        return super().register_step_pre_hook(optimizer, without_result(hook))
 
 
 class GlobalStepHooksNeverRun(Mutant):
-    """A hook on the steps of all optimizers is taken, and never called."""
+    """Step hooks registered for all optimizers never run."""
 
     def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - it is not called
         return Handle()
 
-    def register_optimizer_step_post_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - idem
+    def register_optimizer_step_post_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - as above
         return Handle()
 
 
 class StepHookStays(Mutant):
-    """The handle of a hook before the step removes nothing."""
+    """The handle of a step pre-hook does not remove the hook."""
 
     def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
         super().register_step_pre_hook(optimizer, hook)
@@ -41,7 +41,7 @@ class StepHookStays(Mutant):
 
 
 class StepHooksInReverse(Mutant):
-    """Hooks before the step run from the last registered to the first."""
+    """Step pre-hooks run in reverse order of registration."""
 
     def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
         handle = super().register_step_pre_hook(optimizer, hook)
@@ -50,21 +50,21 @@ class StepHooksInReverse(Mutant):
 
 
 class ReturnedStateIgnored(Mutant):
-    """A dict that a hook on an optimizer's state returns is dropped."""
+    """The return value of an optimizer's state_dict post-hook is ignored."""
 
     def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_state_dict_post_hook(owner, lambda *given: (hook(*given), None)[1], **options)
+        return super().register_state_dict_post_hook(owner, without_result(hook), **options)
 
 
 class PrependingAStateHookIgnored(Mutant):
-    """A hook on an optimizer's state that is prepended runs after those that are there."""
+    """A state_dict pre-hook registered with prepend=True runs after the earlier hooks."""
 
     def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:  # noqa: ARG002 - that is the vice
         return super().register_state_dict_pre_hook(owner, hook)
 
 
 class LoadHookGivenTheCallersDict(Mutant):
-    """A hook before an optimizer's state is loaded is given the very dict of the caller."""
+    """An optimizer's load_state_dict pre-hook gets the caller's own dict instead of a copy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,17 +83,17 @@ class LoadHookGivenTheCallersDict(Mutant):
 
 
 class ZeroGradWritesZeros(Mutant):
-    """zero_grad writes zeros unless told otherwise."""
+    """zero_grad writes zeros by default instead of setting .grad to None."""
 
     def zero_grad(self, optimizer: Any, **options: bool) -> None:
         super().zero_grad(optimizer, **{"set_to_none": False, **options})
 
 
 class StepTakesNoneForZero(Mutant):
-    """A step takes a gradient that is None for zero."""
+    """A step treats a .grad of None as zeros."""
 
     def step(self, optimizer: Any) -> None:
-        for one in (one for group in optimizer.param_groups for one in group["params"]):
-            if self.grad_of(one) is None:
-                self.set_grad(one, self.mapped(one, lambda _: 0.0))
+        for param in (param for group in optimizer.param_groups for param in group["params"]):
+            if self.grad_of(param) is None:
+                self.set_grad(param, self.mapped(param, lambda _: 0.0))
         super().step(optimizer)

@@ -1,4 +1,4 @@
-"""torch in eager mode on the CPU, with what mutants reach for besides the verbs."""
+"""torch in eager mode on the CPU, with the further methods that mutants need."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -7,56 +7,56 @@ from typing import Any
 
 from hooklaw_backends.torch_eager import Hook, TorchEager, graph, torch
 
-ENGINE: Any = import_module("torch._C")._autograd  # noqa: SLF001 - pairs and modes have no public way in
+ENGINE: Any = import_module("torch._C")._autograd  # noqa: SLF001 - there is no public API for pairs and modes
 PRODUCT = torch.Tensor.__mul__
-"""Kept from the start: of two threads that replace it at once, neither can put the other's back."""
+"""Read once, so that two threads that replace it at the same time both restore the original."""
 
 
 class OverTorch(TorchEager):
-    """What every mutant of torch-eager is made over; `OverReference` has the same."""
+    """The base of every mutant of torch-eager; `OverReference` has the same methods."""
 
     original = "torch-eager"
 
     def reset(self) -> None:
-        """Undo what a mutant or a failed rule left in this process: modes, pairs of hooks, their being disabled."""
+        """Undo what a mutant or a failed rule left behind in this process: modes, and active or disabled hooks."""
         super().reset()
         self.allow_pairs()
         self.drop_pairs()
 
     def gradient_edge(self, tensor: Any) -> tuple[Any, int]:
-        """Return the Node that a tensor's gradient goes to, and to which of its outputs."""
+        """Return the Node that a tensor's gradient goes to, and the number of its output."""
         return graph.get_gradient_edge(tensor)[:2]
 
     def leaf_of(self, node: Any) -> Any:
-        """Return the leaf of an AccumulateGrad Node, None of any other."""
+        """Return the leaf of an AccumulateGrad Node, or None for any other Node."""
         return getattr(node, "variable", None)
 
     def hooks_of(self, tensor: Any) -> dict[int, Hook]:
         """Return a tensor's hooks by the ids of their handles."""
-        return tensor._backward_hooks  # noqa: SLF001 - there is no public way to them
+        return tensor._backward_hooks  # noqa: SLF001 - there is no public API
 
     def step_pre_hooks_of(self, optimizer: Any) -> dict[int, Hook]:
-        """Return an optimizer's hooks before its steps by the ids of their handles."""
-        return optimizer._optimizer_step_pre_hooks  # noqa: SLF001 - there is no public way to them
+        """Return an optimizer's step pre-hooks by the ids of their handles."""
+        return optimizer._optimizer_step_pre_hooks  # noqa: SLF001 - there is no public API
 
     def base_of(self, tensor: Any) -> Any:
-        """Return the tensor that this one is a view of, or None."""
-        return tensor._base  # noqa: SLF001 - there is no other name for it
+        """Return the base of a view, or None."""
+        return tensor._base  # noqa: SLF001 - there is no public API
 
     def version_of(self, tensor: Any) -> int:
-        """Return how often the tensor's data was changed in place."""
-        return tensor._version  # noqa: SLF001 - there is no other name for it
+        """Return the tensor's version."""
+        return tensor._version  # noqa: SLF001 - there is no public API
 
     def is_for_inference(self, tensor: Any) -> bool:
-        """Tell whether a tensor was made in inference mode."""
+        """Whether a tensor was created in inference mode."""
         return tensor.is_inference()
 
     def overwrite(self, tensor: Any, values: Any) -> None:
-        """Copy values over a tensor's data."""
+        """Copy values into a tensor in place."""
         tensor.copy_(values)
 
     def overwrite_unseen(self, tensor: Any, values: Any) -> None:
-        """Copy values over a tensor's data, past whoever watches or counts that."""
+        """Copy values into a tensor in place without changing its version."""
         tensor.data.copy_(values)
 
     def quotient(self, left: Any, right: Any) -> Any:
@@ -69,37 +69,37 @@ class OverTorch(TorchEager):
         return tensor.contiguous()
 
     def laid_out_like(self, tensor: Any, other: Any) -> Any:
-        """Return a copy with another tensor's strides, if it has neither gaps nor overlaps."""
+        """Return a copy with the other tensor's strides, if they have neither gaps nor overlaps."""
         return torch.empty_like(other).copy_(tensor)
 
     def strided(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        """Look at a tensor's data by another shape and strides."""
+        """Return a view with another shape and strides."""
         return tensor.as_strided(shape, strides)
 
     def has_pair(self) -> bool:
-        """Tell whether a pair of saved-tensor hooks is active."""
-        return bool(ENGINE._top_saved_tensors_default_hooks(True))  # noqa: SLF001, FBT003 - no public way
+        """Whether a pair of saved-tensor hooks is active."""
+        return bool(ENGINE._top_saved_tensors_default_hooks(True))  # noqa: SLF001, FBT003 - there is no public API
 
     def drop_pairs(self) -> None:
-        """Let no pair be active."""
+        """Deactivate all saved-tensor hooks."""
         while self.has_pair():
-            ENGINE._pop_saved_tensors_default_hooks()  # noqa: SLF001 - no public way
+            ENGINE._pop_saved_tensors_default_hooks()  # noqa: SLF001 - there is no public API
 
     def forbidden(self) -> str | None:
-        """Return the message with which pairs are forbidden, None where they are not."""
-        return ENGINE._saved_tensors_hooks_get_disabled_error_message()  # noqa: SLF001 - no public way
+        """Return the message with which saved-tensor hooks are disabled, or None."""
+        return ENGINE._saved_tensors_hooks_get_disabled_error_message()  # noqa: SLF001 - there is no public API
 
     def forbid_pairs(self, message: str) -> None:
         """Disable saved-tensor hooks."""
-        ENGINE._saved_tensors_hooks_disable(message)  # noqa: SLF001 - no public way
+        ENGINE._saved_tensors_hooks_disable(message)  # noqa: SLF001 - there is no public API
 
     def allow_pairs(self) -> None:
         """Enable saved-tensor hooks."""
-        ENGINE._saved_tensors_hooks_enable()  # noqa: SLF001 - no public way
+        ENGINE._saved_tensors_hooks_enable()  # noqa: SLF001 - there is no public API
 
     @contextmanager
     def products_by(self, multiply: Callable[[Hook, Any, Any], Any]) -> Generator[None]:
-        """Let ``*`` be ``multiply(the real one, left, right)`` meanwhile."""
+        """Inside the context compute ``left * right`` as ``multiply(original, left, right)``."""
         torch.Tensor.__mul__ = lambda left, right: multiply(PRODUCT, left, right)  # type: ignore[method-assign]
         try:
             yield

@@ -1,15 +1,15 @@
-"""Mutants that pack at the wrong time, the wrong thing, or do not hold pack to its duties."""
+"""Mutants that call pack at the wrong time or on the wrong tensor, or do not check it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs, within
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, Pairs, Products, within
 
 
 class PackedAgainByBackward(Pairs):
-    """The tensor is packed once more whenever it is unpacked."""
+    """pack is called again each time the tensor is unpacked."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def keep(tensor: Any) -> Any:
@@ -20,14 +20,14 @@ class PackedAgainByBackward(Pairs):
 
 
 class PackedByBackward(Pairs):
-    """The tensor is packed only when backward needs it."""
+    """pack is called during backward instead of when the tensor is saved."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return self.detach, lambda tensor: unpack(pack(tensor))
 
 
 class PackedAtContextExit(Mutant):
-    """What was saved in a context is packed when the context is left."""
+    """pack is called when the context is left instead of when the tensor is saved."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -44,14 +44,14 @@ class PackedAtContextExit(Mutant):
 
 
 class UnpackedDuringForward(Pairs):
-    """The tensor is unpacked as soon as it was packed, and the packed object released."""
+    """unpack is called right after pack, and the packed object is released."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return lambda tensor: unpack(pack(tensor)), lambda tensor: tensor
 
 
 class SavesOfOneTensorPackedOnce(Pairs):
-    """A tensor that is saved again is not packed again."""
+    """A tensor that is saved twice is packed only once."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         packed: dict[int, Any] = {}
@@ -72,14 +72,14 @@ class PackMustReturnATensor(Pairs):
         def strict(tensor: Any) -> Any:
             packed = pack(tensor)
             if not self.is_tensor(packed):
-                raise TypeError("pack returns a tensor")
+                raise TypeError("a pack hook must return a tensor")
             return packed
 
         return strict, unpack
 
 
 class PackedContainersFlattened(Pairs):
-    """Of a container that pack returns only the first element is kept."""
+    """If pack returns a list or tuple, only its first element is kept."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def flattened(tensor: Any) -> Any:
@@ -90,7 +90,7 @@ class PackedContainersFlattened(Pairs):
 
 
 class PackInPlaceNotDetected(Pairs):
-    """A pack hook may change its input in place, which is a copy."""
+    """A pack hook that changes its input in place is not an error, because the input is a copy."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return lambda tensor: pack(self.clone(self.detach(tensor))), unpack
@@ -100,47 +100,38 @@ class PackInPlaceNotDetected(Pairs):
 
 
 class PackReceivesADetachedTensor(Pairs):
-    """The pack of a context is given a detached tensor."""
+    """The pack hook of a context gets a detached tensor."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return lambda tensor: pack(self.detach(tensor)), unpack
 
 
 class PackRunsWithGrad(Pairs):
-    """Recording is on while pack runs."""
+    """Grad mode is on while pack runs."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return within(self.enable_grad, pack), unpack
 
 
 class PerTensorPackDeferred(Mutant):
-    """A saved tensor's own pack is called only when the tensor is read."""
+    """The pack hook registered on a single saved tensor is called only when the tensor is read."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         super().saved_tensor_register_hooks(saved, self.detach, lambda kept: unpack(pack(kept)))
 
 
-class PerTensorHooksIgnoredByBackward(Mutant):
-    """A saved tensor's own pair is used by reads, and not by backward."""
-
-    in_backward = False
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.in_backward = True
-        try:
-            super().backward(root, gradient, **how)
-        finally:
-            self.in_backward = False
+class PerTensorHooksIgnoredByBackward(InBackward):
+    """Hooks registered on a single saved tensor are used by reads but not by backward."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         def choose(both: Any) -> Any:
-            return both[1] if self.in_backward else unpack(both[0])
+            return unpack(both[0]) if self.root is None else both[1]
 
         super().saved_tensor_register_hooks(saved, lambda tensor: (pack(tensor), tensor), choose)
 
 
 class PerTensorPackReceivesTheLiveTensor(Mutant):
-    """A saved tensor's own pack is given a tensor that requires grad."""
+    """The pack hook registered on a single saved tensor gets a tensor that requires grad."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         super().saved_tensor_register_hooks(
@@ -149,7 +140,7 @@ class PerTensorPackReceivesTheLiveTensor(Mutant):
 
 
 class HooksAcceptedAfterRelease(Mutant):
-    """A saved tensor that was released takes a pair of hooks in silence."""
+    """Registering hooks on a released saved tensor does nothing instead of raising an error."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         try:
@@ -160,7 +151,7 @@ class HooksAcceptedAfterRelease(Mutant):
 
 
 class SecondPairReplacesTheFirst(Mutant):
-    """A saved tensor that has a pair takes another one."""
+    """Registering hooks twice on a saved tensor is not an error."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         try:
@@ -171,7 +162,7 @@ class SecondPairReplacesTheFirst(Mutant):
 
 
 class _SavesMore(Mutant):
-    """Knows the pairs of hooks that are active."""
+    """A mutant that knows which saved-tensor hooks are active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,22 +178,18 @@ class _SavesMore(Mutant):
             self._active.pop()
 
     def save_too(self, tensor: Any) -> None:
-        """Save what need not be saved."""
+        """Pack a tensor that need not be saved."""
         if self._active:
             self._active[-1](tensor)
 
 
-class EveryOperandSaved(_SavesMore):
-    """A product saves both factors though its gradient needs one, and a sum saves what it adds up."""
+class EveryOperandSaved(_SavesMore, Products):
+    """A product also saves a factor that backward does not need, and a sum saves its input."""
 
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        def saving(multiply: Hook, left: Any, right: Any) -> Any:
-            if self.is_tensor(right) and self.requires_grad(left) and not self.requires_grad(right):
-                self.save_too(left)
-            return multiply(left, right)
-
-        with self.products_by(saving):
-            return super().call(fn, *tensors)
+    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        if self.is_tensor(right) and self.requires_grad(left) and not self.requires_grad(right):
+            self.save_too(left)
+        return multiply(left, right)
 
     def sum(self, tensor: Any) -> Any:
         self.save_too(tensor)
@@ -210,7 +197,7 @@ class EveryOperandSaved(_SavesMore):
 
 
 class SavedWithoutGrad(_SavesMore):
-    """An operation saves though nothing is recorded."""
+    """An operation saves its output even if nothing requires grad."""
 
     def exp(self, tensor: Any) -> Any:
         output = super().exp(tensor)
@@ -219,31 +206,35 @@ class SavedWithoutGrad(_SavesMore):
         return output
 
 
-class IntegersNotPacked(Pairs):
-    """Integer tensors are saved as they are, past the hooks."""
+class _PacksSome(Pairs):
+    """A mutant that packs only some tensors."""
+
+    def packs(self, tensor: Any) -> bool:
+        raise NotImplementedError
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def past(tensor: Any) -> Any:
-            return (False, self.detach(tensor)) if not self._has_gradient(tensor) else (True, pack(tensor))
+        def some(tensor: Any) -> Any:
+            return (True, pack(tensor)) if self.packs(tensor) else (False, self.detach(tensor))
 
-        return past, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
+        return some, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
 
-    def _has_gradient(self, tensor: Any) -> bool:
+
+class IntegersNotPacked(_PacksSome):
+    """Saved integer tensors are not packed."""
+
+    def packs(self, tensor: Any) -> bool:
         return self.is_floating(tensor) or "complex" in self.dtype(tensor)
 
 
-class EmptyTensorsNotPacked(Pairs):
-    """Tensors without elements are saved as they are, past the hooks."""
+class EmptyTensorsNotPacked(_PacksSome):
+    """Saved tensors without elements are not packed."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def past(tensor: Any) -> Any:
-            return (True, pack(tensor)) if prod(self.shape(tensor)) else (False, self.detach(tensor))
-
-        return past, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
+    def packs(self, tensor: Any) -> bool:
+        return prod(self.shape(tensor)) > 0
 
 
 class BareContext:
-    """What a custom Function's ctx would be if saved tensors were plain attributes."""
+    """A ctx of a custom Function that keeps saved tensors as a plain attribute."""
 
     saved_tensors: tuple[Any, ...] = ()
 
@@ -252,7 +243,7 @@ class BareContext:
 
 
 class CustomFunctionsBypassSavedTensorHooks(Mutant):
-    """What a custom Function saves is not packed."""
+    """Tensors that a custom Function saves are not packed."""
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def plain_forward(ctx: Any, *tensors: Any) -> Any:
@@ -263,7 +254,7 @@ class CustomFunctionsBypassSavedTensorHooks(Mutant):
 
 
 class CtxAttributesPacked(Mutant):
-    """Tensors that a custom Function puts on its ctx are packed like those it saves."""
+    """Tensors that a custom Function stores as attributes of ctx are packed."""
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def saving(ctx: Any, *tensors: Any) -> Any:
@@ -277,14 +268,14 @@ class CtxAttributesPacked(Mutant):
 
 
 class IntermediatesOfCustomFunctionsNotPacked(Mutant):
-    """Of what a custom Function saves only its inputs are packed."""
+    """Only the inputs among the tensors that a custom Function saves are packed."""
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def bare(ctx: Any, *tensors: Any) -> Any:
             ctx.bare = BareContext()
             output = forward(ctx.bare, *tensors)
             saved = ctx.bare.saved_tensors
-            ctx.save_for_backward(*(one for one in saved if any(one is tensor for tensor in tensors)))
+            ctx.save_for_backward(*(kept for kept in saved if any(kept is tensor for tensor in tensors)))
             return output
 
         def reading(ctx: Any, *grads: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Mutants that take the roots, the inputs or the options of a backward for others."""
+"""Mutants that ignore or misread the roots, inputs and options of a backward."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,40 +9,40 @@ Inputs = Sequence[Any] | None
 
 
 class BackwardInputsIgnored(Mutant):
-    """backward accumulates in all leaves, whatever inputs it is given."""
+    """backward accumulates into all leaves, even if inputs are given."""
 
     def backward(self, root: Any, gradient: Any = None, *, inputs: Inputs = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
         super().backward(root, gradient, **how)
 
 
 class BackwardInputsTakeLeavesAlone(Mutant):
-    """Inputs of backward that are no leaves get no gradient."""
+    """backward accumulates no gradient into inputs that are not leaves."""
 
     def backward(self, root: Any, gradient: Any = None, *, inputs: Inputs = None, **how: Any) -> None:
-        leaves = inputs and [one for one in inputs if self.is_leaf(one)]
+        leaves = inputs and [tensor for tensor in inputs if self.is_leaf(tensor)]
         if leaves or not inputs:
             super().backward(root, gradient, inputs=leaves, **how)
 
 
 class BackwardInputsCountRetainedGradientsTwice(Mutant):
-    """An input of backward that retains its gradient adds it up twice."""
+    """backward counts the gradient twice for an input that retains its gradient."""
 
     def backward(self, root: Any, gradient: Any = None, *, inputs: Inputs = None, **how: Any) -> None:
-        retaining = [one for one in inputs or () if not self.is_leaf(one) and self.retains_grad(one)]
+        retaining = [tensor for tensor in inputs or () if not self.is_leaf(tensor) and self.retains_grad(tensor)]
         super().backward(root, gradient, inputs=inputs, **how)
-        for one in retaining:
-            self.set_grad(one, self.grad_of(one) * 2)
+        for tensor in retaining:
+            self.set_grad(tensor, self.grad_of(tensor) * 2)
 
 
 class GradientOfARootIsOnes(Mutant):
-    """backward starts with ones, whatever gradient it is given."""
+    """backward starts from ones, even if a gradient is given."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
         super().backward(root, self.mapped(root, lambda _: 1.0) if self.shape(root) else None, **how)
 
 
 class GradientOfARootBroadcast(Mutant):
-    """The gradient of a root that has another shape is repeated until it fits."""
+    """A root gradient of the wrong shape is broadcast instead of raising an error."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         if gradient is not None and self.shape(gradient) != self.shape(root):
@@ -51,7 +51,7 @@ class GradientOfARootBroadcast(Mutant):
 
 
 class BackwardFromAConstantDoesNothing(Mutant):
-    """A backward from a tensor that does not require grad returns at once."""
+    """A backward from a tensor that does not require grad does nothing instead of raising an error."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         if self.requires_grad(root):
@@ -59,25 +59,26 @@ class BackwardFromAConstantDoesNothing(Mutant):
 
 
 class _Unused(Mutant):
-    """Knows which inputs of autograd.grad were not used."""
+    """A mutant that finds a gradient for inputs that autograd.grad did not use."""
 
     def found(self, tensor: Any) -> Any:
         raise NotImplementedError
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
-        return tuple(self.found(one) if grad is None else grad for one, grad in zip(inputs, grads, strict=True))
+        pairs = zip(inputs, grads, strict=True)
+        return tuple(self.found(tensor) if grad is None else grad for tensor, grad in pairs)
 
 
 class UnusedInputsGetZeros(_Unused):
-    """The gradient of an input that was not used is zeros."""
+    """autograd.grad returns zeros instead of None for an unused input."""
 
     def found(self, tensor: Any) -> Any:
         return self.mapped(tensor, lambda _: 0.0)
 
 
 class HooksOfUnusedInputsRun(_Unused):
-    """The hooks of an input that was not used run, on zeros."""
+    """autograd.grad runs the hooks of an unused input on zeros."""
 
     def found(self, tensor: Any) -> None:
         for hook in list((self.hooks_of(tensor) or {}).values()):
@@ -85,21 +86,21 @@ class HooksOfUnusedInputsRun(_Unused):
 
 
 class UnusedInputsAlwaysAllowed(Mutant):
-    """An input that was not used is no error, whether or not that was allowed."""
+    """An unused input of autograd.grad is never an error, even without allow_unused=True."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return super().grad(outputs, inputs, grad_outputs, **{**how, "allow_unused": True})
 
 
 class UnusedInputsNeverAllowed(Mutant):
-    """An input that was not used is an error, whether or not that was allowed."""
+    """An unused input of autograd.grad is an error even with allow_unused=True."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return super().grad(outputs, inputs, grad_outputs, **{**how, "allow_unused": False})
 
 
 class CreateGraphIgnored(Mutant):
-    """autograd.grad returns gradients without a history, and keeps the graph."""
+    """autograd.grad ignores create_graph=True, except that it retains the graph."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         kept: dict[str, Any] = {
@@ -111,14 +112,14 @@ class CreateGraphIgnored(Mutant):
 
 
 class CreateGraphAlways(Mutant):
-    """autograd.grad returns gradients with a history though nobody asked for it."""
+    """autograd.grad always behaves as with create_graph=True."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return super().grad(outputs, inputs, grad_outputs, **{**how, "create_graph": True})
 
 
 class BackwardCreatesNoGraph(Mutant):
-    """backward accumulates gradients without a history."""
+    """backward ignores create_graph=True."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         plain: dict[str, Any] = {**how, "create_graph": False}
@@ -126,13 +127,13 @@ class BackwardCreatesNoGraph(Mutant):
 
 
 class BackwardInsideAHookRefused(Passes):
-    """A backward cannot be run inside another one."""
+    """A backward inside a hook of another backward is an error."""
 
     running = False
 
     def around(self, run: Hook) -> Any:
         if self.running:
-            raise RuntimeError("a backward was run inside another one")
+            raise RuntimeError("a backward was run inside another backward")
         self.running = True
         try:
             return run()
@@ -141,7 +142,7 @@ class BackwardInsideAHookRefused(Passes):
 
 
 class MaterializeGradsIgnored(Mutant):
-    """The gradient of an unused input is None though it was to be materialized."""
+    """autograd.grad returns None for an unused input even with materialize_grads=True."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         if how.pop("materialize_grads", False):
@@ -150,7 +151,7 @@ class MaterializeGradsIgnored(Mutant):
 
 
 class MaterializeGradsAllowsUnusedInputs(Mutant):
-    """Gradients are materialized though unused inputs were forbidden."""
+    """autograd.grad accepts materialize_grads=True together with allow_unused=False."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         if how.get("materialize_grads"):

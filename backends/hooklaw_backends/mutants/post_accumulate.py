@@ -1,65 +1,73 @@
-"""Mutants whose post-accumulate hooks run at the wrong time, with the wrong thing, or with too much power."""
+"""Mutants whose post-accumulate hooks run at the wrong time, get the wrong argument, or change too much."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, PostAccumulateHooks, move_to_front, within
+from hooklaw_backends.mutants.base import (
+    Handle,
+    Hook,
+    Mutant,
+    PostAccumulateHooks,
+    move_to_front,
+    within,
+    without_result,
+)
 
 
 class PostAccumulateBeforeAccumulation(Mutant):
     """A post-accumulate hook runs as a tensor hook, before .grad is updated."""
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, lambda _: (hook(tensor), None)[1])
+        return super().register_hook(tensor, without_result(lambda _: hook(tensor)))
 
 
 class PostAccumulateBeforeTensorHooks(Mutant):
-    """A post-accumulate hook runs before every hook of the leaf."""
+    """A post-accumulate hook runs before every tensor hook of the leaf."""
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        handle = super().register_hook(tensor, lambda _: (hook(tensor), None)[1])
+        handle = super().register_hook(tensor, without_result(lambda _: hook(tensor)))
         move_to_front(self.hooks_of(tensor), handle.id)
         return handle
 
 
 class PostAccumulateGetsTheGradient(PostAccumulateHooks):
-    """A post-accumulate hook is given the gradient instead of the leaf."""
+    """A post-accumulate hook gets the gradient instead of the leaf."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return lambda param: hook(self.grad_of(param))
 
 
 class PostAccumulateGetsADetachedAlias(PostAccumulateHooks):
-    """A post-accumulate hook is given a detached alias of the leaf."""
+    """A post-accumulate hook gets a detached alias of the leaf."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return lambda param: hook(self.detach(param))
 
 
 class PostAccumulateAcceptedOnNonLeaf(Mutant):
-    """A post-accumulate hook on a non-leaf is taken, and never called."""
+    """Registering a post-accumulate hook on a non-leaf tensor is not an error, but the hook never runs."""
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
         return super().register_post_accumulate_grad_hook(tensor, hook) if self.is_leaf(tensor) else Handle()
 
 
 class PostAccumulateAcceptedWithoutGradient(Mutant):
-    """A post-accumulate hook on a tensor that does not require grad is taken, and never called."""
+    """Registering a post-accumulate hook on a tensor that does not require grad is not an error."""
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
         return super().register_post_accumulate_grad_hook(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
 class PostAccumulateOncePerUse(PostAccumulateHooks):
-    """A post-accumulate hook runs for each use of the leaf."""
+    """A post-accumulate hook runs several times in one backward instead of once."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return lambda param: [hook(param) for _ in range(3)][-1]
 
 
 class PostAccumulateDeferredToTheEnd(PostAccumulateHooks):
-    """Post-accumulate hooks wait for the end of the whole backward."""
+    """Post-accumulate hooks run only after the whole backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +84,7 @@ class PostAccumulateDeferredToTheEnd(PostAccumulateHooks):
 
 
 class PostAccumulateFiresInAutogradGrad(Mutant):
-    """Post-accumulate hooks run in autograd.grad too, which accumulates nothing."""
+    """Post-accumulate hooks also run in autograd.grad, which accumulates nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,26 +101,19 @@ class PostAccumulateFiresInAutogradGrad(Mutant):
         return grads
 
 
-class BackwardInputsIgnored(Mutant):
-    """backward goes to every leaf, whichever it was limited to."""
-
-    def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
-        super().backward(root, gradient, **how)
-
-
 class PostAccumulateReturnRefused(PostAccumulateHooks):
-    """A post-accumulate hook that returns anything makes the backward fail."""
+    """A post-accumulate hook that returns anything but None is an error."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def strict(param: Any) -> None:
             if hook(param) is not None:
-                raise RuntimeError("a post-accumulate hook returns None")
+                raise RuntimeError("a post-accumulate hook must return None")
 
         return strict
 
 
 class PostAccumulateReturnReplacesGradient(PostAccumulateHooks):
-    """What a post-accumulate hook returns becomes the leaf's .grad."""
+    """The return value of a post-accumulate hook replaces the leaf's .grad."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def replacing(param: Any) -> None:
@@ -124,28 +125,28 @@ class PostAccumulateReturnReplacesGradient(PostAccumulateHooks):
 
 
 class PostAccumulateAlwaysRecorded(PostAccumulateHooks):
-    """Recording is on in every post-accumulate hook."""
+    """Grad mode is on in every post-accumulate hook."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return within(self.enable_grad, hook)
 
 
 class PostAccumulateNeverRecorded(PostAccumulateHooks):
-    """Recording is off in every post-accumulate hook."""
+    """Grad mode is off in every post-accumulate hook."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return within(self.no_grad, hook)
 
 
 class GradModeLockedInHooks(Mutant):
-    """enable_grad switches nothing on."""
+    """enable_grad has no effect."""
 
     def enable_grad(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
 
 class PostAccumulateInPlaceRefused(Mutant):
-    """A leaf cannot be changed in place, not even by its post-accumulate hook."""
+    """A leaf cannot be changed in place, even by its post-accumulate hook."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         if self.is_leaf(tensor):
@@ -154,7 +155,7 @@ class PostAccumulateInPlaceRefused(Mutant):
 
 
 class GradientRestoredAfterPostAccumulate(PostAccumulateHooks):
-    """After a post-accumulate hook the leaf has the .grad from before it."""
+    """Changes that a post-accumulate hook makes to the leaf's .grad are undone."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def restoring(param: Any) -> None:

@@ -1,26 +1,43 @@
-"""Mutants that do something else with what a hook returned, or with its exception."""
+"""Mutants that misuse a hook's return value or its exception."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import EveryHook, Hook, NodeHooks, OwnDispatch, Pair, Pairs, TensorHooks, chained
+from hooklaw_backends.mutants.base import (
+    EveryHook,
+    Hook,
+    NodeHooks,
+    OwnDispatch,
+    Pair,
+    Pairs,
+    TensorHooks,
+    chained,
+    within,
+    without_result,
+)
 
 
-class NoneTakenAsZero(TensorHooks, NodeHooks):
-    """A hook that returns None replaces the gradient by zero."""
+class _Results(TensorHooks):
+    """A mutant that changes the return value of each tensor hook."""
+
+    def changed(self, grad: Any, result: Any) -> Any:
+        raise NotImplementedError
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def zeroing(grad: Any) -> Any:
-            result = hook(grad)
-            return grad * 0 if result is None else result
+        return lambda grad: self.changed(grad, hook(grad))
 
-        return zeroing
+
+class NoneTakenAsZero(_Results, NodeHooks):
+    """A hook that returns None replaces the gradient by zeros."""
+
+    def changed(self, grad: Any, result: Any) -> Any:
+        return grad * 0 if result is None else result
 
     def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def zeroing(grads: Any, *rest: Any) -> Any:
             result = hook(grads, *rest)
-            return tuple(None if one is None else one * 0 for one in grads) if result is None else result
+            return tuple(None if grad is None else grad * 0 for grad in grads) if result is None else result
 
         return zeroing
 
@@ -28,14 +45,14 @@ class NoneTakenAsZero(TensorHooks, NodeHooks):
 
 
 class ReplacementIgnored(TensorHooks):
-    """What a tensor's hook returns is dropped."""
+    """The return value of a tensor hook is ignored."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grad: (hook(grad), None)[1]
+        return without_result(hook)
 
 
 class ReplacementNotPropagated(OwnDispatch):
-    """What a non-leaf's hook returns reaches the hooks after it, and not the Node."""
+    """The return value of a non-leaf's hook reaches later hooks but not the Node."""
 
     def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
         result = chained(hooks, *arguments)
@@ -43,97 +60,69 @@ class ReplacementNotPropagated(OwnDispatch):
 
 
 class LaterHooksSeeTheOriginalGradient(OwnDispatch):
-    """Each of several hooks in one place is given what the first one got."""
+    """Each hook gets the original gradient instead of what the earlier hooks returned."""
 
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - as declared
+    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - part of the method
         results = [result for hook in hooks if (result := hook(*arguments)) is not None]
         return results[-1] if results else None
 
 
-class ReplacementWrittenIntoASharedGradient(TensorHooks):
-    """What a hook returns is written over the gradient it was given, which other tensors may share."""
+class ReplacementWrittenIntoASharedGradient(_Results):
+    """A hook's return value is written into the given gradient, which other tensors may share."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def writing(grad: Any) -> None:
-            result = hook(grad)
-            if result is not None:
-                self.overwrite(grad, result)
-
-        return writing
+    def changed(self, grad: Any, result: Any) -> None:
+        if result is not None:
+            self.overwrite(grad, result)
 
 
-class ReplacementAppliedTwice(TensorHooks):
+class ReplacementAppliedTwice(_Results):
     """A hook that scales the gradient scales it twice."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def twice(grad: Any) -> Any:
-            result = hook(grad)
-            return None if result is None else result * self.quotient(result, grad)
-
-        return twice
+    def changed(self, grad: Any, result: Any) -> Any:
+        return None if result is None else result * self.quotient(result, grad)
 
 
-class HookResultDetached(TensorHooks):
-    """What a hook computed is not part of the graph of the gradient."""
+class HookResultDetached(_Results):
+    """The return value of a tensor hook is detached from its graph."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def detached(grad: Any) -> Any:
-            result = hook(grad)
-            return None if result is None else self.detach(result)
-
-        return detached
+    def changed(self, grad: Any, result: Any) -> Any:  # noqa: ARG002 - part of the method
+        return None if result is None else self.detach(result)
 
 
-class BadHookResultIgnored(TensorHooks):
-    """A result of the wrong type, shape or dtype counts as None."""
+class BadHookResultIgnored(_Results):
+    """A hook's return value of the wrong type, shape or dtype is ignored instead of raising an error."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def lenient(grad: Any) -> Any:
-            result = hook(grad)
-            return result if self.is_tensor(result) and self._kind(result) == self._kind(grad) else None
-
-        return lenient
+    def changed(self, grad: Any, result: Any) -> Any:
+        return result if self.is_tensor(result) and self._kind(result) == self._kind(grad) else None
 
     def _kind(self, tensor: Any) -> tuple[Any, ...]:
         return self.shape(tensor), self.dtype(tensor)
 
 
-class HookResultBroadcast(TensorHooks):
-    """A result of another shape is broadcast to the gradient's."""
+class HookResultBroadcast(_Results):
+    """A hook's return value of the wrong shape is broadcast instead of raising an error."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def broadcast(grad: Any) -> Any:
-            result = hook(grad)
-            differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
-            return self.expand(result, *self.shape(grad)) if differs else result
-
-        return broadcast
+    def changed(self, grad: Any, result: Any) -> Any:
+        differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
+        return self.expand(result, *self.shape(grad)) if differs else result
 
 
-class HookResultCast(TensorHooks):
-    """A result of another dtype is cast to the gradient's."""
+class HookResultCast(_Results):
+    """A hook's return value of another dtype is cast to the gradient's dtype."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def cast(grad: Any) -> Any:
-            result = hook(grad)
-            return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
-
-        return cast
+    def changed(self, grad: Any, result: Any) -> Any:
+        return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
 
 
 class HookExceptionSwallowed(EveryHook):
-    """An exception in a hook that runs in backward disappears."""
+    """An exception in a hook that runs during backward is lost."""
 
     def around(self, hook: Hook) -> Hook:
-        def quiet(*arguments: Any) -> Any:
-            with suppress(Exception):
-                return hook(*arguments)
-
-        return quiet
+        return within(lambda: suppress(Exception), hook)
 
 
 def wrapping(hook: Hook) -> Hook:
-    """Raise a RuntimeError instead of whatever the hook raises."""
+    """Return a hook that turns every exception into a RuntimeError."""
 
     def wrapped(*arguments: Any) -> Any:
         try:
@@ -145,21 +134,21 @@ def wrapping(hook: Hook) -> Hook:
 
 
 class HookExceptionWrapped(EveryHook):
-    """An exception in a hook that runs in backward arrives as a RuntimeError."""
+    """An exception in a hook that runs during backward becomes a RuntimeError."""
 
     def around(self, hook: Hook) -> Hook:
         return wrapping(hook)
 
 
 class PairExceptionWrapped(Pairs):
-    """An exception in pack or unpack arrives as a RuntimeError."""
+    """An exception in pack or unpack becomes a RuntimeError."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return wrapping(pack), wrapping(unpack)
 
 
 class PairExceptionSwallowed(Pairs):
-    """An exception in pack or unpack disappears, and the tensor is saved as without hooks."""
+    """An exception in pack or unpack is lost, and the tensor is saved as without hooks."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def quiet_pack(tensor: Any) -> Any:

@@ -1,38 +1,34 @@
-"""Mutants that keep the gradient of a non-leaf wrongly, or not at all."""
+"""Mutants that retain the gradient of a non-leaf tensor wrongly, or not at all."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, move_to_front
+from hooklaw_backends.mutants.base import Hook, Mutant, Products, move_to_front
 
 
 class RetainGradHasNoEffect(Mutant):
-    """retain_grad keeps no gradient."""
+    """retain_grad has no effect."""
 
     def retain_grad(self, tensor: Any) -> None:
-        """Do nothing."""
+        pass
 
 
-class EveryIntermediateGradientRetained(Mutant):
-    """Non-leaf tensors keep their gradient without being told to."""
+class EveryIntermediateGradientRetained(Products):
+    """Every product retains its gradient, even without retain_grad."""
 
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        def retaining(multiply: Hook, left: Any, right: Any) -> Any:
-            product = multiply(left, right)
-            if self.requires_grad(product):
-                self.retain_grad(product)
-            return product
-
-        with self.products_by(retaining):
-            return super().call(fn, *tensors)
+    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        product = multiply(left, right)
+        if self.requires_grad(product):
+            self.retain_grad(product)
+        return product
 
 
 class RetainGradOnLeafRaises(Mutant):
-    """retain_grad refuses a leaf."""
+    """retain_grad on a leaf is an error."""
 
     def retain_grad(self, tensor: Any) -> None:
         if self.is_leaf(tensor):
-            raise RuntimeError("a leaf keeps its gradient anyway")
+            raise RuntimeError("retain_grad was called on a leaf")
         super().retain_grad(tensor)
 
 
@@ -47,21 +43,21 @@ class RetainGradCountsLeafTwice(Mutant):
 
 
 class RetainsGradTrueForLeaf(Mutant):
-    """A leaf says that it retains its gradient."""
+    """retains_grad of a leaf is True."""
 
     def retains_grad(self, tensor: Any) -> bool:
         return self.is_leaf(tensor) or super().retains_grad(tensor)
 
 
 class RetainsGradNeverTrue(Mutant):
-    """No tensor says that it retains its gradient."""
+    """retains_grad is always False."""
 
     def retains_grad(self, tensor: Any) -> bool:  # noqa: ARG002 - that is the vice
         return False
 
 
 class RetainGradWithoutGradientIgnored(Mutant):
-    """retain_grad takes a tensor that does not require grad."""
+    """retain_grad on a tensor that does not require grad is not an error."""
 
     def retain_grad(self, tensor: Any) -> None:
         if self.requires_grad(tensor):
@@ -69,7 +65,7 @@ class RetainGradWithoutGradientIgnored(Mutant):
 
 
 class NodeKeepsTheTensorThatRetains(Mutant):
-    """A tensor that retains its gradient lives as long as its Node."""
+    """A tensor that retains its gradient stays alive as long as its Node."""
 
     def retain_grad(self, tensor: Any) -> None:
         super().retain_grad(tensor)
@@ -78,10 +74,10 @@ class NodeKeepsTheTensorThatRetains(Mutant):
 
 
 class _AddsUp(Mutant):
-    """Can keep a gradient by a hook."""
+    """A mutant that retains gradients with a hook."""
 
     def adding_to(self, tensor: Any) -> Hook:
-        """Return a hook that adds what it gets to the tensor's .grad."""
+        """Return a hook that adds the gradient to the tensor's .grad."""
 
         def add(grad: Any) -> None:
             before = self.grad_of(tensor)
@@ -91,20 +87,20 @@ class _AddsUp(Mutant):
 
 
 class RetainGradIsAnOrdinaryTensorHook(_AddsUp):
-    """retain_grad takes its turn among the tensor's hooks, and stays behind when the tensor changes in place."""
+    """retain_grad acts as an ordinary tensor hook, in registration order, and misses later in-place changes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._retaining: list[Any] = []
 
     def retain_grad(self, tensor: Any) -> None:
-        if not self.is_leaf(tensor) and not any(one is tensor for one in self._retaining):
+        if not self.is_leaf(tensor) and not any(tensor is retaining for retaining in self._retaining):
             self._retaining.append(tensor)
             self.register_hook(tensor, self.adding_to(tensor))
 
 
 class RetainGradBeforeTensorHooks(_AddsUp):
-    """The gradient is retained before the tensor's hooks run, whenever they were put."""
+    """The gradient is retained before all tensor hooks run."""
 
     def retain_grad(self, tensor: Any) -> None:
         if not self.is_leaf(tensor):
@@ -113,7 +109,7 @@ class RetainGradBeforeTensorHooks(_AddsUp):
 
 
 class RepeatedRetainGradAddsUp(_AddsUp):
-    """Calling retain_grad again adds the gradient once more."""
+    """Calling retain_grad twice counts the gradient twice."""
 
     def retain_grad(self, tensor: Any) -> None:
         if not self.is_leaf(tensor):
@@ -121,7 +117,7 @@ class RepeatedRetainGradAddsUp(_AddsUp):
 
 
 class _RetainedByUs(Mutant):
-    """Knows the tensors that retain their gradient."""
+    """A mutant that knows which tensors retain their gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +133,7 @@ class _RetainedByUs(Mutant):
 
 
 class RetainedGradientOverwritten(_RetainedByUs):
-    """A retained gradient is that of the last pass alone."""
+    """A retained gradient is overwritten by the next backward instead of accumulated."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         self.clear()
@@ -145,7 +141,7 @@ class RetainedGradientOverwritten(_RetainedByUs):
 
 
 class RetainGradOnlyInBackward(_RetainedByUs):
-    """autograd.grad fills no retained gradient."""
+    """autograd.grad does not fill retained gradients."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)

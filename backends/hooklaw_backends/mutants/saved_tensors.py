@@ -1,4 +1,4 @@
-"""Mutants whose saved tensors are other objects than they should be, or live too short or too long."""
+"""Mutants whose saved tensors have the wrong identity or lifetime."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs
 
 
 class SavedInputIsAFreshAlias(Mutant):
-    """Without hooks a saved input is read back as another object."""
+    """Without hooks a saved input comes back as another object."""
 
     def saved_tensors(self, node: Any) -> list[Any]:
         return [self.detach(tensor) for tensor in super().saved_tensors(node)]
 
 
 class SavedOutputIsCopied(Mutant):
-    """A saved tensor is read back as a copy."""
+    """Reading a saved tensor returns a copy."""
 
     def saved_tensors(self, node: Any) -> list[Any]:
         return [self.clone(tensor) for tensor in super().saved_tensors(node)]
 
 
 class SavedOutputIsItself(Mutant):
-    """An output that its own operation saved is kept, and read back, as the very same object."""
+    """A saved output comes back as the very same object instead of a new one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class SavedOutputIsItself(Mutant):
 
 
 class SavedInputIsItselfUnderHooks(Pairs):
-    """Under hooks too a saved tensor is read back as the object that was saved."""
+    """With saved-tensor hooks a saved tensor comes back as the original object."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,21 +51,21 @@ class SavedInputIsItselfUnderHooks(Pairs):
 
 
 class SavedTensorsCopiedUnderHooks(Pairs):
-    """Under hooks a saved tensor is copied."""
+    """With saved-tensor hooks a saved tensor comes back as a copy of what unpack returned."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return pack, lambda packed: self.clone(unpack(packed))
 
 
 class PackedTensorKeepsTheSavedOne(Pairs):
-    """What was packed keeps the tensor alive that it was made of."""
+    """A packed tensor keeps the original tensor alive."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return lambda tensor: (pack(tensor), tensor), lambda both: unpack(both[0])
 
 
 class IdentityPackMakesNoCycle(Pairs):
-    """A pack hook that returns its input is taken to have returned a detached one."""
+    """If pack returns its input, a detached tensor is kept instead."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         def detaching(tensor: Any) -> Any:

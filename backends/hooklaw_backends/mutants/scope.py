@@ -1,4 +1,4 @@
-"""Mutants in which a pair of saved-tensor hooks, or their being disabled, applies in the wrong place."""
+"""Mutants whose saved-tensor hooks, or whose ban on them, apply in the wrong place."""
 
 import threading
 from collections.abc import Generator, Sequence
@@ -9,7 +9,7 @@ from hooklaw_backends.mutants.base import Hook, Mutant, Pair, enter_for_good
 
 
 class HooksOutliveTheirContext(Mutant):
-    """A pair stays active after its context was left."""
+    """Saved-tensor hooks stay active after their context was left."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -18,7 +18,7 @@ class HooksOutliveTheirContext(Mutant):
 
 
 class HooksOutliveAnException(Mutant):
-    """A pair stays active where an exception left its context."""
+    """Saved-tensor hooks stay active if an exception leaves their context."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -29,7 +29,7 @@ class HooksOutliveAnException(Mutant):
 
 
 class HooksDroppedAtContextExit(Mutant):
-    """What was packed in a context is not unpacked once the context was left."""
+    """A tensor packed in a context is not unpacked after the context was left."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -46,14 +46,14 @@ class HooksDroppedAtContextExit(Mutant):
 
 
 class _Active(threading.local):
-    """The pairs that are active in this thread."""
+    """The pairs of hooks that are active in this thread."""
 
     def __init__(self) -> None:
         self.pairs: list[Pair] = []
 
 
 class _NestedPairs(Mutant):
-    """Knows the pairs that are active."""
+    """A mutant that knows which pairs of hooks are active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,33 +74,33 @@ class _NestedPairs(Mutant):
         finally:
             active.pop()
 
-    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:  # noqa: ARG002 - on the CPU already
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:  # noqa: ARG002 - the tensors are on the CPU
         return self.saved_tensors_hooks(self.detach, lambda kept: kept)
 
 
 class OutermostPairWins(_NestedPairs):
-    """Where pairs are nested the outermost applies."""
+    """If saved-tensor hooks are nested, the outermost pair applies."""
 
-    def nested(self, pair: Pair, outer: Pair) -> Pair:  # noqa: ARG002 - as declared
+    def nested(self, pair: Pair, outer: Pair) -> Pair:  # noqa: ARG002 - part of the method
         return outer
 
 
 class NestedPairsComposed(_NestedPairs):
-    """Where pairs are nested the outer packs what the inner packed."""
+    """If saved-tensor hooks are nested, the outer pair packs what the inner pair packed."""
 
     def nested(self, pair: Pair, outer: Pair) -> Pair:
         return lambda tensor: outer[0](pair[0](tensor)), lambda packed: pair[1](outer[1](packed))
 
 
 class NestingIsAnError(_NestedPairs):
-    """A second pair cannot be set while one is active."""
+    """Nesting saved-tensor hooks is an error."""
 
-    def nested(self, pair: Pair, outer: Pair) -> Pair:  # noqa: ARG002 - as declared
+    def nested(self, pair: Pair, outer: Pair) -> Pair:  # noqa: ARG002 - part of the method
         raise RuntimeError("a pair of saved-tensor hooks is active already")
 
 
 class OuterPairLostAfterInner(Mutant):
-    """When an inner context is left no pair applies any more."""
+    """After an inner context of saved-tensor hooks was left, the outer hooks are no longer active."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -112,7 +112,7 @@ class OuterPairLostAfterInner(Mutant):
 
 
 class HooksInheritedFromTheForwardPass(Mutant):
-    """What autograd.grad saves is packed by the pair of the forward pass."""
+    """autograd.grad packs what it saves with the saved-tensor hooks of the forward pass."""
 
     last: Pair | None = None
 
@@ -126,7 +126,7 @@ class HooksInheritedFromTheForwardPass(Mutant):
 
 
 class HooksIgnoredDuringBackward(Mutant):
-    """What autograd.grad saves is not packed by the pair around it."""
+    """autograd.grad does not pack what it saves with the saved-tensor hooks around it."""
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
@@ -134,7 +134,7 @@ class HooksIgnoredDuringBackward(Mutant):
 
 
 class DisabledHooksIgnoredSilently(Mutant):
-    """Hooks that are disabled are left out without an error."""
+    """Entering disabled saved-tensor hooks does nothing instead of raising an error."""
 
     disabled = False
 
@@ -154,14 +154,14 @@ class DisabledHooksIgnoredSilently(Mutant):
 
 
 class DisablingMessageReplaced(Mutant):
-    """The error of disabled hooks has a text of its own."""
+    """The error for disabled saved-tensor hooks does not contain the given message."""
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:  # noqa: ARG002 - that is the vice
         return super().disable_saved_tensors_hooks("saved-tensor hooks are disabled")
 
 
 class SaveOnCpuNotDisabled(Mutant):
-    """save_on_cpu works where hooks are disabled."""
+    """save_on_cpu works even where saved-tensor hooks are disabled."""
 
     @contextmanager
     def save_on_cpu(self, *, pin_memory: bool = False) -> Generator[None]:
@@ -174,7 +174,7 @@ class SaveOnCpuNotDisabled(Mutant):
 
 
 class HooksStayDisabled(Mutant):
-    """Hooks stay disabled after the context was left."""
+    """Saved-tensor hooks stay disabled after the context was left."""
 
     @contextmanager
     def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
@@ -183,7 +183,7 @@ class HooksStayDisabled(Mutant):
 
 
 class InnerDisablingMessageStays(Mutant):
-    """After an inner context that disables hooks, the outer one says the inner one's message."""
+    """After an inner context that disables hooks was left, errors still have the inner message."""
 
     messages: tuple[str, ...] = ()
 
@@ -198,7 +198,7 @@ class InnerDisablingMessageStays(Mutant):
 
 
 class InnerExitEnablesHooks(Mutant):
-    """Leaving a context that disables hooks enables them, though an outer one is active."""
+    """Leaving an inner context that disables hooks enables them, even inside an outer one."""
 
     @contextmanager
     def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
@@ -208,14 +208,14 @@ class InnerExitEnablesHooks(Mutant):
 
 
 class DisablingSuspendsActiveHooks(Mutant):
-    """Disabling hooks while a pair is active is no error."""
+    """Disabling saved-tensor hooks while a pair is active is not an error."""
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
         return nullcontext() if self.has_pair() else super().disable_saved_tensors_hooks(message)
 
 
 class PerTensorHooksDisabledToo(Mutant):
-    """Where hooks are disabled a saved tensor takes no pair of its own."""
+    """Hooks on a single saved tensor cannot be registered where saved-tensor hooks are disabled."""
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         message = self.forbidden()

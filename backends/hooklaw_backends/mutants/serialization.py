@@ -1,4 +1,4 @@
-"""Mutants that serialize a tensor's hooks, or forget them without a word."""
+"""Mutants that serialize a tensor's hooks, or drop them without a warning."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hooklaw_backends.mutants.base import Hook, Mutant
 
 
 class HooksDroppedInSilence(Mutant):
-    """Serializing a tensor that has hooks warns nobody."""
+    """Serializing a tensor with hooks does not warn."""
 
     def save(self, tensor: Any) -> bytes:
         bare = self.detach(tensor)
@@ -14,14 +14,14 @@ class HooksDroppedInSilence(Mutant):
 
 
 class UnserializableMarkIgnored(Mutant):
-    """Serializing warns of hooks that are marked as unserializable too."""
+    """Serializing warns about hooks marked with unserializable_hook too."""
 
     def unserializable_hook(self, hook: Hook) -> Hook:
         return hook
 
 
 class HooksSerialized(Mutant):
-    """A tensor that was loaded has the hooks of the one that was saved."""
+    """A loaded tensor has the hooks of the saved tensor."""
 
     hooks: tuple[Hook, ...] = ()
 

@@ -1,21 +1,32 @@
-"""Mutants in which the hooks of a tensor fire at the wrong time, too often or not at all, or see the wrong thing."""
+"""Mutants whose tensor hooks run at the wrong time, too often or never, or get the wrong argument."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import EveryHook, Handle, Hook, Mutant, OwnDispatch, TensorHooks, chained, within
+from hooklaw_backends.mutants.base import (
+    EveryHook,
+    Handle,
+    Hook,
+    InBackward,
+    InGrad,
+    Mutant,
+    OwnDispatch,
+    TensorHooks,
+    chained,
+    once,
+    within,
+)
 
 
 class TensorHookFiresOnlyInTheFirstBackward(TensorHooks):
-    """A tensor's hook is used up by the first call."""
+    """A tensor hook runs only in the first backward."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        fired: list[bool] = []
-        return lambda grad: None if fired else (fired.append(True), hook(grad))[1]
+        return once(hook)
 
 
 class TensorHookFiresPerEdge(TensorHooks):
-    """A tensor's hook is called for each part of the gradient, not for the sum."""
+    """A tensor hook runs once for each part of the gradient instead of once for the sum."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         def in_halves(grad: Any) -> Any:
@@ -26,42 +37,29 @@ class TensorHookFiresPerEdge(TensorHooks):
 
 
 class TensorHookReceivesTheValue(TensorHooks):
-    """A tensor's hook is given the tensor's value instead of its gradient."""
+    """A tensor hook gets the tensor's value instead of its gradient."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         value = self.detach(tensor)
         return lambda _: hook(value)
 
 
-class _RootHooks(TensorHooks):
-    """Knows the root of the backward that is running."""
-
-    root: Any = None
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.root = root
-        try:
-            super().backward(root, gradient, **how)
-        finally:
-            self.root = None
-
-
-class RootHookSkipped(_RootHooks):
+class RootHookSkipped(TensorHooks, InBackward):
     """The hooks of a backward's root do not run."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         return lambda grad: None if self.root is tensor else hook(grad)
 
 
-class RootHookSeesOnes(_RootHooks):
-    """The hooks of a backward's root see ones, whatever gradient was given."""
+class RootHookSeesOnes(TensorHooks, InBackward):
+    """The hooks of a backward's root get ones instead of the given gradient."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         return lambda grad: hook(grad * 0 + 1 if self.root is tensor else grad)
 
 
 class TensorHooksOfTheWholeGraphFire(TensorHooks):
-    """Every hook fires in every pass, with zeros where no gradient is needed."""
+    """A tensor hook that did not run is called with zeros after the backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,31 +83,22 @@ class TensorHooksOfTheWholeGraphFire(TensorHooks):
         return grads
 
 
-class _GradInputHooks(TensorHooks):
-    """Knows the inputs of the autograd.grad that is running."""
-
-    inputs: Sequence[Any] = ()
+class _GradInputHooks(TensorHooks, InGrad):
+    """A mutant that knows whether the running autograd.grad has a tensor among its inputs."""
 
     def asks_for(self, tensor: Any) -> bool:
-        return any(one is tensor for one in self.inputs)
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.inputs = inputs
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.inputs = ()
+        return any(tensor is asked for asked in self.inputs)
 
 
 class HooksOfGradInputsSkipped(_GradInputHooks):
-    """The hooks of the tensors that autograd.grad was asked for do not run."""
+    """The hooks of the inputs of autograd.grad do not run."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         return lambda grad: None if self.asks_for(tensor) else hook(grad)
 
 
 class GradientCapturedBeforeHooks(_GradInputHooks):
-    """What autograd.grad returns for a tensor is without what the tensor's hooks made of it."""
+    """autograd.grad returns the gradient of an input without the changes by its hooks."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:
         def without_result(grad: Any) -> Any:
@@ -120,7 +109,7 @@ class GradientCapturedBeforeHooks(_GradInputHooks):
 
 
 class TensorHooksSharedByTheNode(Mutant):
-    """A hook on one output of a Node fires for its other outputs too."""
+    """A hook on one output of a Node also runs for its other outputs."""
 
     outputs: Sequence[Any] = ()
 
@@ -136,7 +125,7 @@ class TensorHooksSharedByTheNode(Mutant):
 
 
 class TensorHooksFrozenAtForward(Mutant):
-    """Once a loss was computed, hooks on what led to it can be neither put nor removed."""
+    """After the loss is computed, hooks on non-leaf tensors can be neither registered nor removed."""
 
     frozen = False
 
@@ -152,7 +141,7 @@ class TensorHooksFrozenAtForward(Mutant):
 
 
 class TensorHookAfterAccumulation(Mutant):
-    """A leaf's hooks run once its gradient was accumulated."""
+    """A leaf's tensor hooks run after its gradient was accumulated."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         if self.is_leaf(tensor) and self.requires_grad(tensor):
@@ -161,21 +150,21 @@ class TensorHookAfterAccumulation(Mutant):
 
 
 class HooksRunInReverseOrder(OwnDispatch):
-    """Of several hooks in one place, the newest runs first."""
+    """Hooks in the same place run in reverse order of registration."""
 
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - as declared
+    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - part of the method
         return chained(hooks[::-1], *arguments)
 
 
 class SameHookRegisteredOnce(OwnDispatch):
-    """A function that is registered again in one place runs no more often than before."""
+    """A hook that is registered twice in the same place runs once."""
 
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - as declared
+    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - part of the method
         return chained(dict.fromkeys(hooks), *arguments)
 
 
 class HooksOfTheGraphRunFromTheLeaves(EveryHook):
-    """Hooks wait for the end of the backward, and then the last is called first."""
+    """Hooks run after the whole backward, in reverse order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,28 +181,28 @@ class HooksOfTheGraphRunFromTheLeaves(EveryHook):
 
 
 class HookAcceptedWithoutRequiresGrad(Mutant):
-    """A hook on a tensor that does not require grad is taken, and never called."""
+    """Registering a hook on a tensor that does not require grad is not an error."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         return super().register_hook(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
 class HooksRunWithGradModeOn(TensorHooks):
-    """Recording is on while a tensor's hook runs."""
+    """Grad mode is on while a tensor hook runs."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return within(self.enable_grad, hook)
 
 
 class HooksRunWithGradModeOff(TensorHooks):
-    """Recording is off while a tensor's hook runs, though the backward creates a graph."""
+    """Grad mode is off while a tensor hook runs, even with create_graph=True."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return within(self.no_grad, hook)
 
 
 class ExceptionPoisonsTheEngine(Mutant):
-    """After an exception in a hook no backward succeeds any more."""
+    """After an exception in a hook every later backward fails."""
 
     poisoned = False
 

@@ -1,4 +1,4 @@
-"""Mutants that take what belongs to one thread for everybody's, or the other way round."""
+"""Mutants that confuse the state of one thread with the state of all threads."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -13,7 +13,7 @@ RUN = threading.Thread.run
 
 
 class BackwardRunsInOneWorkerThread(Mutant):
-    """A backward is handed to a thread of the engine."""
+    """A CPU backward runs in another thread than its caller's."""
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         with ThreadPoolExecutor(max_workers=1) as worker:
@@ -21,7 +21,7 @@ class BackwardRunsInOneWorkerThread(Mutant):
 
 
 class ConcurrentBackwardLosesAHookCall(TensorHooks):
-    """Of several calls of one hook the second is lost."""
+    """The second call of a tensor hook is lost."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         calls: list[bool] = []
@@ -34,7 +34,7 @@ class ConcurrentBackwardLosesAHookCall(TensorHooks):
 
 
 class ConcurrentBackwardMixesGradients(Mutant):
-    """autograd.grad returns what the call before it computed."""
+    """autograd.grad returns the gradients of the call before it."""
 
     last: tuple[Any, ...] | None = None
 
@@ -46,7 +46,7 @@ class ConcurrentBackwardMixesGradients(Mutant):
 
 @contextmanager
 def everywhere(enter: Callable[[], AbstractContextManager[Any]]) -> Generator[None]:
-    """Enter a context here and in every thread that is started meanwhile."""
+    """Enter a context here and in every thread that starts meanwhile."""
 
     def run(thread: threading.Thread) -> None:
         with enter():
@@ -61,14 +61,14 @@ def everywhere(enter: Callable[[], AbstractContextManager[Any]]) -> Generator[No
 
 
 class SavedTensorHooksReachOtherThreads(Mutant):
-    """A pair of hooks packs what other threads save, too."""
+    """Saved-tensor hooks also apply in threads that start inside their context."""
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return everywhere(partial(super().saved_tensors_hooks, pack, unpack))
 
 
 class SavedTensorHooksOnlyInTheMainThread(Mutant):
-    """A pair of hooks has no effect in any thread but the main one."""
+    """Saved-tensor hooks have no effect outside the main thread."""
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         in_main = threading.current_thread() is threading.main_thread()
@@ -76,7 +76,7 @@ class SavedTensorHooksOnlyInTheMainThread(Mutant):
 
 
 class UnpackOnlyInThePackingThread(Pairs):
-    """A backward in another thread uses the saved tensor without its unpack."""
+    """A backward in another thread uses the saved tensor without calling unpack."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         here = threading.get_ident()
@@ -88,21 +88,21 @@ class UnpackOnlyInThePackingThread(Pairs):
 
 
 class NoGradReachesOtherThreads(Mutant):
-    """no_grad stops recording in threads that are started meanwhile, too."""
+    """no_grad also applies in threads that start inside it."""
 
     def no_grad(self) -> AbstractContextManager[Any]:
         return everywhere(super().no_grad)
 
 
 class InferenceModeReachesOtherThreads(Mutant):
-    """inference_mode stops recording in threads that are started meanwhile, too."""
+    """inference_mode also applies in threads that start inside it."""
 
     def inference_mode(self) -> AbstractContextManager[Any]:
         return everywhere(super().inference_mode)
 
 
 class HooksDisabledInEveryThread(Mutant):
-    """Disabling hooks forbids them in threads that are started meanwhile, too."""
+    """disable_saved_tensors_hooks also applies in threads that start inside it."""
 
     def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
         return everywhere(partial(super().disable_saved_tensors_hooks, message))

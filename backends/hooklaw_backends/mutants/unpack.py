@@ -1,4 +1,4 @@
-"""Mutants that unpack at the wrong time or with the wrong thing, or misuse what unpack returned."""
+"""Mutants that call unpack at the wrong time, with the wrong argument, or misuse its return value."""
 
 import copy
 import math
@@ -10,7 +10,7 @@ LARGEST = 3e38
 
 
 class Kept:
-    """A packed object, and what it was unpacked to."""
+    """A packed object, and the tensor it was unpacked to."""
 
     def __init__(self, packed: Any) -> None:
         self.packed = packed
@@ -18,7 +18,7 @@ class Kept:
 
 
 def unpacked_once(pack: Hook, unpack: Hook) -> Pair:
-    """Return a pair that remembers what unpack returned."""
+    """Return a pair whose unpack hook is called once for each packed object."""
 
     def remembering(kept: Kept) -> Any:
         if kept.tensor is None:
@@ -29,7 +29,7 @@ def unpacked_once(pack: Hook, unpack: Hook) -> Pair:
 
 
 class UnpackedTensorCached(Pairs):
-    """What unpack returned is kept for the next access."""
+    """unpack is called once, and later accesses reuse its return value."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return unpacked_once(pack, unpack)
@@ -39,23 +39,30 @@ class UnpackedTensorCached(Pairs):
 
 
 class UnpackReceivesACopy(Pairs):
-    """unpack is given a copy of what pack returned."""
+    """unpack gets a copy of what pack returned."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return pack, lambda packed: unpack(copy.copy(packed))
 
 
-class UnpackReceivesTheSavedTensor(Pairs):
-    """unpack is given the saved tensor as a second argument."""
+class _KeepsTheSavedTensor(Pairs):
+    """A mutant that keeps each saved tensor together with its packed object."""
+
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        raise NotImplementedError
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def both(kept: Any) -> Any:
-            try:
-                return unpack(*kept)
-            except TypeError:  # an unpack of one argument
-                return unpack(kept[0])
+        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: self.read(unpack, *both)
 
-        return lambda tensor: (pack(tensor), self.detach(tensor)), both
+
+class UnpackReceivesTheSavedTensor(_KeepsTheSavedTensor):
+    """unpack gets the saved tensor as a second argument."""
+
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        try:
+            return unpack(packed, saved)
+        except TypeError:  # this unpack takes a single argument
+            return unpack(packed)
 
 
 class UnpackInPlaceDetected(Pairs):
@@ -76,51 +83,46 @@ class UnpackInPlaceDetected(Pairs):
 
 
 class UnpackRunsWithGrad(Pairs):
-    """Recording is on whenever unpack runs."""
+    """Grad mode is always on while unpack runs."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return pack, within(self.enable_grad, unpack)
 
 
 class UnpackRunsWithoutGrad(Pairs):
-    """Recording is off whenever unpack runs."""
+    """Grad mode is always off while unpack runs."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         return pack, within(self.no_grad, unpack)
 
 
-class UnpackedTensorIgnored(Pairs):
-    """unpack is called, and the saved tensor used."""
+class UnpackedTensorIgnored(_KeepsTheSavedTensor):
+    """unpack is called, but backward uses the original saved tensor."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: (unpack(both[0]), both[1])[1]
-
-
-class UnpackResultOfAnyTypeAccepted(Pairs):
-    """Where unpack returns no tensor the saved one is used."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def lenient(both: Any) -> Any:
-            result = unpack(both[0])
-            return result if self.is_tensor(result) else both[1]
-
-        return lambda tensor: (pack(tensor), self.detach(tensor)), lenient
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        unpack(packed)
+        return saved
 
 
-class _UnpackResultChecked(Pairs):
-    """Compares what unpack returns with what was saved."""
+class UnpackResultOfAnyTypeAccepted(_KeepsTheSavedTensor):
+    """If unpack does not return a tensor, the original saved tensor is used instead of raising an error."""
+
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        result = unpack(packed)
+        return result if self.is_tensor(result) else saved
+
+
+class _UnpackResultChecked(_KeepsTheSavedTensor):
+    """A mutant that compares what unpack returns with the saved tensor."""
 
     def same(self, result: Any, saved: Any) -> bool:
         raise NotImplementedError
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def strict(both: Any) -> Any:
-            result = unpack(both[0])
-            if not self.same(result, both[1]):
-                raise RuntimeError("unpack returned another kind of tensor than was saved")
-            return result
-
-        return lambda tensor: (pack(tensor), self.detach(tensor)), strict
+    def read(self, unpack: Hook, packed: Any, saved: Any) -> Any:
+        result = unpack(packed)
+        if not self.same(result, saved):
+            raise RuntimeError("unpack returned a tensor of another shape or dtype than was saved")
+        return result
 
 
 class UnpackedShapeChecked(_UnpackResultChecked):
@@ -138,7 +140,7 @@ class UnpackedDtypeChecked(_UnpackResultChecked):
 
 
 class UnpacksAnotherSave(Pairs):
-    """unpack is given what was packed first in its context."""
+    """unpack always gets the first object that was packed in its context."""
 
     def altered(self, pack: Hook, unpack: Hook) -> Pair:
         all_packed: list[Any] = []
@@ -146,7 +148,7 @@ class UnpacksAnotherSave(Pairs):
 
 
 class SavedTensorsMadeFinite(ChangedOnUnpack):
-    """Infinities and NaN are read back as finite numbers."""
+    """Saved infinities and NaN come back as finite numbers."""
 
     def changed(self, tensor: Any) -> Any:
         return self.mapped(tensor, _finite) if self.is_floating(tensor) else tensor

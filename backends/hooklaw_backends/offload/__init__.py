@@ -25,9 +25,10 @@ class Shipped:
 
 TEXTS = {
     "none": "the plain step: no hooks",
-    "hook-only": "hooks that keep every tensor: what hooks cost by themselves",
-    "save-on-cpu": "torch's save_on_cpu: a copy to the host for each pack, on the computing stream",
-    "save-on-cpu-pinned": "torch's save_on_cpu with pinned host memory",
+    "hook-only": "hooks that return what they are given: what hooks cost by themselves",
+    "keep-all": "a packer that keeps every tensor and checks it for changes in place: what packers add to hooks",
+    "save-on-cpu": "torch's save_on_cpu: a copy on the host for each pack, on the stream of the computation",
+    "checked-copy": "torch's pinned save_on_cpu, repaired: changes in place are an error, strides come back",
     "disk-raw": "raw bytes in an unnamed file, each stretch once",
     "disk-save": "the same file by torch.save and torch.load, as in PyTorch's tutorial",
     "bf16": "LOSSY: float32 saved as bfloat16",

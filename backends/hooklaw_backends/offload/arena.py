@@ -23,7 +23,9 @@ class Slot:
         self._chunk = chunk
         self.start = start
         self.nbytes = nbytes
-        weakref.finalize(self, chunk.extents.give, start, nbytes).atexit = False
+
+    def __del__(self) -> None:
+        self._chunk.extents.give(self.start, self.nbytes)
 
     def tensor(self, dtype: torch.dtype, length: int) -> Tensor:
         """Return the first bytes as a tensor."""

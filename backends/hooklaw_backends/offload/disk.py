@@ -76,7 +76,9 @@ class Stretch:
         self.nbytes = nbytes
         self._spill = spill
         self._start = start
-        weakref.finalize(self, spill.give, start, nbytes).atexit = False
+
+    def __del__(self) -> None:
+        self._spill.give(self._start, self.nbytes)
 
     def read(self, into: Buffer) -> None:
         """Fill the buffer with the bytes."""

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hooklaw.offload.formula import Step
 from hooklaw_backends.offload.asynchronous import Async
-from hooklaw_backends.offload.formula import Step
 from hooklaw_backends.offload.link import Clock, EmulatedLane, Lane, LaneLink, VirtualLane
 
 LAYERS = 40

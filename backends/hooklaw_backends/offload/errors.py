@@ -1,6 +1,6 @@
 """What a person can get wrong in naming a strategy."""
 
-from hooklaw.errors import HooklawError
+from hooklaw import HooklawError
 
 
 class StrategyError(HooklawError, ValueError):

@@ -27,18 +27,20 @@ class Parcel(Protocol):
 class Kept:
     """A tensor that stays where it is, with the check that hooks switch off: nobody changed it in place since.
 
-    The alias is detached: a handle that held the tensor itself would hold the Node that holds the handle.
+    Unless the tensor is a parameter, its alias is detached: the tensor itself may hold the Node that holds the handle.
     """
 
     __slots__ = ("__weakref__", "_tensor", "_version")
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor.detach()
-        self._version = version_of(tensor)
+        self._tensor = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
+        self._version = -1 if tensor.is_inference() else tensor._version  # noqa: SLF001 - a call costs as much as a hook
 
     def get(self) -> Tensor:
-        check_version(self._tensor, self._version)
-        return self._tensor
+        tensor = self._tensor
+        if self._version >= 0 and tensor._version != self._version:  # noqa: SLF001 - idem
+            check_version(tensor, self._version)
+        return tensor
 
 
 class Moved:

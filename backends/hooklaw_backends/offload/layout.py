@@ -1,7 +1,6 @@
 """A tensor as a flat run of elements, and back with its strides and its lazy bits."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,18 +9,20 @@ flip_negative: Any = torch._neg_view  # noqa: SLF001  # pyright: ignore[reportPr
 # there is no public way to the bit of a real tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """What is lost when a tensor becomes a flat run of its elements."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
-    gaps: bool
-    conjugate: bool
-    negative: bool
+    gaps: bool = False
+    conjugate: bool = False
+    negative: bool = False
+    contiguous: bool = False
 
     def restore(self, flat: Tensor) -> Tensor:
         """Return a tensor over the flat run, with the strides and bits of the one that was flattened."""
+        if self.contiguous:
+            return flat.view(self.size)
         tensor = self._spread(flat) if self.gaps else flat.as_strided(self.size, self.stride, flat.storage_offset())
         tensor = tensor.conj() if self.conjugate else tensor
         return flip_negative(tensor) if self.negative else tensor
@@ -38,6 +39,8 @@ def flatten(tensor: Tensor) -> tuple[Tensor, Layout]:
     copied, and an expanded one stays as short as it is. Only where the strides leave gaps is a copy made without them.
     """
     conjugate, negative = tensor.is_conj(), tensor.is_neg()
+    if tensor.is_contiguous() and not (conjugate or negative):
+        return tensor.detach().view(-1), Layout(tuple(tensor.shape), tensor.stride(), contiguous=True)
     plain = flip_negative(tensor.detach()) if negative else tensor.detach()
     plain = plain.conj() if conjugate else plain
     size, stride = tuple(plain.shape), plain.stride()

@@ -8,14 +8,16 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
 
+import torch
+
 from hooklaw_backends.offload.asynchronous import Async
 from hooklaw_backends.offload.choices import Both, Fraction, SelectedModules, Sizes
 from hooklaw_backends.offload.disk import DiskRaw, DiskSave
 from hooklaw_backends.offload.errors import StrategyError
 from hooklaw_backends.offload.lossy import Bf16, Int8
-from hooklaw_backends.offload.on_cpu import SaveOnCpu, SaveOnCpuPinned
+from hooklaw_backends.offload.on_cpu import CheckedCopy, TorchPinned
 from hooklaw_backends.offload.packer import Choice, Memory, Packer
-from hooklaw_backends.offload.plain import HookOnly
+from hooklaw_backends.offload.plain import HookOnly, KeepAll
 from hooklaw_backends.offload.recompute import Checkpointed
 from hooklaw_backends.offload.strategy import Assembled, Strategy
 
@@ -168,8 +170,10 @@ def _checkpoint(plan: Plan, argument: str) -> None:
 PARTS: dict[str, Callable[[Plan, str], None]] = {
     "none": partial(_simple, _nothing),
     "hook-only": partial(_simple, HookOnly),
-    "save-on-cpu": partial(_simple, SaveOnCpu),
-    "save-on-cpu-pinned": partial(_simple, SaveOnCpuPinned),
+    "keep-all": partial(_simple, KeepAll),
+    "save-on-cpu": partial(_simple, torch.autograd.graph.save_on_cpu),
+    "save-on-cpu-pinned": partial(_simple, TorchPinned),
+    "checked-copy": partial(_simple, CheckedCopy),
     "disk-raw": partial(_disk, DiskRaw),
     "disk-save": partial(_disk, DiskSave),
     "async": _async,

@@ -1,54 +1,54 @@
-"""torch's own save_on_cpu, plain and pinned, as the anchor that the others are measured against."""
+"""Copies on the host for each pack: torch's own save_on_cpu with pinned memory, and a packer that repairs it."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hooklaw_backends.offload.handles import Handle, Kept, check_version, version_of
+from hooklaw_backends.offload.handles import Handle, check_version, version_of
 from hooklaw_backends.offload.layout import flatten
 from hooklaw_backends.offload.packer import Packer, is_plain
 
 
-class SaveOnCpu(Packer):
-    """`torch.autograd.graph.save_on_cpu`: every pack is a copy of its own on the stream of the computation.
+class TorchPinned(torch.autograd.graph.save_on_cpu):
+    """`torch.autograd.graph.save_on_cpu(pin_memory=True)`."""
 
-    What it lacks to be lossless is added. A tensor that is on the CPU already is not copied by it, and could be changed
-    in place unseen: its version is checked. The pinned copy drops the strides: it is given the elements as they lie,
-    and the strides are put back. Sparse tensors and subclasses stay. Parameters it copies, and so does this.
+    def __init__(self) -> None:
+        super().__init__(pin_memory=True)
+
+
+class CheckedCopy(Packer):
+    """torch's pinned `save_on_cpu` with what it lacks to be lossless.
+
+    A tensor that it does not copy is checked for changes in place. A copy gets back the strides that it drops. Sparse
+    tensors and subclasses stay. Every pack is a copy of its own, on the stream of the computation; parameters too.
     """
 
-    name = "save-on-cpu"
+    name = "checked-copy"
     medium = "cpu"
-    pin_memory = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._torch = torch.autograd.graph.save_on_cpu(pin_memory=self.pin_memory)
+        self._torch = TorchPinned()
 
     def pack(self, tensor: Tensor) -> Handle:
         if not is_plain(tensor) or not tensor.numel():
             return super().pack(tensor)
-        self._count(packs=1, bytes_packed=tensor.nbytes)
         handle = _OnCpu(self._torch, tensor)
-        self._count(**{"kept": 1} if handle.stayed else {"sent": handle.nbytes})
+        if self._counts is not None:
+            moved = {"kept": 1} if handle.stayed else {"sent": handle.nbytes}
+            self._count(packs=1, bytes_packed=tensor.nbytes, **moved)
         return handle
 
     def unpack(self, handle: Any) -> Tensor:
-        self._count(fetched=0 if isinstance(handle, Kept) or handle.stayed else handle.nbytes)
+        if self._counts is not None and isinstance(handle, _OnCpu) and not handle.stayed:
+            self._count(fetched=handle.nbytes)
         return super().unpack(handle)
 
     def counters(self) -> dict[str, int]:
+        found, counts = super().counters(), self._counts or {}
         with self._lock:
-            moved = {"bytes_out": self._counts["sent"], "bytes_back": self._counts["fetched"]}
-        return {**super().counters(), **moved}
-
-
-class SaveOnCpuPinned(SaveOnCpu):
-    """The same with pinned host memory where there is an accelerator; on the CPU alone it makes a clone."""
-
-    name = "save-on-cpu-pinned"
-    pin_memory = True
+            return {**found, "bytes_out": counts.get("sent", 0), "bytes_back": counts.get("fetched", 0)}
 
 
 class _OnCpu:

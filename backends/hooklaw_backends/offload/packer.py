@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, Self
 
@@ -121,18 +122,21 @@ class Packer:
         self._stayed = Register()
         self._entered = threading.local()
         self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[str] | None = None
 
     def __enter__(self) -> Self:
         if self._choice and not self._stack():
             self._choice.begin()
-        hooks = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+        hooks = torch.autograd.graph.saved_tensors_hooks(*self._hooks())
         hooks.__enter__()
         self._stack().append(hooks)
         return self
 
     def __exit__(self, *error: Any) -> None:  # noqa: PYI036 - handed on to torch, which says what each is
         self._stack().pop().__exit__(*error)
+
+    def _hooks(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return self.pack, self.unpack
 
     def own(self, model: torch.nn.Module) -> None:
         """Let the parameters and buffers of a model stay where they are: they live on anyway."""
@@ -143,19 +147,26 @@ class Packer:
 
     def pack(self, tensor: Tensor) -> Handle:
         """Return what stands for the tensor in the graph."""
-        self._count(packs=1, bytes_packed=tensor.nbytes if is_plain(tensor) else 0)
-        medium = None if self._must_stay(tensor) else self._medium
-        return self._move(tensor, medium) if medium else self._keep(tensor)
+        if self._counts is not None:
+            self._count(packs=1, bytes_packed=tensor.nbytes if is_plain(tensor) else 0)
+        if self._medium and not self._must_stay(tensor):
+            return self._move(tensor, self._medium)
+        return self._keep(tensor)
 
     def unpack(self, handle: Handle) -> Tensor:
         """Return the tensor that the handle stands for."""
-        self._count(unpacks=1)
+        if self._counts is not None:
+            self._count(unpacks=1)
         return handle.get()
 
     def counters(self) -> dict[str, int]:
-        """Return how many tensors and bytes were packed, kept, found again, sent out and fetched back."""
+        """Return how many tensors and bytes were packed, kept, found again, sent out and fetched back.
+
+        Counting costs as much as a hook, so it begins with the first call, which returns zeros.
+        """
         medium = self._medium or Memory()
         with self._lock:
+            self._counts = Counter() if self._counts is None else self._counts
             counts = {name: self._counts[name] for name in (*COUNTERS, *BYTES)}
         return {**counts, "bytes_out": medium.bytes_out, "bytes_back": medium.bytes_back}
 
@@ -173,7 +184,8 @@ class Packer:
         return tensor.nbytes < self._min_bytes or _address(tensor) in self._owned
 
     def _keep(self, tensor: Tensor) -> Handle:
-        self._count(kept=1)
+        if self._counts is not None:
+            self._count(kept=1)
         return Kept(tensor)
 
     def _move(self, tensor: Tensor, medium: Medium) -> Handle:
@@ -202,8 +214,9 @@ class Packer:
         return Moved(parcel, layout)
 
     def _count(self, **more: int) -> None:
-        with self._lock:
-            self._counts.update(more)
+        if self._counts is not None:
+            with self._lock:
+                self._counts.update(more)
 
     def _stack(self) -> list[AbstractContextManager[Any]]:
         if not hasattr(self._entered, "stack"):
@@ -232,8 +245,8 @@ class _Guarded:
 
 def is_plain(tensor: Tensor) -> bool:
     """Say whether the tensor is its elements and its strides, and nothing more."""
-    ordinary = type(tensor) in PLAIN_TYPES and tensor.layout == torch.strided
-    return ordinary and not tensor.is_quantized and tensor.device.type != "meta"
+    ordinary = type(tensor) in PLAIN_TYPES and tensor.layout is torch.strided
+    return ordinary and not tensor.is_quantized and not tensor.is_meta
 
 
 def _address(tensor: Tensor) -> int:

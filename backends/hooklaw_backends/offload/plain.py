@@ -1,9 +1,25 @@
-"""The two strategies that move nothing: no hooks at all, and hooks alone."""
+"""The strategies that move nothing: bare hooks, and a packer that keeps every tensor."""
 
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hooklaw_backends.offload.handles import Kept
 from hooklaw_backends.offload.packer import Packer
 
 
-class HookOnly(Packer):
-    """Every saved tensor stays: what hooks cost by themselves, the check for in-place changes included."""
+class HookOnly(torch.autograd.graph.saved_tensors_hooks):
+    """Hooks that return what they are given: what hooks cost by themselves."""
 
-    name = "hook-only"
+    def __init__(self) -> None:
+        super().__init__(lambda tensor: tensor, lambda tensor: tensor)
+
+
+class KeepAll(Packer):
+    """Every saved tensor stays, and a change in place is an error in backward: what a packer adds to bare hooks."""
+
+    name = "keep-all"
+
+    def _hooks(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return super()._hooks() if self._counts is not None else (Kept, Kept.get)

@@ -1,1 +1,1 @@
-"""What a rule may ask of a backend: verbs, capabilities, and loading a backend by name."""
+"""Backends as rules see them: the protocol's verbs, the capabilities, and loading by name."""

@@ -1,4 +1,4 @@
-"""What a backend may declare, with the verbs that go with it, and the kinds of error that rules speak of."""
+"""Capability, which a backend declares, and ErrorKind, which it maps to exception types."""
 
 from enum import StrEnum
 from typing import Self
@@ -10,67 +10,67 @@ CORE_VERBS = (
 
 
 class Capability(StrEnum):
-    """What a backend may declare; a rule names those it needs. The text says what the backend promises."""
+    """What a backend can do, and the verbs this needs. A backend declares capabilities; a rule names those it needs."""
 
     verbs: tuple[str, ...]
     promise: str
 
     def __new__(cls, name: str, promise: str, *verbs: str) -> Self:
-        """Attach the promise and the verbs to the name."""
+        """Make a member of a name, a promise to show to users, and verbs."""
         member = str.__new__(cls, name)
         member._value_ = name
         member.promise = promise
         member.verbs = verbs
         return member
 
-    TENSOR_HOOKS = "tensor-hooks", "hooks can be put on a tensor's gradient", "register_hook"
-    RETAIN_GRAD = "retain-grad", "a non-leaf tensor can be told to keep its gradient", "retain_grad"
-    RETAINS_GRAD = "retains-grad", "a tensor tells whether it keeps its gradient", "retains_grad"
+    TENSOR_HOOKS = "tensor-hooks", "hooks can be registered on tensors", "register_hook"
+    RETAIN_GRAD = "retain-grad", "a non-leaf tensor can retain its gradient", "retain_grad"
+    RETAINS_GRAD = "retains-grad", "whether a tensor retains its gradient can be read", "retains_grad"
     POST_ACCUMULATE = (
         "post-accumulate-hooks",
-        "hooks can run after a leaf's gradient was accumulated",
+        "hooks can run after a leaf's gradient has been accumulated",
         "register_post_accumulate_grad_hook",
     )
     NODES = (
         "nodes",
-        "the graph's nodes can be reached",
+        "the Nodes of the graph can be accessed",
         "grad_fn",
         "accumulate_grad",
         "node_name",
         "node_next",
     )
-    NODE_HOOKS = "node-hooks", "hooks can be put on a node", "node_register_hook", "node_register_prehook"
-    NODE_METADATA = "node-metadata", "a node carries a mapping for user data", "node_metadata"
-    AUTOGRAD_GRAD = "autograd-grad", "gradients can be had as values, leaving .grad alone", "grad"
-    MATERIALIZE_GRADS = "materialize-grads", "autograd.grad can return zeros in the place of None"
+    NODE_HOOKS = "node-hooks", "hooks can be registered on Nodes", "node_register_hook", "node_register_prehook"
+    NODE_METADATA = "node-metadata", "a Node has a dict for user data", "node_metadata"
+    AUTOGRAD_GRAD = "autograd-grad", "gradients can be returned as values, without a change of .grad", "grad"
+    MATERIALIZE_GRADS = "materialize-grads", "autograd.grad can return zeros instead of None"
     GRADIENT_EDGES = (
         "gradient-edges",
-        "the place where a tensor's gradient is computed can be asked for, and its gradient taken there",
+        "autograd.grad accepts gradient edges as inputs",
         "get_gradient_edge",
     )
-    SEED_GRADIENT = "seed-gradient", "backward takes the gradient of its root"
-    BACKWARD_INPUTS = "backward-inputs", "backward can be limited to some inputs"
-    RETAIN_GRAPH = "retain-graph", "a graph can be kept for another backward"
+    SEED_GRADIENT = "seed-gradient", "backward accepts the gradient of its root"
+    BACKWARD_INPUTS = "backward-inputs", "backward accepts inputs"
+    RETAIN_GRAPH = "retain-graph", "a graph can be retained for another backward"
     CREATE_GRAPH = "create-graph", "a gradient can itself be differentiated"
-    BACKWARD_CREATE_GRAPH = "backward-create-graph", "the gradients that backward accumulates can be differentiated too"
+    BACKWARD_CREATE_GRAPH = "backward-create-graph", "gradients that backward accumulates can be differentiated"
     GRAD_MODE = (
         "grad-mode",
-        "recording can be switched and asked for",
+        "grad mode can be switched and read",
         "is_grad_enabled",
         "no_grad",
         "enable_grad",
     )
     INFERENCE_MODE = "inference-mode", "there is an inference mode", "inference_mode"
-    INFERENCE_TENSORS = "inference-tensors", "what was made in inference mode cannot be saved for backward later"
+    INFERENCE_TENSORS = "inference-tensors", "inference tensors cannot be saved for backward"
     SIN_COS = "sin-cos", "sine and cosine are differentiable", "sin", "cos"
     IN_PLACE = "in-place", "tensors can be changed in place", "mul_", "cos_"
-    VERSION_COUNTER = "version-counter", "a saved tensor that was changed in place is detected"
-    INCREMENT_VERSION = "increment-version", "a change that nobody recorded can be made known", "increment_version"
-    ANOMALY = "detect-anomaly", "a backward can be told to look for gradients that are no numbers", "detect_anomaly"
-    MULTI_OUTPUT = "multi-output", "one node can have several outputs", "split"
+    VERSION_COUNTER = "version-counter", "an in-place change of a saved tensor is detected"
+    INCREMENT_VERSION = "increment-version", "the version counter can be incremented by hand", "increment_version"
+    ANOMALY = "detect-anomaly", "backward can check gradients for NaN", "detect_anomaly"
+    MULTI_OUTPUT = "multi-output", "a Node can have several outputs", "split"
     VIEWS = (
         "views",
-        "tensors can be views of others",
+        "tensors can be views of other tensors",
         "view",
         "transpose",
         "expand",
@@ -91,16 +91,16 @@ class Capability(StrEnum):
     BFLOAT16 = "dtype-bfloat16", "bfloat16 tensors have gradients"
     INTEGER = "dtype-integer", "integer and bool tensors can be saved for backward"
     FLOAT64 = "dtype-float64", "float64 tensors have gradients"
-    CUSTOM_FUNCTION = "custom-function", "a user's forward and backward can be one node", "custom_function"
+    CUSTOM_FUNCTION = "custom-function", "a user can define a Function with forward and backward", "custom_function"
     FUNCTION_MARKS = (
         "function-marks",
-        "such a forward can mark inputs that it changed, and outputs that are not differentiable",
+        "the forward of a custom Function can call mark_dirty and mark_non_differentiable",
     )
-    FUNCTION_OPTIONS = "function-options", "such a function takes the options of torch.autograd.Function"
-    NEEDS_INPUT_GRAD = "needs-input-grad", "such a backward can ask which of its inputs need a gradient"
+    FUNCTION_OPTIONS = "function-options", "a custom Function takes the options of torch.autograd.Function"
+    NEEDS_INPUT_GRAD = "needs-input-grad", "a custom Function has ctx.needs_input_grad"
     REQUIRES_GRAD_FLAG = (
         "requires-grad-flag",
-        "a tensor can be told to require grad, or not to",
+        "requires_grad of a tensor can be set",
         "set_requires_grad",
     )
     SAVED_TENSOR_HOOKS = (
@@ -108,10 +108,10 @@ class Capability(StrEnum):
         "a context packs and unpacks the tensors saved inside it",
         "saved_tensors_hooks",
     )
-    SAVED_TENSOR_ACCESS = "saved-tensor-access", "a node's saved tensors can be read", "saved_tensors"
+    SAVED_TENSOR_ACCESS = "saved-tensor-access", "the saved tensors of a Node can be read", "saved_tensors"
     SAVED_TENSOR_REGISTER = (
         "saved-tensor-register-hooks",
-        "one saved tensor can be given its own pair of hooks",
+        "a pair of hooks can be registered on a single saved tensor",
         "raw_saved_tensors",
         "saved_tensor_register_hooks",
     )
@@ -122,20 +122,20 @@ class Capability(StrEnum):
     )
     ALLOW_MUTATION = (
         "allow-mutation",
-        "a context lets saved tensors be changed in place",
+        "a context allows in-place changes of saved tensors",
         "allow_mutation_on_saved_tensors",
     )
-    CHECKPOINT = "checkpoint", "a region can be recomputed in backward instead of saving its tensors", "checkpoint"
+    CHECKPOINT = "checkpoint", "a function can be recomputed in backward instead of saving its tensors", "checkpoint"
     SAVE_ON_CPU = "save-on-cpu", "a context keeps saved tensors on the CPU", "save_on_cpu"
     ACCELERATOR = "accelerator", "tensors live on a device other than the host's CPU", "memory_allocated"
     SERIALIZATION = "serialization", "a tensor can be saved and loaded", "save", "load", "unserializable_hook"
-    WEAK_REFERENCES = "weak-references", "tensors and handles are freed when the last reference goes"
+    WEAK_REFERENCES = "weak-references", "tensors and handles are freed with their last reference"
     THREADS = "threads", "several threads can each build a graph and run backward"
     HOST = "host", "tensors live in the memory of the host's CPU"
     CALLER_THREAD = "caller-thread", "backward on this device runs in the thread that called it"
     MODULES = (
         "modules",
-        "modules take keyword arguments, and forward hooks",
+        "modules take keyword arguments and forward hooks",
         "module",
         "register_forward_pre_hook",
         "register_forward_hook",
@@ -148,22 +148,22 @@ class Capability(StrEnum):
     )
     MODULE_BACKWARD_PRE_HOOKS = (
         "module-backward-pre-hooks",
-        "modules take hooks that run before their backward",
+        "modules take backward pre-hooks",
         "register_full_backward_pre_hook",
     )
     LEGACY_MODULE_BACKWARD_HOOKS = (
         "legacy-module-backward-hooks",
-        "modules take the older kind of backward hooks, which belong to the last Node of forward",
+        "modules take legacy backward hooks, which belong to the last Node of forward",
         "register_backward_hook",
         "register_module_backward_hook",
     )
     MODULE_HOOK_OPTIONS = (
         "module-hook-options",
-        "hooks of a module take prepend, and those around forward with_kwargs and always_call",
+        "module hooks take prepend, and forward hooks take with_kwargs and always_call",
     )
     GLOBAL_MODULE_HOOKS = (
         "global-module-hooks",
-        "hooks can be put on all modules at once",
+        "hooks can be registered on all modules at once",
         "register_module_forward_pre_hook",
         "register_module_forward_hook",
         "register_module_full_backward_pre_hook",
@@ -171,7 +171,7 @@ class Capability(StrEnum):
     )
     REGISTRATION_HOOKS = (
         "registration-hooks",
-        "hooks can be put on the registration of parameters, buffers and modules",
+        "hooks can run when parameters, buffers and modules are registered",
         "add_module",
         "register_buffer",
         "register_module_parameter_registration_hook",
@@ -180,7 +180,7 @@ class Capability(StrEnum):
     )
     STATE_DICT = (
         "state-dict",
-        "the state of modules, and of optimizers if there are any, is saved and loaded with hooks around it",
+        "modules, and optimizers if there are any, have state dicts and hooks around saving and loading",
         "add_module",
         "state_dict",
         "load_state_dict",
@@ -202,60 +202,60 @@ class Capability(StrEnum):
     )
     MULTI_GRAD = (
         "multi-grad-hooks",
-        "one hook can wait for the gradients of several tensors, or for the first of them",
+        "a hook can wait for the gradients of several tensors, or for the first of them",
         "register_multi_grad_hook",
     )
     DATA_PARALLEL = (
         "data-parallel",
-        "a module can be run in one replica a device",
+        "a module can run in replicas, one on each device",
         "data_parallel",
         "replica_count",
     )
 
 
 class ErrorKind(StrEnum):
-    """The errors that rules speak of; a backend maps each to its own exception types."""
+    """The kinds of error that rules expect; a backend maps each to its own exception types."""
 
     GRAPH_FREED = "graph-freed"
     """backward, or a read of a saved tensor, after the graph's saved tensors were freed"""
     NO_GRADIENT = "no-gradient"
     """a hook, retain_grad or backward on a tensor that does not require grad"""
     ROOT_GRADIENT = "root-gradient"
-    """the gradient of backward's root has another shape, or is missing where the root is no single number"""
+    """the gradient of backward's root has another shape, or is missing although the root is not a scalar"""
     NO_INPUTS = "no-inputs"
-    """backward was given inputs, and none was among them"""
+    """backward was given an empty list of inputs"""
     UNUSED_INPUT = "unused-input"
     """autograd.grad was asked for an input that the outputs do not depend on"""
     UNUSED_CONFLICT = "unused-conflict"
-    """autograd.grad was to return zeros for unused inputs, and to refuse them"""
+    """autograd.grad was given materialize_grads=True and allow_unused=False"""
     OUTSIDE_MUTATION = "outside-mutation"
-    """backward ran outside the context in which saved tensors could be changed, and forward inside"""
+    """backward ran outside of allow_mutation_on_saved_tensors, and forward inside"""
     NESTED_MUTATION = "nested-mutation"
-    """that context was entered twice"""
+    """allow_mutation_on_saved_tensors was entered inside itself"""
     CHECKPOINT_REENTRANT = "checkpoint-reentrant"
-    """a reentrant checkpoint met another kind of backward than it supports"""
+    """a reentrant checkpoint was run through by a backward that it does not support"""
     CHECKPOINT_KIND = "checkpoint-kind"
-    """a checkpoint was not told whether it is reentrant"""
+    """checkpoint was called without use_reentrant"""
     CHECKPOINT_MISMATCH = "checkpoint-mismatch"
-    """what a checkpoint recomputed is not like what was computed first"""
+    """a checkpoint recomputed other tensors than it computed in forward"""
     REQUIRES_GRAD_OF_NON_LEAF = "requires-grad-of-non-leaf"
-    """a tensor that operations made was told not to require grad"""
+    """requires_grad of a non-leaf was set to False"""
     LEAF_IN_PLACE = "leaf-in-place"
-    """a leaf that requires grad was changed in place while recording"""
+    """a leaf that requires grad was changed in place in grad mode"""
     INFERENCE_TENSOR = "inference-tensor"
-    """a tensor that was made in inference mode was to be saved for backward"""
+    """an inference tensor was saved for backward, or changed outside of inference mode"""
     NOT_A_NUMBER = "not-a-number"
-    """a gradient was no number where backward had been told to look for that"""
+    """a gradient was NaN under anomaly detection"""
     ONCE_DIFFERENTIABLE = "once-differentiable"
-    """a gradient was differentiated that came from a backward which allows it once"""
+    """a gradient from a once_differentiable backward was differentiated"""
     SAVED_TENSORS_CLEARED = "saved-tensors-cleared"
-    """saved tensors were read again that the first reading had cleared"""
+    """saved tensors were read again after they had been cleared on access"""
     FUNCTION_RETURN_COUNT = "function-return-count"
-    """the backward of a custom Function returned too few gradients, or too many"""
+    """the backward of a custom Function returned too many or too few gradients"""
     NOT_A_LEAF = "not-a-leaf"
-    """a post-accumulate hook on a non-leaf"""
+    """a post-accumulate-grad hook was registered on a non-leaf"""
     HOOK_RETURN_TYPE = "hook-return-type"
-    """a hook returned something that is no tensor"""
+    """a hook returned something that is not a tensor"""
     HOOK_RETURN_SHAPE = "hook-return-shape"
     """a hook returned a gradient of another shape"""
     HOOK_RETURN_DTYPE = "hook-return-dtype"
@@ -263,28 +263,28 @@ class ErrorKind(StrEnum):
     HOOK_RETURN_COUNT = "hook-return-count"
     """a Node hook returned too many or too few gradients"""
     UNPACK_RETURN_TYPE = "unpack-return-type"
-    """an unpack hook returned something that is no tensor"""
+    """an unpack hook returned something that is not a tensor"""
     PACK_IN_PLACE = "pack-in-place"
     """a pack hook changed its input in place"""
     SAVED_TENSOR_MODIFIED = "saved-tensor-modified"
-    """a tensor saved for backward was changed in place afterwards"""
+    """a tensor was changed in place after it was saved for backward"""
     SAVED_HOOKS_DISABLED = "saved-hooks-disabled"
-    """saved-tensor hooks were used where they are forbidden"""
+    """saved-tensor hooks were used inside disable_saved_tensors_hooks"""
     SAVED_HOOKS_ALREADY_SET = "saved-hooks-already-set"
     """a saved tensor was given a second pair of hooks"""
     MODULE_HOOK_RETURN = "module-hook-return"
-    """a hook of a module returned something that it may not"""
+    """a hook of a module returned something that is not allowed"""
     MODULE_HOOK_KINDS = "module-hook-kinds"
-    """a module, or all of them, was given backward hooks of both kinds"""
+    """full and legacy backward hooks were registered on one module, or globally"""
     MODULE_IN_PLACE = "module-in-place"
     """an input or output of a module that has backward hooks was changed in place"""
     STATE_HOOK_RETURN = "state-hook-return"
-    """a hook on the state of a module returned something"""
+    """a state_dict post-hook of a module returned something"""
     LOAD_HOOK_RETURN = "load-hook-return"
-    """a hook on the loading of a module's state returned something"""
+    """a load_state_dict post-hook of a module returned something"""
     STATE_KEYS = "state-keys"
-    """the state that was loaded has other keys than the module"""
+    """a loaded state has other keys than the module"""
     STEP_HOOK_RETURN = "step-hook-return"
-    """a hook before an optimizer's step returned something that it may not"""
+    """a step pre-hook of an optimizer returned something that is not allowed"""
     MULTI_GRAD_MODE = "multi-grad-mode"
-    """a multi-grad hook was asked for in a mode that does not exist"""
+    """a multi-grad hook was registered in a mode that does not exist"""

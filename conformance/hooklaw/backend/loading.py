@@ -1,4 +1,4 @@
-"""Finding a backend by what stands on the command line: the shipped ones, entry points, or module:attribute."""
+"""Loading a backend by its name on the command line: a built-in one, an entry point, or module:attribute."""
 
 import importlib
 from collections.abc import Callable
@@ -16,11 +16,11 @@ BUILTIN = {
     "paddle": "hooklaw_backends.paddle:backend",
     "reference": "hooklaw.model.adapter:backend",
 }
-"""Named here too, and not only as entry points, so that an uninstalled clone has them."""
+"""Not only entry points, so that a clone that is not installed has them too."""
 
 
 def known_backends() -> dict[str, str]:
-    """Return every backend that can be named, with the ``module:attribute`` of its factory."""
+    """Return the ``module:attribute`` of the factory of every known backend."""
     found = {point.name: point.value for point in entry_points(group=GROUP)}
     return {**found, **BUILTIN}
 
@@ -28,11 +28,11 @@ def known_backends() -> dict[str, str]:
 def resolve(spec: str) -> tuple[str, str]:
     """Return the factory's ``module:attribute`` and the argument of ``NAME[:ARG]``.
 
-    Raises UnknownBackendError where the name is neither known nor of the form ``module:attribute``.
+    Raises UnknownBackendError if the name is neither known nor of the form ``module:attribute``.
     """
     name, _, argument = spec.partition(":")
     if name in BUILTIN:
-        return BUILTIN[name], argument  # looking at what is installed takes some milliseconds
+        return BUILTIN[name], argument  # reading entry points takes milliseconds
     known = known_backends()
     if name in known:
         return known[name], argument
@@ -41,13 +41,13 @@ def resolve(spec: str) -> tuple[str, str]:
         return f"{name}:{attribute}", rest
     near = get_close_matches(name, known, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted(known))}"
-    raise UnknownBackendError(f"no backend is called {spec!r}: {hint} (one of your own is named module:attribute)")
+    raise UnknownBackendError(f"no backend has the name {spec!r}: {hint} (name your own backend as module:attribute)")
 
 
 def load(spec: str) -> Backend:
-    """Import, make and check the backend; NotRunError passes through where this machine cannot run it.
+    """Import, make and check the backend.
 
-    Raises UnknownBackendError, BackendImportError or BackendContractError.
+    Raises UnknownBackendError, BackendImportError, BackendContractError, or NotRunError if it cannot run here.
     """
     target, argument = resolve(spec)
     factory = _import(spec, target)
@@ -61,7 +61,7 @@ def import_module(name: str) -> None:
     try:
         importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"--import {name}: the module does not import: {_said(error)}") from error
+        raise BackendImportError(f"--import {name}: cannot import the module: {_first_line(error)}") from error
 
 
 def _import(spec: str, target: str) -> Any:
@@ -71,7 +71,7 @@ def _import(spec: str, target: str) -> Any:
     except NotRunError:
         raise
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"backend {spec!r}: module {module} does not import: {_said(error)}") from error
+        raise BackendImportError(f"backend {spec!r}: cannot import module {module}: {_first_line(error)}") from error
     if not hasattr(found, attribute):
         raise BackendImportError(f"backend {spec!r}: module {module} has no attribute {attribute!r}")
     return getattr(found, attribute)
@@ -83,8 +83,8 @@ def _make(spec: str, factory: Callable[[str], Any], argument: str) -> Any:
     except NotRunError:
         raise
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"backend {spec!r}: its factory raised {_said(error)}") from error
+        raise BackendImportError(f"backend {spec!r}: its factory raised {_first_line(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -1,8 +1,8 @@
-"""The Backend protocol: the verbs in which every rule speaks, and what an adapter must declare of them.
+"""The Backend protocol: the verbs that rules call, and what an adapter declares.
 
-Verbs bear PyTorch's own names. A tensor is the framework's own object; rules use ``+``, ``-`` and ``*`` on it, with
-tensors and with Python numbers, and everything else through a verb. An adapter is any object with the attributes of
-`Backend`: nothing is subclassed, and a verb whose capability is not declared need not exist.
+Verbs have PyTorch's own names. A tensor is the framework's own object; rules use ``+``, ``-`` and ``*`` on it, with
+tensors and with Python numbers, and a verb for everything else. An adapter is any object with the attributes of
+`Backend`; it needs no base class, and no verb whose capability it does not declare.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,37 +21,37 @@ type_of_hook = Callable[..., Any]
 
 
 class Backend(Protocol):
-    """What a rule may ask for. Each verb raises the framework's own errors.
+    """A framework as rules see it. Each verb raises the framework's own errors.
 
-    Six more attributes are optional: ``reset()`` is called before each rule, to undo what a failed one left behind,
-    ``examples`` says how many examples of a property are worth their time, and ``findings`` is the path of the file of
-    what `hooklaw fuzz` is known to find. ``replay_program(program)`` replays a fuzzed program in the backend's own way,
-    say compiled: it returns a `hooklaw.fuzz.replay.run.Replayed` or raises a `NotReplayedError` that says why not,
-    and only the order of the events of one name counts; ``code_of_program(program)`` returns that program as code.
-    ``imports_late`` names modules that the verbs of a capability import at their first call, where that takes long.
+    Six more attributes are optional. ``reset()`` is called before each rule, to undo what a failed rule left behind.
+    ``examples`` limits the number of examples of a property. ``findings`` is the path of the file of known findings of
+    `hooklaw fuzz`. ``replay_program(program)`` replays a fuzzed program in the backend's own way, e.g. compiled: it
+    returns a `hooklaw.fuzz.replay.run.Replayed`, in which only the order of events of the same name counts, or raises
+    `NotReplayedError` with the reason. ``code_of_program(program)`` returns that program as code. ``imports_late``
+    names modules that take long to import and that a capability's verbs import at their first call.
     """
 
     name: str
     """As written on the command line, e.g. ``torch-eager:cuda``."""
     capabilities: frozenset[Capability]
     lacks: Mapping[Capability, str]
-    """Why a capability is not declared; one that is not named here is said to be not declared."""
+    """Why a capability is not declared; the reason is optional."""
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]]
-    """A kind that is not named here is a RuntimeError, as in PyTorch."""
+    """A kind that is not named here means RuntimeError, as in PyTorch."""
     versions: Mapping[str, str]
-    """Versions that matter for the verdict: the framework first, then e.g. ``gpu`` and ``driver``."""
+    """Versions that matter for the verdict: the framework's first, then e.g. ``gpu`` and ``driver``."""
     notes: Mapping[str, str]
-    """How a verb is carried out where it is not obvious, e.g. which form of DataParallel ran."""
+    """How a verb is implemented if it is not obvious, e.g. which form of DataParallel runs."""
     expectations: Path | None
     """The backend's expectation file."""
 
     # values, core verbs
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
-        """Make a leaf on the backend's device from nested lists of numbers; dtype by PyTorch's name."""
+        """Make a leaf on the backend's device from nested lists of numbers; `dtype` is PyTorch's name."""
         ...
 
     def is_tensor(self, value: Any) -> bool:
-        """Tell whether the value is a tensor of this framework."""
+        """Whether the value is a tensor of this framework."""
         ...
 
     def tolist(self, tensor: Any) -> Any:
@@ -67,15 +67,15 @@ class Backend(Protocol):
         ...
 
     def device(self, tensor: Any) -> str:
-        """Return a name of the device, equal for tensors on one device."""
+        """Return the device's name, equal for tensors on the same device."""
         ...
 
     def requires_grad(self, tensor: Any) -> bool:
-        """Tell whether gradients flow to the tensor."""
+        """Whether gradients flow to the tensor."""
         ...
 
     def is_leaf(self, tensor: Any) -> bool:
-        """Tell whether the tensor was made by the user."""
+        """Whether the tensor was made by the user."""
         ...
 
     def grad_of(self, tensor: Any) -> Any:
@@ -104,7 +104,7 @@ class Backend(Protocol):
 
     # running, core verbs
     def call(self, fn: Callable[..., Any], *tensors: Any) -> Any:
-        """Run the forward part of a rule: here a mode compiles, checkpoints, or just calls."""
+        """Run the forward part of a rule; a mode may compile or checkpoint it here."""
         ...
 
     def backward(
@@ -116,7 +116,7 @@ class Backend(Protocol):
         create_graph: bool = False,
         inputs: Sequence[Any] | None = None,
     ) -> None:
-        """Accumulate gradients of the root into leaves."""
+        """Accumulate gradients of the root into leaves, or into `inputs` alone."""
         ...
 
     def grad(  # noqa: PLR0913 - torch.autograd.grad's own arguments
@@ -130,15 +130,15 @@ class Backend(Protocol):
         allow_unused: bool | None = None,
         materialize_grads: bool = False,
     ) -> tuple[Any, ...]:
-        """Return the gradients of the outputs with respect to the inputs, which may be gradient edges if there are any.
+        """Return the gradients of the outputs with respect to the inputs, which may be gradient edges.
 
-        Where the capability is not declared, ``materialize_grads`` is never given.
+        ``materialize_grads`` is given only if its capability is declared.
         """
         ...
 
     # hooks on tensors and nodes
     def register_hook(self, tensor: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(grad)`` on a tensor; returns a handle with ``remove()``."""
+        """Register ``hook(grad)`` on a tensor; return a handle with ``remove()``."""
         ...
 
     def retain_grad(self, tensor: Any) -> None:
@@ -146,11 +146,11 @@ class Backend(Protocol):
         ...
 
     def retains_grad(self, tensor: Any) -> bool:
-        """Tell whether a non-leaf keeps its gradient."""
+        """Whether a non-leaf keeps its gradient."""
         ...
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(tensor)`` on a leaf, to run once ``.grad`` was updated; returns a handle."""
+        """Register ``hook(tensor)`` on a leaf, to run after ``.grad`` was updated; return a handle."""
         ...
 
     def grad_fn(self, tensor: Any) -> Any:
@@ -158,7 +158,7 @@ class Backend(Protocol):
         ...
 
     def accumulate_grad(self, leaf: Any) -> Any:
-        """Return the AccumulateGrad Node of a leaf; whoever puts hooks on it must keep it."""
+        """Return the AccumulateGrad Node of a leaf; its hooks live as long as a reference to it."""
         ...
 
     def node_name(self, node: Any) -> str:
@@ -166,47 +166,47 @@ class Backend(Protocol):
         ...
 
     def node_next(self, node: Any) -> list[Any]:
-        """Return the Nodes that this one feeds, None where an input needs no gradient."""
+        """Return the Nodes in ``next_functions``, None for an input that needs no gradient."""
         ...
 
     def node_metadata(self, node: Any) -> dict[Any, Any]:
-        """Return the Node's mapping for user data."""
+        """Return the Node's dict for user data."""
         ...
 
     def node_register_prehook(self, node: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(grad_outputs)`` before the Node's execution; returns a handle."""
+        """Register ``hook(grad_outputs)`` to run before the Node; return a handle."""
         ...
 
     def node_register_hook(self, node: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(grad_inputs, grad_outputs)`` after the Node's execution; returns a handle."""
+        """Register ``hook(grad_inputs, grad_outputs)`` to run after the Node; return a handle."""
         ...
 
     def get_gradient_edge(self, tensor: Any) -> Any:
-        """Return where the tensor's gradient is computed: an input for `grad`."""
+        """Return the tensor's gradient edge, which `grad` accepts as an input."""
         ...
 
     def register_multi_grad_hook(self, tensors: Sequence[Any], hook: type_of_hook, *, mode: str = "all") -> Any:
-        """Put ``hook(grads)`` on all of the tensors, or in mode ``any`` ``hook(grad)`` on the first one of them."""
+        """Register ``hook(grads)`` for all of the tensors, or in mode ``any`` ``hook(grad)`` for the first gradient."""
         ...
 
     # modes
     def is_grad_enabled(self) -> bool:
-        """Tell whether operations are being recorded in this thread."""
+        """Whether grad mode is on in this thread."""
         ...
 
     def no_grad(self) -> AbstractContextManager[Any]:
-        """Record nothing inside."""
+        """Turn grad mode off inside."""
         ...
 
     def enable_grad(self) -> AbstractContextManager[Any]:
-        """Record inside."""
+        """Turn grad mode on inside."""
         ...
 
     def inference_mode(self) -> AbstractContextManager[Any]:
         """Enter inference mode."""
         ...
 
-    # further operations
+    # more operations
     def sin(self, tensor: Any) -> Any:
         """Return the sine."""
         ...
@@ -224,15 +224,15 @@ class Backend(Protocol):
         ...
 
     def increment_version(self, tensors: Any) -> None:
-        """Count a change of a tensor, or of several, that was made without being recorded."""
+        """Increment the version counter of a tensor or of several."""
         ...
 
     def detect_anomaly(self) -> AbstractContextManager[Any]:
-        """Let backward fail inside where a gradient is no number."""
+        """Make backward fail inside if a gradient is NaN."""
         ...
 
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
-        """Split along the first dimension: one node, several outputs."""
+        """Split along the first dimension; all parts are outputs of one Node."""
         ...
 
     def view(self, tensor: Any, *shape: int) -> Any:
@@ -248,7 +248,7 @@ class Backend(Protocol):
         ...
 
     def requires_grad_(self, tensor: Any) -> Any:
-        """Make a tensor without history, such as a view of one, a leaf that requires grad; returns it."""
+        """Make a tensor without history, e.g. a view of such a tensor, a leaf that requires grad; return it."""
         ...
 
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
@@ -276,22 +276,21 @@ class Backend(Protocol):
         ...
 
     def is_conj(self, tensor: Any) -> bool:
-        """Tell whether the conjugation is pending."""
+        """Whether the conjugation is pending."""
         ...
 
     def is_neg(self, tensor: Any) -> bool:
-        """Tell whether the negation is pending."""
+        """Whether the negation is pending."""
         ...
 
     def custom_function(
         self, forward: Callable[..., Any], backward: Callable[..., Any], **options: bool
     ) -> Callable[..., Any]:
-        """Make one Node of ``forward(ctx, *tensors)`` and ``backward(ctx, *grad_outputs)``.
+        """Return a custom Function of ``forward(ctx, *tensors)`` and ``backward(ctx, *grad_outputs)``.
 
-        ctx has ``save_for_backward(*tensors)``, the property ``saved_tensors``, and takes attributes; where these
-        capabilities are declared it has ``needs_input_grad``, a tuple of bools, and ``mark_dirty(*tensors)`` and
-        ``mark_non_differentiable(*tensors)``, and the options are ``once_differentiable``,
-        ``clear_saved_tensors_on_access`` and ``boxed_grads_call``.
+        ctx has ``save_for_backward(*tensors)`` and ``saved_tensors``, and takes attributes. With their capabilities it
+        also has ``needs_input_grad``, ``mark_dirty(*tensors)`` and ``mark_non_differentiable(*tensors)``, and the
+        options are ``once_differentiable``, ``clear_saved_tensors_on_access`` and ``boxed_grads_call``.
         """
         ...
 
@@ -305,11 +304,11 @@ class Backend(Protocol):
         ...
 
     def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
-        """Let saved tensors be changed in place inside."""
+        """Allow in-place changes of saved tensors inside."""
         ...
 
     def checkpoint(self, fn: Callable[..., Any], *tensors: Any, **how: Any) -> Any:
-        """Run a region that backward recomputes; PyTorch's ``use_reentrant`` and ``early_stop`` may be given."""
+        """Run a function that backward recomputes; `how` is ``use_reentrant`` and ``early_stop``."""
         ...
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
@@ -317,7 +316,7 @@ class Backend(Protocol):
         ...
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        """Read every tensor the Node saved, which unpacks each once; the order is the framework's."""
+        """Unpack every saved tensor of the Node once, in the framework's order."""
         ...
 
     def raw_saved_tensors(self, node: Any) -> list[Any]:
@@ -325,12 +324,12 @@ class Backend(Protocol):
         ...
 
     def saved_tensor_register_hooks(self, saved: Any, pack: type_of_hook, unpack: type_of_hook) -> None:
-        """Give one SavedTensor its own pair of hooks."""
+        """Register a pair of hooks on one SavedTensor."""
         ...
 
-    # the rest
+    # memory, serialization, modules
     def memory_allocated(self) -> int:
-        """Return the bytes that tensors hold on the device now."""
+        """Return the bytes that tensors occupy on the device now."""
         ...
 
     def save(self, tensor: Any) -> bytes:
@@ -338,7 +337,7 @@ class Backend(Protocol):
         ...
 
     def load(self, data: bytes) -> Any:
-        """Return the tensor that was serialized."""
+        """Deserialize a tensor."""
         ...
 
     def unserializable_hook(self, hook: type_of_hook) -> type_of_hook:
@@ -350,13 +349,13 @@ class Backend(Protocol):
         ...
 
     def forward(self, module: Any, *inputs: Any) -> Any:
-        """Run a module's forward itself, which is no call of the module."""
+        """Run a module's forward without its hooks."""
         ...
 
     def register_forward_pre_hook(
         self, module: Any, hook: type_of_hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> Any:
-        """Put ``hook(module, args)``, or ``hook(module, args, kwargs)``, before forward; returns a handle."""
+        """Register ``hook(module, args)``, or ``hook(module, args, kwargs)``, before forward; return a handle."""
         ...
 
     def register_forward_hook(
@@ -368,62 +367,62 @@ class Backend(Protocol):
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> Any:
-        """Put ``hook(module, args, output)``, or with kwargs before output, after forward; returns a handle."""
+        """Register ``hook(module, args, output)``, or with kwargs before output, after forward; return a handle."""
         ...
 
     def register_full_backward_pre_hook(self, module: Any, hook: type_of_hook, *, prepend: bool = False) -> Any:
-        """Put ``hook(module, grad_output)`` before the module's backward; returns a handle."""
+        """Register ``hook(module, grad_output)`` before the module's backward; return a handle."""
         ...
 
     def register_full_backward_hook(self, module: Any, hook: type_of_hook, *, prepend: bool = False) -> Any:
-        """Put ``hook(module, grad_input, grad_output)`` on the module's backward; returns a handle."""
+        """Register ``hook(module, grad_input, grad_output)`` on the module's backward; return a handle."""
         ...
 
     def register_backward_hook(self, module: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(module, grad_input, grad_output)`` on the last Node of a module's forward; returns a handle."""
+        """Register a legacy ``hook(module, grad_input, grad_output)`` on the last Node of forward; return a handle."""
         ...
 
     def register_module_backward_hook(self, hook: type_of_hook) -> Any:
-        """Put a hook of that older kind on every module; returns a handle."""
+        """Register a legacy backward hook on every module; return a handle."""
         ...
 
     def register_module_forward_pre_hook(self, hook: type_of_hook) -> Any:
-        """Put ``hook(module, args)`` before the forward of every module; returns a handle."""
+        """Register ``hook(module, args)`` before the forward of every module; return a handle."""
         ...
 
     def register_module_forward_hook(
         self, hook: type_of_hook, *, with_kwargs: bool = False, always_call: bool = False
     ) -> Any:
-        """Put a forward hook on every module; returns a handle."""
+        """Register a forward hook on every module; return a handle."""
         ...
 
     def register_module_full_backward_pre_hook(self, hook: type_of_hook) -> Any:
-        """Put ``hook(module, grad_output)`` before the backward of every module; returns a handle."""
+        """Register ``hook(module, grad_output)`` before the backward of every module; return a handle."""
         ...
 
     def register_module_full_backward_hook(self, hook: type_of_hook) -> Any:
-        """Put ``hook(module, grad_input, grad_output)`` on the backward of every module; returns a handle."""
+        """Register ``hook(module, grad_input, grad_output)`` on the backward of every module; return a handle."""
         ...
 
     # the state of modules and optimizers
     def add_module(self, module: Any, name: str, child: Any) -> None:
-        """Register a module inside another one, as its attribute."""
+        """Register a child of a module, as an attribute."""
         ...
 
     def register_buffer(self, module: Any, name: str, tensor: Any) -> None:
-        """Register a buffer of a module, as its attribute."""
+        """Register a buffer of a module, as an attribute."""
         ...
 
     def register_module_parameter_registration_hook(self, hook: type_of_hook) -> Any:
-        """Put ``hook(module, name, parameter)`` on every registration of one; returns a handle."""
+        """Register ``hook(module, name, parameter)`` for every registered parameter; return a handle."""
         ...
 
     def register_module_buffer_registration_hook(self, hook: type_of_hook) -> Any:
-        """Put ``hook(module, name, buffer)`` on every registration of one; returns a handle."""
+        """Register ``hook(module, name, buffer)`` for every registered buffer; return a handle."""
         ...
 
     def register_module_module_registration_hook(self, hook: type_of_hook) -> Any:
-        """Put ``hook(module, name, child)`` on every registration of one; returns a handle."""
+        """Register ``hook(module, name, child)`` for every registered module; return a handle."""
         ...
 
     def state_dict(self, owner: Any) -> dict[str, Any]:
@@ -435,60 +434,60 @@ class Backend(Protocol):
         ...
 
     def register_state_dict_pre_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
-        """Put a hook before the state is saved; an optimizer's takes ``prepend``. Returns a handle, as all of these."""
+        """Register a hook before the state is saved; an optimizer's takes ``prepend``. Return a handle."""
         ...
 
     def register_state_dict_post_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
-        """Put a hook after the state was saved."""
+        """Register a hook after the state was saved; return a handle."""
         ...
 
     def register_load_state_dict_pre_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
-        """Put a hook before a state is loaded."""
+        """Register a hook before a state is loaded; return a handle."""
         ...
 
     def register_load_state_dict_post_hook(self, owner: Any, hook: type_of_hook, **options: bool) -> Any:
-        """Put a hook after a state was loaded."""
+        """Register a hook after a state was loaded; return a handle."""
         ...
 
     def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
-        """Make an optimizer of plain gradient descent."""
+        """Make a plain SGD optimizer."""
         ...
 
     def step(self, optimizer: Any) -> None:
-        """Change the parameters by their gradients."""
+        """Make a step of the optimizer."""
         ...
 
     def zero_grad(self, optimizer: Any, **options: bool) -> None:
-        """Reset the gradients; ``set_to_none`` may be given."""
+        """Reset the gradients; `options` is ``set_to_none``."""
         ...
 
     def register_step_pre_hook(self, optimizer: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(optimizer, args, kwargs)`` before each step; returns a handle."""
+        """Register ``hook(optimizer, args, kwargs)`` before each step; return a handle."""
         ...
 
     def register_step_post_hook(self, optimizer: Any, hook: type_of_hook) -> Any:
-        """Put ``hook(optimizer, args, kwargs)`` after each step; returns a handle."""
+        """Register ``hook(optimizer, args, kwargs)`` after each step; return a handle."""
         ...
 
     def register_optimizer_step_pre_hook(self, hook: type_of_hook) -> Any:
-        """Put such a hook before the steps of all optimizers; returns a handle."""
+        """Register ``hook(optimizer, args, kwargs)`` before the steps of all optimizers; return a handle."""
         ...
 
     def register_optimizer_step_post_hook(self, hook: type_of_hook) -> Any:
-        """Put such a hook after the steps of all optimizers; returns a handle."""
+        """Register ``hook(optimizer, args, kwargs)`` after the steps of all optimizers; return a handle."""
         ...
 
     def data_parallel(self, module: Any) -> Callable[..., Any]:
-        """Wrap a module so that a call splits its input's first dimension over replicas and gathers."""
+        """Return a function that splits inputs along the first dimension over replicas, and gathers the outputs."""
         ...
 
     def replica_count(self) -> int:
-        """Return how many replicas `data_parallel` runs, two or more."""
+        """Return how many replicas `data_parallel` runs, at least two."""
         ...
 
 
 def check_contract(backend: Any, known_as: str) -> None:
-    """Raise BackendContractError unless the object declares itself as a backend and has what it declares."""
+    """Raise BackendContractError unless the object has a backend's attributes and the verbs it declares."""
     for attribute in ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"):
         if not hasattr(backend, attribute):
             raise BackendContractError(
@@ -507,10 +506,10 @@ def check_contract(backend: Any, known_as: str) -> None:
 
 def _check_kinds(backend: Any, known_as: str) -> None:
     if not isinstance(backend.capabilities, AbstractSet):
-        raise BackendContractError(f"backend {known_as!r}: its capabilities are no set")
+        raise BackendContractError(f"backend {known_as!r}: its capabilities are not a set")
     for attribute in ("lacks", "errors", "versions", "notes"):
         if not isinstance(getattr(backend, attribute), Mapping):
-            raise BackendContractError(f"backend {known_as!r}: its {attribute} are no mapping")
+            raise BackendContractError(f"backend {known_as!r}: its {attribute} are not a mapping")
 
 
 def _check_names(names: Iterable[str], kind: type[StrEnum], known_as: str, what: str) -> None:

@@ -1,13 +1,12 @@
 """Measure what offload strategies cost in time and spare in memory, and say which one fits in how much.
 
 A strategy is a shipped name, parts joined by + (checkpoint:4+disk-raw), or module:attribute of your own. Each round
-takes the plain step and the strategy's; a strategy that breaks gives a marked cell, and exit code 1.
-`hooklaw bench compare OLD NEW` holds two result files against each other: exit code 1 where a cell got worse.
+takes the plain step and the strategy's. A strategy that breaks gives a marked cell, and exit code 1.
+`hooklaw bench compare OLD NEW` compares two result files: exit code 1 if a cell got worse.
 """
 
 import argparse
 import importlib
-import importlib.util
 import signal
 import sys
 from pathlib import Path
@@ -15,12 +14,11 @@ from pathlib import Path
 from hooklaw.cli import say
 from hooklaw.cli.run import seconds
 from hooklaw.errors import BenchError, OutputError
-from hooklaw.offload import comparing, lawful, running, wording
-from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Wanted, quick
-from hooklaw.offload.session import Session
+from hooklaw.offload import comparing, packer_verdicts, running, wording
+from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Plan, quick
 from hooklaw.results.records import Run, make_room
 from hooklaw.results.verdict import Exit, Outcome
-from hooklaw.runner.session import scratch
 
 DEVICES = ("cpu", "cuda")
 MANY = 1000
@@ -33,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strategy", action="append", default=[], metavar="SPEC", help="repeatable; default all shipped"
     )
-    parser.add_argument("--strategies", default=STRATEGIES, metavar="MODULE", help="others than hooklaw's own")
+    parser.add_argument("--strategies", default=STRATEGIES, metavar="MODULE", help="instead of hooklaw's own")
     parser.add_argument("--device", default="cpu", choices=DEVICES)
     parser.add_argument("--precision", action="append", default=[], choices=PRECISIONS, help="repeatable; default fp32")
     parser.add_argument("--batch", type=batch, default=0, metavar="N", help="samples; the workload's own unless given")
@@ -86,20 +84,18 @@ def main(args: argparse.Namespace) -> int:
     if args.words:
         return _compare(args)
     _refuse_mistakes(args)
-    results: Path | None = args.results or (scratch() if args.report else None)
     progress = running.Progress()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     try:
-        run, left = _measure(args, results, progress)
+        run, left = _measure(args, args.results, progress)
         progress.end()
         say(wording.render(run, args.format))
-        if args.report and run.complete and results:
-            _report(results, args.report)
+        if args.report and run.complete:
+            reports = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
+            reports.write(args.report, [run])
     finally:
         progress.end()
         signal.signal(signal.SIGTERM, before)
-        if results and not args.results:
-            results.unlink(missing_ok=True)
     return _exit(run, left).code
 
 
@@ -116,7 +112,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, results: Path | None, progress: running.Progress) -> tuple[Run, int]:
-    wanted = Wanted(
+    plan = Plan(
         workloads=tuple(args.workload),
         strategies=tuple(args.strategy),
         device=args.device,
@@ -128,14 +124,14 @@ def _measure(args: argparse.Namespace, results: Path | None, progress: running.P
         limit=args.limit,
         module=args.strategies,
     )
-    wanted = quick(wanted) if args.quick else wanted
-    with Session(wanted, results, on_cell=progress.step) as session:
+    plan = quick(plan) if args.quick else plan
+    with Benchmark(plan, results, on_cell=progress.step) as benchmark:
         if args.law is not None:
-            session.judge(lawful.verdicts(session.packers, args.law, progress.say))
+            benchmark.lawful = packer_verdicts.verdicts(benchmark.packers, args.law, progress.say)
         if args.resume:
-            session.resume()
-        progress.start(session)
-        return running.run(session, args.json), len(session.left())
+            benchmark.resume()
+        progress.start(benchmark)
+        return running.run(benchmark, args.json), len(benchmark.left())
 
 
 def _exit(run: Run, left: int) -> Exit:
@@ -149,17 +145,13 @@ def _exit(run: Run, left: int) -> Exit:
 
 
 def _refuse_mistakes(args: argparse.Namespace) -> None:
-    """Know before anything runs what would spoil the run's end."""
-    if importlib.util.find_spec("pytest_benchmark") is None:
-        raise BenchError(
-            "the benchmark is run by pytest-benchmark, which is not installed: pip install 'hooklaw[bench]'"
-        )
+    """Raise what would spoil the end of the run, before it begins."""
     if args.resume and not args.results:
         raise BenchError("--resume goes on from a results file: name it with --results=FILE")
     named = {"--results": args.results, "--report": args.report, "--json": args.json}
     paths = [path.resolve() for path in named.values() if path]
     if len(set(paths)) < len(paths):
-        raise OutputError("one file is to hold two of --results, --report and --json: name different ones")
+        raise OutputError("two of --results, --report and --json name the same file: name different ones")
     for option, path in named.items():
         try:
             if path:
@@ -168,10 +160,3 @@ def _refuse_mistakes(args: argparse.Namespace) -> None:
             raise OutputError(
                 f"cannot write to {path}: {error.strerror}; name another file with {option}=FILE"
             ) from error
-
-
-def _report(results: Path, report: Path) -> None:
-    verb = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    verb.main(parser.parse_args([str(results), "-o", str(report)]))

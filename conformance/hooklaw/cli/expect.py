@@ -1,9 +1,9 @@
-"""Check an expectation file, or rewrite it from what a run found.
+"""Check an expectation file, or update it from results.
 
-`check` reads the file of each named backend (or any file with --file) and says what is stale or unexplained.
-`update` takes result files and rewrites only what has results: a divergence that is new gets an entry whose reason
-a person has yet to write, unless other versions show the same; one that is gone loses its entry, which stays for the
-other versions in its range; every other line stays as it is.
+`check` reads the file of each named backend, or any file with --file, and lists stale and unexplained entries.
+`update` reads result files and changes only entries of rules that have results. A new divergence gets an entry, with
+the reason of another version's entry if there is one, else with a reason for you to write. A rule that now holds
+loses its entry, or only this version in the entry's range. Every other line stays as it is.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from hooklaw.results.verdict import Exit, Expectation, Outcome
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     todo = parser.add_subparsers(dest="todo", required=True, metavar="check|update", parser_class=type(parser))
-    check = todo.add_parser("check", help="say what is malformed, stale or unexplained")
-    check.add_argument("--backend", action="append", default=[], metavar="NAME[:ARG]", help="default torch-eager")
-    check.add_argument("--file", type=Path, action="append", default=[], metavar="FILE", help="any file, no backend")
-    update = todo.add_parser("update", help="rewrite a file from results")
+    check = todo.add_parser("check", help="list malformed, stale and unexplained entries")
+    check.add_argument("--backend", action="append", default=[], metavar="NAME[:ARG]", help="default: torch-eager")
+    check.add_argument("--file", type=Path, action="append", default=[], metavar="FILE", help="a file to check")
+    update = todo.add_parser("update", help="update a file from results")
     update.add_argument(
         "results", type=Path, nargs="+", metavar="RESULTS", help="files of `hooklaw run --results=FILE`"
     )
-    update.add_argument("--file", type=Path, metavar="FILE", help="default: the backend's own file")
+    update.add_argument("--file", type=Path, metavar="FILE", help="the file to update; default: the backend's own")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -49,12 +49,12 @@ def _check(args: argparse.Namespace) -> int:
         read.append((path, expectations.read(path, rules, versions)))
     stale = False
     for path, found in read:
-        unexplained = [one for one in found.known.values() if one.reason.startswith(expectations.UNEXPLAINED)]
+        unexplained = [entry for entry in found.known.values() if entry.reason.startswith(expectations.UNEXPLAINED)]
         stale = stale or bool(found.stale)
-        for one in found.stale:
-            sys.stdout.write(f"{one.file}:{one.line}: stale: the entry for {one.rule!r} {one.why}\n")
-        for one in unexplained:
-            sys.stdout.write(f"{one.file}:{one.line}: unexplained: say why {one.rule!r} does not hold\n")
+        for entry in found.stale:
+            sys.stdout.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")
+        for entry in unexplained:
+            sys.stdout.write(f"{entry.file}:{entry.line}: unexplained: write why {entry.rule!r} does not hold\n")
         sys.stdout.write(f"{path}: {len(found.known)} entries apply, {len(found.stale)} are stale\n")
     return (Exit.FIXED_OR_STALE if stale else Exit.OK).code
 
@@ -63,7 +63,7 @@ def _file_of(spec: str) -> tuple[Path, dict[str, str]]:
     try:
         made = loading.load(spec)
     except NotRunError as reason:
-        raise ExpectationFileError(f"{spec}: {reason}; check its file without it, by --file") from reason
+        raise ExpectationFileError(f"{spec}: {reason}; check its file without it, with --file") from reason
     if made.expectations is None:
         raise ExpectationFileError(f"backend {spec!r} names no expectation file: give one with --file")
     return Path(made.expectations), {name: str(version) for name, version in made.versions.items()}
@@ -75,33 +75,33 @@ def _update(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{run.header.backend}: not run, nothing to update\n")
             continue
         path = args.file or _file_of(run.header.backend)[0]
-        text, told = updated(path, run)
-        if told:
+        text, changes = updated(path, run)
+        if changes:
             _replace(path, text)
-        sys.stdout.write("".join(f"{path}: {line}\n" for line in told) or f"{path}: nothing to change\n")
+        sys.stdout.write("".join(f"{path}: {line}\n" for line in changes) or f"{path}: nothing to change\n")
     return Exit.OK.code
 
 
 def updated(path: Path, run: Run) -> tuple[str, list[str]]:
-    """Return the file's new text and what was changed, in words.
+    """Return the file's new text, and a line of text for each change.
 
-    What counts as known is what stands in the file now, not what stood there when the run was made.
+    Known divergences are those in the file now, not those at the time of the run.
     """
     entries = expectations.parse(path) if path.exists() else []
-    known = {one.rule: one for one in entries if expectations.applies(one, run.header.versions)}
+    known = {entry.rule: entry for entry in entries if expectations.applies(entry, run.header.versions)}
     held = [known[rule.id] for rule in run.header.rules if rule.id in known and _holds(run, rule)]
-    left = {one.line: expectations.without(one, run.header.versions) for one in held}
-    gone = [one for one in held if not left[one.line]]
-    text = _without(path.read_text(encoding="utf-8") if path.exists() else "", [one.line for one in gone])
+    left = {entry.line: expectations.without(entry, run.header.versions) for entry in held}
+    gone = [entry for entry in held if not left[entry.line]]
+    text = _without(path.read_text(encoding="utf-8") if path.exists() else "", [entry.line for entry in gone])
     document, fresh = tomlkit.parse(text), tomlkit.aot()
     tables = document.get("expect", fresh)
-    told = [_narrow(tables, one, left[one.line]) for one in held if left[one.line]]
+    changes = [_narrow(tables, entry, left[entry.line]) for entry in held if left[entry.line]]
     fails = [run.results[rule.id] for rule in run.header.rules if _fails(run, rule)]
-    told += [_other(tables, known[one.rule], one) for one in fails if one.rule in known]
-    told += [_add(fresh, one, run.header.versions, entries) for one in fails if one.rule not in known]
-    told = [one for one in told if one]
-    text = tomlkit.dumps(document) if told else text
-    return _joined(text, fresh), [f"{one.rule} holds now: entry removed" for one in gone] + told
+    changes += [_other(tables, known[result.rule], result) for result in fails if result.rule in known]
+    changes += [_add(fresh, result, run.header.versions, entries) for result in fails if result.rule not in known]
+    changes = list(filter(None, changes))
+    text = tomlkit.dumps(document) if changes else text
+    return _joined(text, fresh), [f"{entry.rule} holds now: entry removed" for entry in gone] + changes
 
 
 def _joined(text: str, fresh: AoT) -> str:
@@ -116,7 +116,7 @@ def _holds(run: Run, rule: Rule) -> bool:
 
 
 def _without(text: str, entries: Sequence[int]) -> str:
-    """Take out the entries that begin in these lines, by lines: a TOML library would take comments along."""
+    """Remove the entries that begin in these lines, as text: a TOML library would remove comments too."""
     lines = text.splitlines(keepends=True)
     for start in sorted(entries, reverse=True):
         after = [place for place, line in enumerate(lines) if place >= start and line.lstrip().startswith("[[")]
@@ -146,15 +146,15 @@ def _other(tables: AoT, known: Expectation, result: Result) -> str:
 
 
 def _add(fresh: AoT, result: Result, versions: Mapping[str, str], entries: Sequence[Expectation]) -> str:
-    """Add an entry for this version, explained as one is that speaks of the same outcome in other versions."""
-    elsewhere = [one for one in entries if one.rule == result.rule and result.outcome in one.outcome]
+    """Add an entry for this version, with the reason of an entry for the same outcome in other versions."""
+    elsewhere = [entry for entry in entries if entry.rule == result.rule and result.outcome in entry.outcome]
     fresh.append(_entry(result, versions, elsewhere))
-    why = f"with the reason of line {elsewhere[0].line}" if elsewhere else "its reason is yours to write"
+    why = f"with the reason of line {elsewhere[0].line}" if elsewhere else "write its reason"
     return f"{result.rule}: entry added, {why}"
 
 
 def _table(tables: AoT, known: Expectation) -> Table:
-    return next(one for one in tables if (one.get("rule"), one.get("when", "")) == (known.rule, known.when))
+    return next(table for table in tables if (table.get("rule"), table.get("when", "")) == (known.rule, known.when))
 
 
 def _entry(result: Result, versions: Mapping[str, str], elsewhere: Sequence[Expectation]) -> Table:

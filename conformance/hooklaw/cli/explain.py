@@ -19,7 +19,7 @@ from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
 from hooklaw.results.verdict import Exit, describe, worst
-from hooklaw.runner.session import Session, Wanted, judge, scratch
+from hooklaw.runner.session import Session, Wanted, judge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,15 +57,11 @@ def _property(args: argparse.Namespace) -> int:
 
 
 def _try(spec: str, found: Registered) -> Session:
-    results = scratch()
     try:
-        made = judge(Wanted(backend=spec, only=found.rule.id), results)
+        return judge(Wanted(backend=spec, only=found.rule.id))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
-        return Session(None, Exit.BROKEN, str(error))
-    finally:
-        results.unlink(missing_ok=True)
-    return made
+        return Session(None, Exit.BROKEN)
 
 
 def _json(rule: Rule, runs: list[Run]) -> str:

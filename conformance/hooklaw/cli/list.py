@@ -1,4 +1,4 @@
-"""List the rules: id, level, and the law in one sentence."""
+"""List the rules: id, level and statement."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from hooklaw.results.verdict import Exit
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--format", choices=["text", "json", "markdown"], default="text")
-    parser.add_argument("--chapter", action="append", help="only this chapter; repeatable")
+    parser.add_argument("--chapter", action="append", help="only rules of this chapter; repeatable")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def _refuse_unknown(wanted: Sequence[str], rules: Sequence[Rule]) -> None:
     chapters = sorted({rule.chapter for rule in rules})
     for chapter in wanted:
         if chapter not in chapters:
-            raise UnknownRuleError(f"no chapter is called {chapter!r}: there are {', '.join(chapters)}")
+            raise UnknownRuleError(f"no chapter has the name {chapter!r}: choose from {', '.join(chapters)}")
 
 
 def _text(rules: Sequence[Rule]) -> str:

@@ -1,7 +1,7 @@
-"""Run deliberately wrong backends against the rules: which rule kills which, what survives, and what kills nothing.
+"""Run mutants, which are deliberately wrong backends, against the rules, and show which rules kill which mutants.
 
-A rule kills a mutant where the mutant does not pass it and the backend whose mutant it is does. Exit code 1 where a
-mutant survives, or where a MUST rule that one of these backends keeps kills none of the mutants that it names.
+A rule kills a mutant if the original backend passes it and the mutant does not. Exit code 1 if a mutant survives, or
+if a MUST rule that an original backend passes kills none of the mutants that it names.
 """
 
 import argparse
@@ -21,38 +21,38 @@ from hooklaw.results.summary import counted
 from hooklaw.results.verdict import Exit, Outcome
 
 MODULE = "hooklaw_backends.mutants"
-"""Named as text, since the law imports no backend."""
+"""A string, since this package imports no backend."""
 
 
 class Row(msgspec.Struct):
-    """One mutant: what it breaks by what the rules say, and which rules it really does not pass."""
+    """A mutant, the rules that name it, and the rules that kill it."""
 
     mutant: str
     of: str
-    """The backend whose mutant it is."""
+    """The original backend."""
     vice: str
     breaks: list[str]
     killed_by: list[str]
     spared_by: list[str]
-    """Rules that name the mutant and pass it."""
+    """Rules that name the mutant but do not kill it."""
     verdict: str
     outcomes: dict[str, str]
 
 
 class Findings(msgspec.Struct):
-    """The matrix, and what is wrong with it."""
+    """The matrix of mutants and rules, and its faults."""
 
     rows: list[Row]
     judged: int
-    """How many MUST rules were asked for a mutant that they kill."""
+    """How many MUST rules had to kill a mutant that they name."""
     toothless: list[Rule]
     exempt: dict[str, str]
-    """MUST rules that no backend keeps, and what each made of them."""
+    """MUST rules that no original passes, with the outcomes."""
     not_built: list[str]
     counts: dict[str, int]
-    """How many mutants of which backend were run."""
+    """The number of mutants run, by original."""
     absent: dict[str, str]
-    """Backends of which there is none here, and why."""
+    """Originals that cannot run here, and why."""
 
     def having(self, verdict: str) -> list[Row]:
         """Return the rows with this verdict."""
@@ -60,7 +60,7 @@ class Findings(msgspec.Struct):
 
     @property
     def exit(self) -> Exit:
-        """Fail where a mutant survives or a rule is toothless."""
+        """Return the regression exit if a mutant survives or a rule is toothless."""
         return Exit.REGRESSION if self.having("survivor") or self.toothless else Exit.OK
 
 
@@ -72,18 +72,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TEXT",
-        help="mutants with this in their name; repeatable",
+        help="only mutants whose name contains this text; repeatable",
     )
     parser.add_argument(
         "--of",
         action="append",
         default=[],
         choices=ORIGINALS,
-        help="mutants of this backend; repeatable, all that are installed unless given",
+        help="only mutants of this backend; repeatable; default: all that are installed",
     )
-    parser.add_argument("--mutants", default=MODULE, metavar="MODULE", help="other mutants than hooklaw's own")
+    parser.add_argument("--mutants", default=MODULE, metavar="MODULE", help="module of mutants; default: hooklaw's own")
     parser.add_argument(
-        "--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one rule on one mutant"
+        "--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="time limit of one rule on one mutant"
     )
     parser.add_argument("--format", choices=["text", "json", "markdown"], default="text")
 
@@ -99,7 +99,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def findings(matrices: Matrices) -> Findings:
-    """Hold what happened against what the rules say."""
+    """Compare the outcomes with the mutants that the rules name."""
     found = matrices.found
     rules = found[0].hello.rules if found else []
     judged = [rule for rule in rules if _is_judged(rule, found)]
@@ -136,7 +136,7 @@ def _is_kept(rule: str, matrix: Matrix) -> bool:
 
 
 def _is_judged(rule: Rule, found: Sequence[Matrix]) -> bool:
-    """Tell whether a rule can be asked what it kills: a backend keeps it, and every mutant of it that it names ran."""
+    """Whether a MUST rule had to kill a mutant: an original passes it, and all mutants of it that it names ran."""
     keeping = [matrix for matrix in found if _is_kept(rule.id, matrix)]
     named = [(name, matrix) for matrix in keeping for name in rule.mutants if name in matrix.hello.vices]
     if rule.level is not Level.MUST or not keeping:
@@ -146,7 +146,7 @@ def _is_judged(rule: Rule, found: Sequence[Matrix]) -> bool:
 
 
 def _kills(rule: Rule, matrix: Matrix) -> bool:
-    """Tell whether the rule kills a mutant of this backend that it names."""
+    """Whether the rule kills a mutant of this original that it names."""
     return any(rule.id in matrix.results.get(name, {}) for name in rule.mutants)
 
 
@@ -184,11 +184,11 @@ def _markdown(found: Findings) -> str:
 
 
 def _ids(ids: Sequence[str]) -> str:
-    return ", ".join(f"`{one}`" for one in ids) or "-"
+    return ", ".join(f"`{rule}`" for rule in ids) or "-"
 
 
 def _faults(found: Findings) -> list[str]:
-    """Say what is wrong, and end with the count."""
+    """Return a line for each fault, and the counts last."""
     return [
         *(f"survivor: {row.mutant} of {row.of} is killed by no rule" for row in found.having("survivor")),
         *(f"toothless: {rule.id} kills none of {', '.join(rule.mutants)}" for rule in found.toothless),
@@ -196,10 +196,10 @@ def _faults(found: Findings) -> list[str]:
             f"hole: {row.mutant} of {row.of} is killed by {_few(row.killed_by)}, which does not name it"
             for row in found.having("hole")
         ),
-        *(f"spared: {id_} names {row.mutant} and passes it on {row.of}" for row in found.rows for id_ in row.spared_by),
+        *(f"spared: {id_} names {row.mutant} of {row.of}: no kill" for row in found.rows for id_ in row.spared_by),
         *(f"exempt: {id_} is {outcomes}" for id_, outcomes in found.exempt.items()),
         *(f"not built: {name}" for name in found.not_built),
-        *(f"left out: the mutants of {of}, for here {why}" for of, why in found.absent.items()),
+        *(f"skipped: mutants of {of}: {why}" for of, why in found.absent.items()),
         _sum(found),
     ]
 
@@ -208,7 +208,7 @@ def _sum(found: Findings) -> str:
     many, lost = len(found.rows), len(found.having("survivor"))
     each = ", ".join(f"{counted(count, 'mutant')} of {of}" for of, count in found.counts.items())
     return (
-        f"{each}: {many - lost} killed, {lost} survived, {len(found.having('hole'))} in a hole; "
+        f"{each}: {many - lost} killed, {lost} survived, {len(found.having('hole'))} killed by undeclared rules; "
         f"{found.judged - len(found.toothless)} of {counted(found.judged, 'MUST rule')} kill what they name"
     )
 

@@ -6,6 +6,7 @@ tensors are packed, e.g. torch.autograd.graph:save_on_cpu. Exit code 1: a MUST i
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.cli import say
@@ -13,9 +14,9 @@ from hooklaw.cli.run import seconds
 from hooklaw.errors import HooklawError, PackerError
 from hooklaw.packing import report
 from hooklaw.packing.judge import EXAMPLES, LIMIT, Judged, Wanted, judge, laws
+from hooklaw.results.records import Writer
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome, worst
-from hooklaw.runner.session import scratch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +54,11 @@ def main(args: argparse.Namespace) -> int:
     wanted: list[str] = args.device or ["cpu"]
     if len(set(wanted)) < len(wanted):
         raise HooklawError("a device is named twice: name each once")
-    results: Path = args.results or scratch()
     judged: list[Judged] = []
-    try:
+    with Writer(args.results) if args.results else nullcontext() as writer:
         for device in wanted:
-            judged.append(_judge(device, args, results, append=bool(judged)))
+            judged.append(_judge(device, args, writer))
             wanted += judged[0].further if wanted == ["cpu"] and not args.device else []
-    finally:
-        if not args.results:
-            results.unlink(missing_ok=True)
     say(report.render([one.findings for one in judged], args.format))
     broken = [row for one in judged for row in one.findings.rows if row.outcome == Outcome.ERROR]
     for row in broken[:1]:
@@ -69,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     return worst([exit_of_run(one.run) for one in judged] or [Exit.BROKEN]).code
 
 
-def _judge(device: str, args: argparse.Namespace, results: Path, *, append: bool) -> Judged:
+def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judged:
     how = Wanted(
         packer=args.packer,
         device=device,
@@ -86,6 +83,6 @@ def _judge(device: str, args: argparse.Namespace, results: Path, *, append: bool
             sys.stderr.flush()
 
     try:
-        return judge(how, results, append=append, on_result=lambda tried: show(tried.property))
+        return judge(how, writer, on_result=lambda tried: show(tried.property))
     finally:
         show("")

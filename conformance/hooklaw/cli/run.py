@@ -5,20 +5,19 @@ Every rule runs in a worker process that may crash or hang without taking the ru
 
 import argparse
 import importlib
-import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.backend import loading
 from hooklaw.cli import say, summary
 from hooklaw.errors import HooklawError, OutputError
-from hooklaw.law.rule import RULES_PACKAGE
-from hooklaw.results.recorder import Collected
-from hooklaw.results.records import Result, Run, make_room
+from hooklaw.law.rule import RULES_PACKAGE, Rule
+from hooklaw.results.records import Result, Run, Writer, make_room
 from hooklaw.results.verdict import Exit, Outcome, worst
-from hooklaw.runner.session import Session, Wanted, judge, scratch
+from hooklaw.runner.session import Session, Wanted, judge
 from hooklaw.workers import watchdog
 
 LONGEST = 1e9
@@ -35,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument("--limit", type=seconds, default=watchdog.LIMIT, metavar="SECONDS", help="limit of one rule")
+    parser.add_argument(
+        "--limit", type=seconds, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule"
+    )
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )
@@ -55,22 +56,22 @@ def main(args: argparse.Namespace) -> int:
     """Judge, print the summary, and return the exit code."""
     backends: list[str] = args.backend or ["torch-eager"]
     _refuse_mistakes(backends, args.results, args.report)
-    results: Path = args.results or scratch()
-    sessions: list[Session] = []
-    try:
-        for spec in backends:
-            sessions.append(_judge(spec, args, results, append=any(one.run for one in sessions)))
-            if sessions[-1].exit is Exit.BROKEN and _interrupted(sessions[-1].run):
-                break
-        runs = [one.run for one in sessions if one.run]
-        say(summary.render(runs, args.format) if runs else "")
-        sys.stderr.write(_why_broken(runs))
-        if args.report and runs and not _interrupted(runs[-1]):
-            _report(results, args.report, runs)
-    finally:
-        if not args.results:
-            results.unlink(missing_ok=True)
-    return worst(one.exit for one in sessions).code
+    with Writer(args.results) if args.results else nullcontext() as writer:
+        sessions = list(_sessions(backends, args, writer))
+    runs = [session.run for session in sessions if session.run]
+    say(summary.render(runs, args.format) if runs else "")
+    sys.stderr.write(_why_broken(runs))
+    if args.report and runs and not _interrupted(runs[-1]):
+        _report(args.report, runs)
+    return worst(session.exit for session in sessions).code
+
+
+def _sessions(backends: Sequence[str], args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
+    for spec in backends:
+        session = _judge(spec, args, writer)
+        yield session
+        if _interrupted(session.run):
+            return
 
 
 def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path | None) -> None:
@@ -103,7 +104,7 @@ def _why_broken(runs: Sequence[Run]) -> str:
     return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
 
 
-def _judge(spec: str, args: argparse.Namespace, results: Path, *, append: bool) -> Session:
+def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Session:
     wanted = Wanted(
         backend=spec,
         selection=args.selection,
@@ -113,14 +114,13 @@ def _judge(spec: str, args: argparse.Namespace, results: Path, *, append: bool) 
         limit=args.limit,
         in_process=args.in_process,
         probe_unsupported=args.probe_unsupported,
-        append=append,
     )
     progress = Progress(spec)
     try:
-        return judge(wanted, results, on_collected=progress.start, on_result=progress.step)
+        return judge(wanted, writer, on_start=progress.start, on_result=progress.step)
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
-        return Session(None, Exit.BROKEN, str(error))
+        return Session(None, Exit.BROKEN)
     finally:
         progress.end()
 
@@ -129,35 +129,30 @@ def _interrupted(run: Run | None) -> bool:
     return bool(run and run.footer and run.footer.interrupted)
 
 
-def _report(results: Path, report: Path, runs: list[Run]) -> None:
+def _report(report: Path, runs: list[Run]) -> None:
     if not all(run.complete for run in runs):
         sys.stderr.write("hooklaw: no report was made, since a run is incomplete\n")
         return
-    verb = importlib.import_module("hooklaw_reports.cli")  # by name: the law does not import the reports
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    verb.main(parser.parse_args([str(results), "-o", str(report)]))
+    importlib.import_module("hooklaw_reports.cli").write(report, runs)  # by name: the law does not import the reports
 
 
 class Progress:
-    """One line that is rewritten on a terminal, a line a chapter elsewhere; written past pytest's capturing."""
+    """One line that is rewritten on a terminal, a line a chapter elsewhere."""
 
     def __init__(self, spec: str) -> None:
         self._spec = spec
-        self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
-        self._live = self._stream.isatty()
+        self._live = sys.stderr.isatty()
         self._chapter_of: dict[str, str] = {}
         self._left: Counter[str] = Counter()
         self._done = 0
 
-    def start(self, collected: Collected) -> None:
+    def start(self, rules: Sequence[Rule]) -> None:
         """Learn how much there is to do."""
-        chosen = {rule for rule, _ in collected.items.values()}
-        self._chapter_of = {rule.id: rule.chapter for rule in collected.rules if rule.id in chosen}
+        self._chapter_of = {rule.id: rule.chapter for rule in rules}
         self._left = Counter(self._chapter_of.values())
         self._say(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters")
 
-    def step(self, _spec: str, result: Result) -> None:
+    def step(self, result: Result) -> None:
         """Show that one more is done."""
         self._done += 1
         chapter = self._chapter_of[result.rule]
@@ -171,8 +166,8 @@ class Progress:
         """Clear the line."""
         if self._live:
             self._say("\r\x1b[K", end="")
-        self._stream.close()
 
-    def _say(self, text: str, end: str = "\n") -> None:
-        self._stream.write(text + end)
-        self._stream.flush()
+    @staticmethod
+    def _say(text: str, end: str = "\n") -> None:
+        sys.stderr.write(text + end)
+        sys.stderr.flush()

@@ -45,6 +45,7 @@ def _one(run: Run) -> list[str]:
         lines.append(f"  {what.upper():8} {rule.id} ({rule.level})")
         said = _why_fixed(result) if what == "fixed" else result.detail
         lines.append(f"           {said}" + (f"  [{result.where}]" if result.where else ""))
+        lines += [f"           stderr: {line}" for line in result.stderr.splitlines()]
     lines += [f"  STALE    {one.file}:{one.line}: the entry for {one.rule!r} {one.why}" for one in _stale(run)]
     lines += [
         f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)

@@ -1,4 +1,4 @@
-"""Programs: flat instructions over named variables, so that what is left after deleting some is a program again."""
+"""Programs: flat instructions over named variables, so that a program with some deleted is still a program."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,25 +8,25 @@ from hooklaw.errors import ProgramError
 
 
 class Instruction(NamedTuple):
-    """One step; one that uses a name that nothing has made is skipped."""
+    """A step of a program; it is skipped where it uses a name that does not exist."""
 
     op: str
-    """What to do, a key of `hooklaw.fuzz.grammar.OPERATIONS`."""
+    """The operation, a key of `hooklaw.fuzz.replay.operations.OPERATIONS`."""
     made: tuple[str, ...] = ()
-    """The names it makes: of tensors, hooks, contexts or modules."""
+    """The names that it makes: of tensors, hooks, contexts or modules."""
     used: tuple[str, ...] = ()
-    """The names it uses."""
+    """The names that it uses."""
     how: tuple[Any, ...] = ()
-    """The rest: numbers, words, and what a hook does (a tuple that begins with a word)."""
+    """The other arguments: numbers, words, shapes, and actions (what a hook does: a tuple that begins with a word)."""
     thread: int = 0
-    """In which thread it runs; the main one is 0. The threads take turns, one instruction at a time."""
+    """The thread that runs it; 0 is the main thread. The threads take turns, one instruction at a time."""
 
     def __str__(self) -> str:
         """Return the instruction as one readable line."""
-        words = ", ".join([*self.used, *(_word(one) for one in self.how)])
-        left = f"{', '.join(self.made)} = " if self.made else ""
+        arguments = ", ".join([*self.used, *map(_argument, self.how)])
+        target = f"{', '.join(self.made)} = " if self.made else ""
         where = f"  # in thread {self.thread}" if self.thread else ""
-        return f"{left}{self.op}({words}){where}"
+        return f"{target}{self.op}({arguments}){where}"
 
 
 Program = tuple[Instruction, ...]
@@ -34,7 +34,7 @@ Program = tuple[Instruction, ...]
 
 def text(program: Sequence[Instruction]) -> str:
     """Return a program as lines."""
-    return "\n".join(str(one) for one in program)
+    return "\n".join(map(str, program))
 
 
 def dump(program: Sequence[Instruction]) -> str:
@@ -45,42 +45,47 @@ def dump(program: Sequence[Instruction]) -> str:
 def parse(line: str) -> Program:
     """Read a program from a line of JSON.
 
-    Raises ProgramError where it is none.
+    Raises ProgramError where the line is not a program.
     """
     try:
-        return tuple(_instruction(one) for one in _sequence(json.loads(line)))
+        return tuple(map(_instruction, _sequence(json.loads(line))))
     except (ValueError, TypeError) as error:
-        raise ProgramError(f"no program: {error} (one is a JSON list of [op, made, used, how, thread])") from error
+        raise ProgramError(f"not a program: {error} (write a JSON list of [op, made, used, how, thread])") from error
+
+
+def action_in(argument: Any) -> tuple[Any, ...] | None:
+    """Return an argument of an instruction if it is an action, None otherwise."""
+    return argument if isinstance(argument, tuple) and argument and isinstance(argument[0], str) else None
 
 
 def _instruction(fields: Any) -> Instruction:
     op, made, used, how, thread = _sequence(fields)
     if not isinstance(op, str) or not isinstance(thread, int):
-        raise TypeError(f"{fields!r} is no instruction")
+        raise TypeError(f"{fields!r} is not an instruction")
     return Instruction(op, _names(made), _names(used), _frozen(how), thread)
 
 
 def _names(values: Any) -> tuple[str, ...]:
     names = _sequence(values)
-    if not all(isinstance(one, str) for one in names):
-        raise TypeError(f"{values!r} are no names")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{values!r} are not names")
     return tuple(names)
 
 
 def _sequence(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return cast("list[Any]", value)
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(_frozen(one) for one in cast("Iterable[Any]", value)) if isinstance(value, list) else value
+    return tuple(map(_frozen, cast("Iterable[Any]", value))) if isinstance(value, list) else value
 
 
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value) if not isinstance(value, tuple) else _action(value)
-
-
-def _action(action: tuple[Any, ...]) -> str:
-    word, *rest = action or ("",)
-    return f"{word}({', '.join(_word(one) for one in rest)})" if rest else f"{word}"
+def _argument(value: Any) -> str:
+    """Return an argument as it is printed: a word bare, an action as a call, a shape as a tuple."""
+    action = action_in(value)
+    if action is None:
+        return value if isinstance(value, str) else repr(value)
+    word, *rest = action
+    return f"{word}({', '.join(map(_argument, rest))})" if rest else word

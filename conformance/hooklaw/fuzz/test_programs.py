@@ -1,4 +1,4 @@
-"""The fuzzer as ordinary tests of one backend: run them with pytest or HypoFuzz, on as many machines as there are.
+"""The fuzzer as ordinary tests of a backend, for pytest or HypoFuzz on any number of machines.
 
     HOOKLAW_FUZZ_BACKEND=torch-eager pytest --pyargs hooklaw.fuzz.test_programs
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from hooklaw.errors import HooklawError, NotRunError
-from hooklaw.fuzz.campaign.remote import Apart, apart
+from hooklaw.fuzz.campaign.remote import RemoteBackend, remote_backend
 from hooklaw.fuzz.draw.strategies import programs
 from hooklaw.fuzz.judge import invariants
 from hooklaw.fuzz.program import Instruction, Program
@@ -22,14 +22,14 @@ TestStepByStep = machine().TestCase
 
 
 in_common = pytest.mark.parametrize("backend", [""], ids=["program"], indirect=True)
-"""HypoFuzz and pytest look for the examples of a test under the same key only if it has parameters."""
+"""HypoFuzz and pytest use the same key for the examples of a test only if the test has parameters."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def loaded() -> Apart:
+def loaded() -> RemoteBackend:
     """Load the backend before Hypothesis begins to search."""
     try:
-        return apart(named())
+        return remote_backend(named())
     except NotRunError as error:
         pytest.skip(str(error))
     except HooklawError as error:
@@ -37,7 +37,7 @@ def loaded() -> Apart:
 
 
 @pytest.fixture(scope="module")
-def backend(loaded: Apart) -> Apart:
+def backend(loaded: RemoteBackend) -> RemoteBackend:
     """Return the backend."""
     return loaded
 
@@ -45,7 +45,7 @@ def backend(loaded: Apart) -> Apart:
 @in_common
 @patiently
 @given(program=programs())
-def test_the_law_holds(backend: Apart, program: Program) -> None:
+def test_the_law_holds(backend: RemoteBackend, program: Program) -> None:
     """What a backend shows of a program is what the law gives, or a known departure from it."""
     check(program, backend)
 
@@ -53,7 +53,7 @@ def test_the_law_holds(backend: Apart, program: Program) -> None:
 @in_common
 @patiently
 @given(program=programs(), other=programs())
-def test_a_program_leaves_nothing_behind(backend: Apart, program: Program, other: Program) -> None:
+def test_a_program_leaves_nothing_behind(backend: RemoteBackend, program: Program, other: Program) -> None:
     """A program shows the same after another one as before it."""
     first, second = backend.able(program), backend.able(other)
     invariants.leaves_nothing_behind(first, second, partial(seen, backend=backend))
@@ -62,7 +62,7 @@ def test_a_program_leaves_nothing_behind(backend: Apart, program: Program, other
 @in_common
 @patiently
 @given(program=programs())
-def test_any_thread_will_do(backend: Apart, program: Program) -> None:
+def test_any_thread_will_do(backend: RemoteBackend, program: Program) -> None:
     """A program shows the same in a thread other than the main one."""
     if not backend.able([Instruction("leave", thread=1)]):
         pytest.skip(f"{backend.name} has no threads")
@@ -72,6 +72,6 @@ def test_any_thread_will_do(backend: Apart, program: Program) -> None:
 @in_common
 @patiently
 @given(program=programs())
-def test_onlookers_change_nothing(backend: Apart, program: Program) -> None:
-    """Hooks that return nothing leave everything to others as it would be without them."""
+def test_onlookers_change_nothing(backend: RemoteBackend, program: Program) -> None:
+    """Hooks that return nothing change nothing for other hooks."""
     invariants.onlookers_change_nothing(backend.able(program), partial(seen, backend=backend))

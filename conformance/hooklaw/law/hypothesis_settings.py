@@ -1,9 +1,9 @@
-"""How Hypothesis searches: the same examples on every backend, as many as are worth their time."""
+"""Hypothesis settings: the same examples on every backend."""
 
 from hypothesis import HealthCheck, Phase, settings
 
 EXAMPLES = 25
-"""How many examples a property tries, unless the backend's own attribute ``examples`` says fewer."""
+"""Examples of a property, unless the backend's attribute ``examples`` is lower."""
 
 BASE = settings(
     deadline=None,
@@ -15,7 +15,7 @@ BASE = settings(
 
 
 def load(examples: int = EXAMPLES, *, shrink: bool = True) -> None:
-    """Make this the way in which properties are searched from now on; who only counts failures need not shrink them."""
+    """Load the profile; `shrink=False` saves time where only the outcome matters."""
     phases = tuple(Phase) if shrink else (Phase.explicit, Phase.generate)
     settings.register_profile("hooklaw", BASE, max_examples=examples, phases=phases)
     settings.load_profile("hooklaw")

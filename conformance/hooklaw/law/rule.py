@@ -1,4 +1,4 @@
-"""Rule, Level, Source and the registry: what a rule of the law is, and where all of them are found."""
+"""Rule, Level, Source, the `rule` decorator, and the registry of all rules."""
 
 import importlib
 import pkgutil
@@ -28,14 +28,14 @@ class Level(StrEnum):
 
 
 class Basis(StrEnum):
-    """Whether the documentation says it, or torch was merely seen to do it."""
+    """Whether the documentation states the rule, or torch was only observed to keep it."""
 
     DOCUMENTED = "documented"
     OBSERVED = "observed"
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the documentation states a rule: a docstring, a section of a notes page, a tutorial, or none."""
+    """Where a rule is documented: a docstring, a section of a page, a tutorial; or what was observed instead."""
 
     kind: str
     name: str
@@ -43,7 +43,7 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The page on the web, or an empty string where there is none."""
+        """The address of the page, or an empty string if there is none."""
         match self.kind:
             case "docstring":
                 return _docstring_url(self.name)
@@ -92,12 +92,12 @@ def tutorial(name: str) -> Source:
 
 
 def observed(what: str) -> Source:
-    """Say in a few words what was seen where the documentation is silent."""
+    """Describe in a few words what was observed where the documentation is silent."""
     return Source("observed", what)
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One law: ids are permanent, never renamed, never reused."""
+    """A rule. Its id is permanent: never renamed, never reused."""
 
     id: str
     chapter: str
@@ -110,7 +110,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """A rule together with the function that tries it."""
+    """A rule with the function that tests it."""
 
     rule: Rule
     function: Callable[..., Any]
@@ -121,7 +121,7 @@ class Registered(msgspec.Struct, frozen=True):
 _registry: dict[str, Registered] = {}
 
 
-def rule(  # noqa: PLR0913 - a rule has that many parts, all but the id by keyword
+def rule(  # noqa: PLR0913 - all but the id are keywords
     rule_id: str,
     *,
     level: Level,
@@ -130,10 +130,10 @@ def rule(  # noqa: PLR0913 - a rule has that many parts, all but the id by keywo
     basis: Basis = Basis.DOCUMENTED,
     mutants: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
-    """Register a test function as a rule; its docstring's first paragraph is the law.
+    """Register a test function as a rule; the first paragraph of its docstring is the rule's statement.
 
-    Raises RuleDefinitionError where the id is malformed or taken, the docstring is missing, no source is given,
-    a MUST has no mutant that it kills, or a MUST has no basis in the documentation.
+    Raises RuleDefinitionError if the id is malformed or taken, the docstring or the source is missing, or a MUST names
+    no mutant or is only observed.
     """
 
     def register(function: Function) -> Function:
@@ -172,13 +172,13 @@ def _check(made: Rule) -> None:
     if not made.sources:
         raise RuleDefinitionError(f"rule {made.id!r} names no source: say where it is documented or observed")
     if made.level is Level.MUST and made.basis is Basis.OBSERVED:
-        raise RuleDefinitionError(f"rule {made.id!r} is only observed: what is not documented is never a MUST")
+        raise RuleDefinitionError(f"rule {made.id!r} is only observed, so it cannot be a MUST: make it SHOULD or MAY")
     if made.level is Level.MUST and not made.mutants:
-        raise RuleDefinitionError(f"MUST rule {made.id!r} names no mutant: say what wrong backend it catches")
+        raise RuleDefinitionError(f"MUST rule {made.id!r} names no mutant: name a wrong backend that it catches")
 
 
 def load_rules() -> dict[str, Registered]:
-    """Import every chapter and return all rules by id, in the order of chapter and definition."""
+    """Import every chapter and return all rules by id, sorted by chapter, then in order of definition."""
     package = importlib.import_module(RULES_PACKAGE)
     for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
         if module.startswith("test_"):
@@ -192,12 +192,12 @@ def _import(module: str) -> None:
     except RuleDefinitionError:
         raise
     except Exception as error:
-        raise RuleDefinitionError(f"the chapter {module} does not import: {type(error).__name__}: {error}") from error
+        raise RuleDefinitionError(f"chapter {module} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def find_rule(rule_id: str) -> Registered:
-    """Return the rule of this id; UnknownRuleError names the nearest ids where there is none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a mistaken id pays for it
+    """Return the rule with this id; UnknownRuleError suggests similar ids if there is none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - needed for a wrong id only
 
     known = load_rules()
     if rule_id in known:
@@ -208,11 +208,16 @@ def find_rule(rule_id: str) -> Registered:
 
 
 def registered() -> Iterator[Registered]:
-    """Yield the rules registered so far, importing nothing."""
+    """Yield the rules registered so far; import nothing."""
     yield from _registry.values()
 
 
+def registered_rule(rule_id: str) -> Registered | None:
+    """Return the rule of this id if it is registered so far."""
+    return _registry.get(rule_id)
+
+
 def digest(rules: Iterable[Rule]) -> str:
-    """Return a hash of what the rules are and say, so that two runs can be told to have judged the same law."""
-    lines = sorted(f"{one.id}\t{one.level}\t{one.statement}\t{','.join(sorted(one.needs))}" for one in rules)
+    """Return a hash of the rules, by which two runs can be seen to have judged the same law."""
+    lines = sorted(f"{rule.id}\t{rule.level}\t{rule.statement}\t{','.join(sorted(rule.needs))}" for rule in rules)
     return sha256("\n".join(lines).encode()).hexdigest()[:16]

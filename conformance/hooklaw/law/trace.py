@@ -1,4 +1,4 @@
-"""Event and Trace: what hooks saw, in order, and what the rule expected instead."""
+"""Event, Check and Trace: what hooks saw, in order, and what the rule expects."""
 
 import math
 from collections import Counter
@@ -11,15 +11,15 @@ import msgspec
 from hooklaw.backend.protocol import Backend, ErrorKind
 
 LONGEST = 16
-"""A record keeps at most this many numbers of one value."""
+"""A record keeps at most this many numbers of a value."""
 
 
-class Mismatch(AssertionError):  # noqa: N818 - it is a finding, not a fault
+class Mismatch(AssertionError):  # noqa: N818 - it is a finding, not an error
     """The backend did not do what the rule says."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened, or should have: who saw it, and the value it saw."""
+    """A labelled event, observed or expected, with the value that was seen."""
 
     label: str
     value: Any = None
@@ -28,7 +28,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One value that a rule states, beside the value that was found."""
+    """A value that a rule expects, and the observed value."""
 
     label: str
     expected: Any
@@ -37,10 +37,10 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Trace:
-    """What happened while a rule ran.
+    """The events and checks of one rule.
 
-    Hooks made by `saw` log and return None, or what their action returns; the rule asserts afterwards. Each
-    `expect...` speaks of the events since the one before it, so a rule of several passes asserts after each pass.
+    Hooks made by `saw` only log; the rule asserts afterwards. Each `expect` compares the events since the previous
+    `expect`, so a rule of several passes asserts after each pass.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -50,10 +50,10 @@ class Trace:
         self.expected: list[Event] = []
         self.checks: list[Check] = []
         self.difference: int | None = None
-        """Where the observed lane leaves the expected one, counted from 0."""
+        """Index of the first event that differs from the expected one."""
 
     def clear(self) -> None:
-        """Forget everything: a property starts each of its examples so."""
+        """Forget everything, before the next example of a property."""
         self._mark = 0
         self.observed.clear()
         self.expected.clear()
@@ -61,7 +61,7 @@ class Trace:
         self.difference = None
 
     def saw(self, label: str, action: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """Return a hook that logs its label and arguments, then returns what `action` makes of them, or None."""
+        """Return a hook that logs its label and arguments, then returns ``action(*args)``, else None."""
 
         def hook(*args: Any) -> Any:
             self.log(label, args[0] if len(args) == 1 else list(args))
@@ -70,24 +70,24 @@ class Trace:
         return hook
 
     def log(self, label: str, value: Any = None) -> None:
-        """Log an event from the rule's own code."""
+        """Log an event."""
         self.observed.append(Event(label, self.snapshot(value)))
 
     def count(self, label: str) -> int:
-        """Return how often an event was seen, over the whole rule."""
+        """Return how often a label was logged in the whole rule."""
         return sum(event.label == label for event in self.observed)
 
     def values(self, label: str) -> list[Any]:
-        """Return what was seen under a label, over the whole rule."""
+        """Return the values logged under a label in the whole rule."""
         return [event.value for event in self.observed if event.label == label]
 
     def expect(self, *events: str | tuple[str, Any]) -> None:
-        """Demand exactly these events, in this order; a bare label leaves the value open.
+        """Expect exactly these events, in this order; a label alone leaves the value open.
 
-        Raises Mismatch that names the first difference.
+        Raises Mismatch, which names the first difference.
         """
         begin = len(self.expected)
-        seen, wanted = self._since_last(), [_event(one) for one in events]
+        seen, wanted = self._since_last(), [_event(event) for event in events]
         self.expected += wanted
         for place, (want, got) in enumerate(zip(wanted, seen, strict=False)):
             if not agree(want, got):
@@ -98,16 +98,16 @@ class Trace:
             raise Mismatch(f"expected {len(wanted)} events ({_all(wanted, 'none')}), saw {_all(seen)}")
 
     def expect_in_any_order(self, *events: str) -> None:
-        """Demand exactly these labels, as often as named, in whatever order."""
+        """Expect exactly these labels, each as often as it is given, in any order."""
         seen = self._since_last()
         wanted, got = Counter(events), Counter(event.label for event in seen)
         labels = events if wanted != got else [event.label for event in seen]
-        self.expected += [Event(one, any_value=True) for one in labels]
+        self.expected += [Event(label, any_value=True) for label in labels]
         if wanted != got:
             raise Mismatch(f"expected in any order {', '.join(events) or 'nothing'}; saw {_all(seen)}")
 
     def expect_before(self, first: str, then: str) -> None:
-        """Demand that both were seen, and the last `first` before the first `then`; takes up no events."""
+        """Expect both labels, every `first` before every `then`; the next `expect` still sees these events."""
         labels = [event.label for event in self.observed]
         places = [place for place, label in enumerate(labels) if label == first]
         if not places or then not in labels or places[-1] > labels.index(then):
@@ -115,12 +115,12 @@ class Trace:
             raise Mismatch(f"expected every {first!r} before every {then!r}; saw {_all(self.observed)}")
 
     def expect_value(self, label: str, expected: Any, observed: Any) -> None:
-        """Demand a value: numbers to 1 part in 100,000, everything else exactly. Tensors are read."""
+        """Expect a value: numbers to 1 part in 100,000, everything else exactly; tensors are compared as lists."""
         self._check(label, self._read(expected), self._read(observed))
 
     @contextmanager
     def raises(self, kind: ErrorKind, phrase: str = "") -> Generator[None]:
-        """Demand an error of this kind from the block, with a phrase in its text where the documentation gives one."""
+        """Expect an error of this kind from the block, and a phrase in its text if the documentation gives one."""
         types = tuple(self._backend.errors.get(kind, (RuntimeError,)))
         with self.raises_type(types, phrase, name=str(kind)):
             yield
@@ -133,8 +133,8 @@ class Trace:
         *,
         name: str = "",
     ) -> Generator[None]:
-        """Demand an exception of this very type, e.g. the user's own out of a hook."""
-        names = " or ".join(one.__name__ for one in (types if isinstance(types, tuple) else (types,)))
+        """Expect an exception of these types, e.g. one that a hook raised."""
+        names = " or ".join(kind.__name__ for kind in (types if isinstance(types, tuple) else (types,)))
         wanted = f"{name or names}{f' saying {phrase!r}' if phrase else ''}"
         try:
             yield
@@ -151,14 +151,14 @@ class Trace:
             self._judge("raises", wanted, "no error", held=False)
 
     def snapshot(self, value: Any) -> Any:
-        """Return the value as plain data that can stand in a record, long ones shortened."""
+        """Return the value as plain data for a record, shortened if it is long."""
         return _shorten(self._read(value))
 
     def _read(self, value: Any) -> Any:
         if self._backend.is_tensor(value):
             return _plain(self._backend.tolist(value))
         if isinstance(value, list | tuple):
-            return [self._read(one) for one in value]
+            return [self._read(item) for item in value]
         return _plain(value)
 
     def _since_last(self) -> list[Event]:
@@ -188,12 +188,12 @@ def same(expected: Any, observed: Any) -> bool:
 
 
 def agree(expected: Event, observed: Event) -> bool:
-    """Tell whether what was seen is what was expected."""
+    """Whether the observed event is the expected one."""
     return expected.label == observed.label and (expected.any_value or same(expected.value, observed.value))
 
 
 def show(event: Event) -> str:
-    """Return an event in words."""
+    """Return an event as text."""
     return repr(event.label) if event.any_value or event.value is None else f"{event.label!r} with {event.value}"
 
 
@@ -218,13 +218,13 @@ def _plain(value: Any) -> Any:
         case complex():
             return [_plain(value.real), _plain(value.imag)]
         case list() | tuple():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case _:
             return type(value).__name__
 
 
 def _size(value: Any) -> int:
-    return sum(_size(one) for one in value) if isinstance(value, list) else 1
+    return sum(_size(item) for item in value) if isinstance(value, list) else 1
 
 
 def _shorten(value: Any) -> Any:
@@ -236,8 +236,8 @@ def _shorten(value: Any) -> Any:
 
 
 def _flatten(value: Any, into: list[Any]) -> None:
-    for one in value:
-        if isinstance(one, list):
-            _flatten(one, into)
+    for item in value:
+        if isinstance(item, list):
+            _flatten(item, into)
         else:
-            into.append(one)
+            into.append(item)

@@ -1,1 +1,1 @@
-"""The law as a small autograd engine in plain Python, written to be read; docs/the-engine.md says in which order."""
+"""The reference engine: the law as a small autograd in plain Python. docs/the-engine.md says how to read it."""

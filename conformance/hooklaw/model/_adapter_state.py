@@ -1,4 +1,4 @@
-"""The verbs of modules' and optimizers' state, as the engine has them."""
+"""The reference backend's verbs about the state of modules and optimizers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,8 +12,8 @@ from hooklaw.model.tensor import Tensor
 Hook = Callable[..., Any]
 
 
-class State:
-    """What `Reference` has of these."""
+class StateVerbs:
+    """Base class of `Reference`."""
 
     step = staticmethod(SGD.step)
     zero_grad = staticmethod(SGD.zero_grad)

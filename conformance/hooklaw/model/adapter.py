@@ -1,4 +1,4 @@
-"""The law itself as a backend: hooklaw's own small engine, hooklaw.model, which plays what is documented."""
+"""The reference backend: hooklaw's own engine, `hooklaw.model`, which does what the documentation says."""
 
 import json
 import warnings
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import hooklaw
-from hooklaw.backend.protocol import Capability, ErrorKind
+from hooklaw import Capability, ErrorKind
 from hooklaw.model import (
     engine,
     errors,
@@ -25,7 +25,7 @@ from hooklaw.model import (
     replicas,
     views,
 )
-from hooklaw.model._adapter_state import State
+from hooklaw.model._adapter_state import StateVerbs
 from hooklaw.model.checkpoint import checkpoint
 from hooklaw.model.function_options import function
 from hooklaw.model.module import Module, register
@@ -40,10 +40,10 @@ from hooklaw.model.unused import Unused
 Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
 LACKS = {
-    Capability.ACCELERATOR: "tensors are Python's own arrays of numbers, in the memory of the host",
-    Capability.COMPLEX: "an array of Python holds no complex numbers, and the law is the same for them",
-    Capability.BFLOAT16: "an array of Python holds no bfloat16 numbers, and the law is the same for them",
-    Capability.LAZY_BITS: "every operation computes at once, no conjugation or negation is left pending",
+    Capability.ACCELERATOR: "tensors are Python arrays in the memory of the host",
+    Capability.COMPLEX: "a Python array cannot hold complex numbers, and the law is the same for them",
+    Capability.BFLOAT16: "a Python array cannot hold bfloat16 numbers, and the law is the same for them",
+    Capability.LAZY_BITS: "every operation computes at once, so no conjugation or negation is left pending",
 }
 
 
@@ -51,13 +51,13 @@ ALL = "torch"
 
 
 def backend(argument: str = "") -> "Reference":
-    """Return the backend: as documented, with the flags named and parted by commas, or with all of ``torch``."""
+    """Return the backend. `argument` names flags to turn on, separated by commas; ``torch`` turns on all of them."""
     names = flags.TORCH if argument == ALL else filter(None, argument.split(","))
     return Reference(flags.known(names))
 
 
-class Reference(State):
-    """Most verbs are the engine's functions and methods as they are."""
+class Reference(StateVerbs):
+    """The backend. Most verbs are the engine's own functions and methods."""
 
     capabilities = frozenset(Capability) - frozenset(LACKS)
     lacks: Mapping[Capability, str] = LACKS
@@ -98,7 +98,7 @@ class Reference(State):
     }
     versions: Mapping[str, str] = {"hooklaw-reference": hooklaw.__version__}
     notes: Mapping[str, str] = {
-        "save_on_cpu": "keeps the tensor itself, since every tensor is on the CPU already",
+        "save_on_cpu": "keeps the tensor itself, since every tensor is already on the CPU",
     }
 
     def __init__(self, active: frozenset[str] = frozenset()) -> None:
@@ -110,7 +110,7 @@ class Reference(State):
         self.reset()
 
     def reset(self) -> None:
-        """Undo what a rule that failed half way may have left behind, and play what this backend is to play."""
+        """Undo what a rule that failed half way may have left behind, and turn on this backend's flags."""
         modes.reset()
         module.reset()
         for everywhere in (registration_hooks, every_optimizer):
@@ -137,12 +137,12 @@ class Reference(State):
     def tolist(self, tensor: Tensor) -> Any:
         return tensor.data.tolist()
 
-    def device(self, tensor: Tensor) -> str:  # noqa: ARG002 - there is one
+    def device(self, tensor: Tensor) -> str:  # noqa: ARG002 - there is only one device
         return "cpu"
 
     def set_requires_grad(self, tensor: Tensor, *, requires_grad: bool) -> None:
         if not (requires_grad or tensor.is_leaf):
-            raise RuntimeError("a tensor that is no leaf requires grad, whatever it is told")
+            raise RuntimeError("requires_grad can be turned off for leaves only")
         if requires_grad:
             tensor.requires_grad_()
         else:
@@ -173,8 +173,8 @@ class Reference(State):
         return views.in_place(tensor, ops.cos)
 
     def increment_version(self, tensors: Any) -> None:
-        for one in _tuple(tensors):
-            one.data.storage.count_change()
+        for tensor in _tuple(tensors):
+            tensor.data.storage.count_change()
 
     def view(self, tensor: Tensor, *shape: int) -> Tensor:
         return views.view(tensor, shape)
@@ -215,7 +215,7 @@ class Reference(State):
         unused = Unused(allowed=allow_unused, materialize=materialize_grads)
         roots = _tuple(outputs)
         seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)
-        grads = engine.grad(roots, seeds, [_at(one) for one in inputs], _how(**how))
+        grads = engine.grad(roots, seeds, [_with_edge(each) for each in inputs], _how(**how))
         return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
 
     def no_grad(self) -> AbstractContextManager[Any]:
@@ -238,7 +238,7 @@ class Reference(State):
 
     def accumulate_grad(self, leaf: Tensor) -> Node:
         if leaf.base is not None and flags.on(UNRECORDED):
-            raise RuntimeError("a view that was made while nothing was recorded has no Node")
+            raise RuntimeError("a view made under no_grad has no Node")
         return leaf.needed_edge().node
 
     node_name = staticmethod(attrgetter("name"))
@@ -319,8 +319,8 @@ def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> eng
     return engine.How(create_graph if retain_graph is None else retain_graph, create_graph)
 
 
-def _at(place: Any) -> Any:
-    """Return a tensor as it is, and a gradient edge as what can be asked for it."""
+def _with_edge(place: Any) -> Any:
+    """Give a gradient edge the method that the engine asks a tensor for; return a tensor as it is."""
     return place if isinstance(place, Tensor) else SimpleNamespace(needed_edge=lambda: place)
 
 

@@ -1,4 +1,4 @@
-"""The backward hooks of a module: two Nodes around its forward, which change nothing, call them."""
+"""The boundary of a module call: two identity Nodes around forward, which call the module's backward hooks."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ Values = tuple[Any, ...]
 
 
 class BoundaryNode(Node):
-    """Hands gradients on, with zeros in the place of those that are not there."""
+    """Passes gradients on unchanged, with zeros for missing ones."""
 
     computes_all = True
 
-    def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all
-        """Return what was received."""
+    def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all of them
+        """Return the gradients that it received."""
         return with_zeros(self, grads)
 
 
 class Boundary:
-    """What belongs to the backward of one call of a module."""
+    """The backward hooks of one call of a module, and the gradients they are given."""
 
     def __init__(self, module: Any, pre_hooks: Sequence[Hook], hooks: Sequence[Hook]) -> None:
         self.module, self.pre_hooks, self.hooks = module, pre_hooks, hooks
@@ -35,22 +35,22 @@ class Boundary:
         self._kept: dict[object, Any] = {}
 
     def enter(self, args: Values) -> Values:
-        """Return the arguments as forward is given them."""
-        return self.inputs.led_through(args, self._at_inputs) if self.hooks or self.pre_hooks else args
+        """Return the arguments for forward."""
+        return self.inputs.through_node(args, self._at_inputs) if self.hooks or self.pre_hooks else args
 
     def leave(self, output: Any) -> Any:
-        """Return the output as the caller is given it."""
+        """Return the output for the caller."""
         if not (self.hooks or self.pre_hooks):
             return output
         if not isinstance(output, Tensor | tuple):
             said = f"backward hooks are called for a module that returns tensors, not {type(output).__name__}"
             warnings.warn(said, stacklevel=5)
         outputs = cast("Values", output) if isinstance(output, tuple) else (output,)
-        outputs = self.outputs.led_through(outputs, self._at_outputs)
+        outputs = self.outputs.through_node(outputs, self._at_outputs)
         return outputs if isinstance(output, tuple) else outputs[0]
 
     def _at_outputs(self, _: Gradients, grads: Gradients) -> Gradients | None:
-        """Call the pre-hooks; what they leave goes on into the module, and to the hooks later."""
+        """Call the pre-hooks; the gradients they leave go on into the module, and later to the hooks."""
         memory = self._memory()
         memory[self] = self.outputs.spread(grads)
         for hook in self.pre_hooks:
@@ -60,12 +60,12 @@ class Boundary:
             if result is not None:
                 memory[self] = _checked(result, self.outputs.size)
         grad_outputs = memory.get(self)
-        if not self.inputs.is_led:
+        if not self.inputs.has_node:
             self._without_inputs(memory)
         return grad_outputs and self.outputs.picked(grad_outputs)
 
     def _without_inputs(self, memory: dict[object, Any]) -> None:
-        """Call the hooks at once, since no gradient is ever computed of an input."""
+        """Call the hooks at once, since no gradient of an input will be computed."""
         warnings.warn("backward hooks are called although no input of their module requires grad", stacklevel=2)
         nothing = self.inputs.spread(())
         for hook in self.hooks:
@@ -75,7 +75,7 @@ class Boundary:
         memory.pop(self, None)
 
     def _at_inputs(self, results: Gradients, _: Gradients) -> Gradients | None:
-        """Call the hooks, unless the gradients have come here on another way than through the outputs."""
+        """Call the hooks, unless the gradients did not come through the outputs."""
         memory = self._memory()
         if self not in memory:
             return None
@@ -87,49 +87,49 @@ class Boundary:
         return self.inputs.picked(grad_inputs)
 
     def _memory(self) -> dict[object, Any]:
-        """Return where the gradients of the outputs wait for those of the inputs: each pass has its own."""
+        """Return the dict in which gradients of the outputs wait for those of the inputs; each pass has its own."""
         return self._kept if on("passes-share-the-gradients-of-a-module") else running_pass().memory
 
 
 class _Side:
-    """The inputs or the outputs: which of them are tensors."""
+    """The inputs or the outputs of a call, and which of them are tensors."""
 
     def __init__(self) -> None:
         self.size = 0
         self.places: list[int] = []
-        self.is_led = False
+        self.has_node = False
 
-    def led_through(self, values: Values, hook: Hook) -> Values:
-        """Lead all tensors through a Node with this hook, if one of them requires grad and that is recorded."""
+    def through_node(self, values: Values, hook: Hook) -> Values:
+        """Pass all tensors through a Node with this hook, if any of them requires grad and operations are recorded."""
         self.size = len(values)
-        self.places = [nr for nr, one in enumerate(values) if isinstance(one, Tensor)]
+        self.places = [nr for nr, tensor in enumerate(values) if isinstance(tensor, Tensor)]
         edges = [values[nr].edge() for nr in self.places] if recording() else []
-        self.is_led = any(edges)
-        if not self.is_led:
+        self.has_node = any(edges)
+        if not self.has_node:
             return values
         node, after = BoundaryNode("BackwardHookFunctionBackward", edges, tuple), list(values)
         node.post_hooks.add(hook)
         made = [values[nr].detach() for nr in self.places]
         attach(node, made)
-        for nr, one, edge in zip(self.places, made, edges, strict=True):
-            after[nr], one.is_fixed = one, edge is not None
+        for nr, tensor, edge in zip(self.places, made, edges, strict=True):
+            after[nr], tensor.is_fixed = tensor, edge is not None
             if edge is None:
-                one.rebase(None)
+                tensor.rebase(None)
         return tuple(after) if type(values) is tuple else type(values)(*after)
 
     def spread(self, grads: Gradients) -> Gradients:
-        """Return a gradient for each value, None for what is no tensor."""
+        """Return one gradient for each value, None for a value that is not a tensor."""
         at = dict(zip(self.places, grads, strict=False))
         return tuple(at.get(nr) for nr in range(self.size))
 
     def picked(self, grads: Gradients) -> Gradients:
-        """Return the gradients of the tensors among the values."""
+        """Return only the gradients of tensors."""
         return tuple(grads[nr] for nr in self.places)
 
 
 def _checked(result: Any, size: int) -> Gradients:
     if isinstance(result, Tensor) and result.shape:
-        raise HookCountError("a backward hook of a module must return a tuple or None; a tensor is taken for its rows")
+        raise HookCountError("a backward hook of a module must return a tuple or None; a tensor is read as its rows")
     if not isinstance(result, tuple | list):
         raise HookTypeError(f"a backward hook of a module must return a tuple or None, not {type(result).__name__}")
     if len(given := cast("Sequence[Any]", result)) != size:

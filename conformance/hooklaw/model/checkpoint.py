@@ -1,7 +1,7 @@
-"""Activation checkpoints: regions that save nothing for backward, which runs them again to have what it needs.
+"""Activation checkpoints: functions whose tensors are not saved but recomputed in backward.
 
-A region of one kind is a pair of saved-tensor hooks: its Nodes are those of the first run, and unpacking runs it again.
-A reentrant region is one Node, whose backward runs it again and then runs a backward inside the other one.
+A non-reentrant checkpoint is a pair of saved-tensor hooks: its Nodes are those of the first run; unpack recomputes.
+A reentrant checkpoint is one Node, whose backward runs the function again and then a backward of its own.
 """
 
 import weakref
@@ -26,56 +26,56 @@ def checkpoint(
     early_stop: bool = True,
     determinism_check: str = "default",
 ) -> Any:
-    """Run a region now, and again in each backward that needs what it would have saved."""
+    """Run `fn` now, and again in each backward that needs the tensors it would have saved."""
     if use_reentrant is None and not on("regions-are-reentrant-unless-told"):
-        raise CheckpointKindError("a checkpoint must be told of which kind it is: pass use_reentrant")
+        raise CheckpointKindError("checkpoint needs use_reentrant: pass True or False")
     if use_reentrant is not False:
         return _reentrant(fn)(*tensors)
     if not recording():
         return fn(*tensors)
-    region = _Region(fn, tensors, early_stop=early_stop, compares=determinism_check != "none")
-    with saved_tensors_hooks(Pair(region.pack, region.unpack)):
+    recomputed = _Recomputed(fn, tensors, early_stop=early_stop, compares=determinism_check != "none")
+    with saved_tensors_hooks(Pair(recomputed.pack, recomputed.unpack)):
         result = fn(*tensors)
-    region.has_returned = True
+    recomputed.has_returned = True
     return result
 
 
-# --- regions that are not reentrant
+# --- non-reentrant checkpoints
 
 
-class _Place:
-    """What a Node of the region keeps in the place of a tensor: it goes with the graph."""
+class _Placeholder:
+    """Stands in a Node for a tensor that was not saved; it dies with the graph."""
 
 
 class _Packed(NamedTuple):
-    """What is known of a tensor of the first run."""
+    """Metadata of a tensor of the first run."""
 
-    place: Callable[[], _Place | None]
+    place: Callable[[], _Placeholder | None]
     shape: Shape
     dtype: str
 
 
 class _EnoughError(Exception):
-    """Ends a run that has computed all that is needed."""
+    """Ends a recomputation early, once every saved tensor is there."""
 
 
-class _Region:
-    """One call of a checkpoint. It saves its inputs as a Node would: with the pair around it, if there is one."""
+class _Recomputed:
+    """One call of a non-reentrant checkpoint. It saves its inputs as a Node would: with the pair around it, if any."""
 
     def __init__(self, fn: Hook, tensors: Sequence[Tensor], *, early_stop: bool, compares: bool) -> None:
         self.fn, self.early_stop, self.compares = fn, early_stop, compares
-        self.inputs = [SavedTensor(one, None) for one in tensors]
+        self.inputs = [SavedTensor(tensor, None) for tensor in tensors]
         self.packed: list[_Packed] = []
         self.has_returned = False
 
-    def pack(self, tensor: Tensor) -> _Place:
-        """Let go of a tensor; note where it was, and how the next run's must look."""
-        place = _Place()
+    def pack(self, tensor: Tensor) -> _Placeholder:
+        """Drop a tensor, but note its shape and dtype for the comparison."""
+        place = _Placeholder()
         self.packed.append(_Packed(weakref.ref(place), tensor.shape, tensor.dtype))
         return place
 
-    def unpack(self, place: _Place) -> Tensor:
-        """Return what was computed again in this place. Each pass has a run of its own, whose results are read once."""
+    def unpack(self, place: _Placeholder) -> Tensor:
+        """Return the recomputed tensor for this place. Each pass recomputes for itself, and reads each result once."""
         now = current_pass()
         memory: dict[object, Any] = now.memory if now else {}
         if self not in memory:
@@ -84,9 +84,9 @@ class _Region:
             raise CheckpointMismatchError("a tensor of a checkpoint was read twice in one backward")
         return memory[self].pop(place)
 
-    def _run_again(self) -> dict[_Place, Tensor]:
-        """Return what each place is to have that is still there. The graph of this run is left alone."""
-        tensors, computed = [one.unpack() for one in self.inputs], list[Tensor]()
+    def _run_again(self) -> dict[_Placeholder, Tensor]:
+        """Return a tensor for each placeholder that is still alive. The graph of this run is not used."""
+        tensors, computed = [tensor.unpack() for tensor in self.inputs], list[Tensor]()
 
         def pack(tensor: Tensor) -> Tensor:
             tensor = tensor.detach() if tensor.requires_grad else tensor
@@ -99,31 +99,31 @@ class _Region:
         except _EnoughError:
             pass
         if len(computed) < len(self.packed):
-            raise CheckpointMismatchError(f"{len(computed)} tensors were saved again of {len(self.packed)}")
+            raise CheckpointMismatchError(f"{len(computed)} tensors were recomputed, {len(self.packed)} were saved")
         return dict(self._compared(computed))
 
     def _add(self, computed: list[Tensor], tensor: Tensor) -> None:
         if len(computed) < len(self.packed):
             computed.append(tensor)
         elif self.has_returned:
-            raise CheckpointMismatchError("more tensors were saved again than at first")
+            raise CheckpointMismatchError("the recomputation saved more tensors than the first run")
         if self.early_stop and len(computed) == len(self.packed):
             raise _EnoughError
 
-    def _compared(self, computed: Sequence[Tensor]) -> Iterator[tuple[_Place, Tensor]]:
+    def _compared(self, computed: Sequence[Tensor]) -> Iterator[tuple[_Placeholder, Tensor]]:
         for before, tensor in zip(self.packed, computed, strict=True):
             place = before.place()
             if place and self.compares and (tensor.shape, tensor.dtype) != (before.shape, before.dtype):
-                raise CheckpointMismatchError(f"a tensor was saved again as {tensor.dtype}{tensor.shape}")
+                raise CheckpointMismatchError(f"a tensor was recomputed as {tensor.dtype}{tensor.shape}")
             if place:
                 yield place, tensor
 
 
-# --- reentrant regions
+# --- reentrant checkpoints
 
 
 def _reentrant(fn: Hook) -> Hook:
-    """Make a custom Function of a region: its first run is not recorded, as that of any Function is not."""
+    """Make a custom Function of the checkpoint: as in any Function, forward is not recorded."""
 
     def forward(node: CustomNode, *tensors: Tensor) -> Any:
         node.save_for_backward(*tensors)
@@ -131,28 +131,28 @@ def _reentrant(fn: Hook) -> Hook:
 
     def backward(node: CustomNode, *grads: Tensor) -> Gradients:
         if _is_limited(current_pass()):
-            raise CheckpointReentrantError("a reentrant checkpoint is for backward alone, not for grad or inputs")
-        tensors = [_cut(one) for one in node.saved_tensors if one]
+            raise CheckpointReentrantError("a reentrant checkpoint works with backward without inputs only")
+        tensors = [_cut(tensor) for tensor in node.saved_tensors if tensor]
         with grad_mode(enabled=True):
             result = fn(*tensors)
         outputs = result if isinstance(result, tuple) else (result,)
-        pairs = [(one, grad) for one, grad in zip(outputs, grads, strict=False) if one.requires_grad]
+        pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=False) if output.requires_grad]
         if not pairs:
             raise RuntimeError("no output of a reentrant checkpoint requires grad when it is run again")
         roots, seeds = zip(*pairs, strict=True)
         engine.backward(roots, seeds, None, engine.How(retain_graph=False, create_graph=False))
-        return tuple(one.grad for one in tensors)
+        return tuple(tensor.grad for tensor in tensors)
 
     return custom_function(forward, backward)
 
 
 def _is_limited(now: engine.Pass | None) -> bool:
-    """Tell whether a pass executes what is on the way to some inputs alone."""
+    """Whether a pass executes only the Nodes on the way to some inputs."""
     outer = now.outer if now and on("passes-inside-limited-ones-are-limited") else None
     return now is not None and (not now.is_whole or (outer is not None and (outer.limits or _is_limited(outer))))
 
 
 def _cut(tensor: Tensor) -> Tensor:
-    """Return a leaf on the same numbers, that requires grad if the tensor does."""
+    """Return a leaf with the same data and the same requires_grad."""
     cut = tensor.detach()
     return cut.requires_grad_() if tensor.requires_grad else cut

@@ -1,4 +1,4 @@
-"""Backward: which Nodes are executed, in which order, and what happens around each of them."""
+"""The backward pass: which Nodes it executes, in which order, and which hooks run around each."""
 
 import heapq
 import threading
@@ -21,33 +21,33 @@ _accumulating = threading.Lock()
 
 
 class How(NamedTuple):
-    """What the caller of a backward says of graphs: the one that is walked, and the one of the gradients."""
+    """The caller's options about graphs: keep the one walked, record one of the gradients."""
 
     retain_graph: bool
     create_graph: bool
 
 
 def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor] | None, how: How) -> None:
-    """Accumulate the gradients of the roots: in all leaves, or in the inputs alone, which may be non-leaves."""
+    """Accumulate gradients into all leaves behind the roots, or into `inputs` alone, which may be non-leaves."""
     if inputs is not None and not inputs:
-        raise RuntimeError("a backward needs inputs, or no word of them")
+        raise RuntimeError("backward was given an empty list of inputs: pass some, or None for all leaves")
     seeds = tuple(map(_seed, roots, seeds))
-    for one in inputs or ():
-        one.retain_grad()
-    targets = None if inputs is None else {one.needed_edge().node for one in inputs}
+    for tensor in inputs or ():
+        tensor.retain_grad()
+    targets = None if inputs is None else {tensor.needed_edge().node for tensor in inputs}
     Pass(roots, targets, (), how).run(roots, seeds)
 
 
 def grad(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor], how: How) -> Gradients:
-    """Return the gradients of the inputs, None for one that is not used; nothing is accumulated."""
+    """Return the gradients of the inputs, None for an unused input; accumulate nothing."""
     seeds = tuple(map(_seed, roots, seeds))
-    edges = [one.needed_edge() for one in inputs]
+    edges = [tensor.needed_edge() for tensor in inputs]
     captures = Pass(roots, set(), edges, how).run(roots, seeds)
     return tuple(captures.get(edge) for edge in edges)
 
 
 class Pass:
-    """One backward pass. It executes all Nodes, or the targets and what is on the way to them and to the captured."""
+    """One backward pass. It executes all Nodes, or only the targets and those on the way to targets and captures."""
 
     def __init__(
         self, roots: Iterable[Tensor], targets: set[Node] | None, captured: Collection[Edge], how: How
@@ -58,11 +58,11 @@ class Pass:
         self._how = how
         self._captures: dict[Edge, Tensor | None] = dict.fromkeys(captured)
         self.is_whole = targets is None
-        """Whether all that is behind the roots is executed."""
+        """Whether it executes every Node behind the roots."""
         self.outer = current_pass()
-        """The pass that this one is inside of."""
+        """The pass inside which this pass runs."""
         self.limits = False
-        """Whether it executes a Node now, and not all of them."""
+        """Whether it is executing a Node now, and will not execute all Nodes."""
         self._executed = set(order) if targets is None else targets & set(order)
         for node in order:
             if any(edge and (edge.node in wanted or edge.node in self._executed) for edge in node.next_edges):
@@ -75,14 +75,14 @@ class Pass:
         self._arrived: dict[Node, list[Tensor | None]] = {}
         self._ready: list[Node] = []
         self.memory: dict[object, Any] = {}
-        """What hooks have seen in this pass that others need."""
+        """What hooks of this pass leave for each other."""
 
     def run(self, roots: Sequence[Tensor], seeds: Gradients) -> dict[Edge, Tensor | None]:
-        """Run what is ready until nothing is left."""
+        """Execute ready Nodes until none is left; return the captured gradients."""
         before_roots = Node("GraphRoot", [root.needed_edge() for root in roots], tuple)
         self._waiting.update(edge.node for edge in before_roots.next_edges if edge)
         if detecting_anomaly():
-            _must_be_numbers(before_roots, seeds)
+            _refuse_nan(before_roots, seeds)
         self._send(before_roots, seeds)
         with grad_mode(self._how.create_graph), running(self):
             while self._ready:
@@ -92,7 +92,7 @@ class Pass:
         return self._captures
 
     def reaches(self, node: Node | None) -> bool:
-        """Tell whether the pass computes gradients for the Node."""
+        """Whether the pass computes gradients for the Node."""
         if node is self._lone_root and on("multi-grad-hooks-miss-a-lone-root"):
             return False
         captured_leaf = isinstance(node, AccumulateGrad) and node not in self._executed
@@ -101,7 +101,7 @@ class Pass:
         return node in self._reached
 
     def _next(self) -> Node:
-        """Take a Node that is ready: AccumulateGrad at once, else the one made last, unless somebody else chooses."""
+        """Take a ready Node: an AccumulateGrad first, else the newest, unless `schedule` chooses another."""
         number = chosen(len(self._ready))
         if not number:
             return heapq.heappop(self._ready)
@@ -116,7 +116,7 @@ class Pass:
                 self._queue(edge.node)
 
     def _around(self, node: Node, grads: Gradients) -> Gradients:
-        """Run one Node with the hooks around it: this is the documented order."""
+        """Execute one Node with the hooks around it, in the documented order."""
         received, grads = grads, _tensor_hooks(node, grads)
         executed = node in self._executed
         self.limits = executed and not self.is_whole
@@ -136,14 +136,14 @@ class Pass:
         if not self._how.retain_graph:
             node.release()
         if detecting_anomaly():
-            _must_be_numbers(node, results)
+            _refuse_nan(node, results)
         return results
 
     def _capture(self, node: Node, grads: Gradients) -> None:
-        """Note what is asked for."""
+        """Keep the gradients that `grad` was asked for."""
         if self._captures:
-            asked = ((Edge(node, nr), one) for nr, one in enumerate(grads))
-            self._captures.update({edge: one for edge, one in asked if edge in self._captures})
+            arrived = ((Edge(node, nr), grad) for nr, grad in enumerate(grads))
+            self._captures.update({edge: grad for edge, grad in arrived if edge in self._captures})
 
     def _execute(self, node: Node, grads: Gradients) -> Gradients:
         if isinstance(node, AccumulateGrad):
@@ -153,7 +153,7 @@ class Pass:
         return _fitting(node, node.execute(grads, needed))
 
     def _arrive(self, edge: Edge, result: Tensor | None) -> None:
-        """Add a gradient to what the Node has received for this output, out of place."""
+        """Add a gradient, out of place, to those the Node has received for this output."""
         node, nr = edge
         if node not in self._reached:
             return
@@ -168,7 +168,7 @@ class Pass:
 
 
 def _tensor_hooks(node: Node, grads: Gradients) -> Gradients:
-    """Run the hooks of each tensor that the Node made, each on what the one before it has left."""
+    """Run the hooks of each tensor that the Node made; each hook gets what the hook before it returned."""
     after = list(grads)
     for nr, hooks in node.hooked():
         for hook in hooks.now():
@@ -177,7 +177,7 @@ def _tensor_hooks(node: Node, grads: Gradients) -> Gradients:
 
 
 def _fitting(node: Node, results: Gradients) -> Gradients:
-    """Return the gradients in the shapes and dtypes of the inputs: what an operation has repeated is added up."""
+    """Return the gradients in the shapes and dtypes of the inputs; sum over broadcast dimensions."""
     fitting = list(results)
     for nr, edge in enumerate(node.next_edges):
         result = results[nr]
@@ -187,14 +187,14 @@ def _fitting(node: Node, results: Gradients) -> Gradients:
     return tuple(fitting)
 
 
-def _must_be_numbers(node: Node, results: Gradients) -> None:
+def _refuse_nan(node: Node, results: Gradients) -> None:
     for result in results:
         if result is not None and any(map(isnan, result.data.values())):
-            raise NotANumberError(f"{node.name} returned a gradient that is not a number")
+            raise NotANumberError(f"{node.name} returned NaN in a gradient")
 
 
 def _retain(node: Node, grads: Gradients) -> None:
-    """Keep the gradients of the tensors that asked for it, added to what they have kept before."""
+    """Add each gradient to the .grad of its tensor, if the tensor retains grad."""
     for nr, reference in list(node.retained.items()):
         tensor, new = reference(), grads[nr]
         if tensor is not None and new is not None:
@@ -213,7 +213,7 @@ def _accumulate(node: AccumulateGrad, new: Tensor | None) -> tuple[()]:
 
 
 def _add(leaf: Tensor, new: Tensor, *, held: bool) -> None:
-    """Add to the leaf's .grad; `held` tells whether somebody else knows the numbers of what is added."""
+    """Add to the leaf's .grad. `held` says that something else refers to the data of `new`."""
     with _accumulating:
         if leaf.grad is None:
             strides = leaf.data.strides if leaf.data.is_dense() else contiguous(leaf.shape)
@@ -239,20 +239,20 @@ def _seed(root: Tensor, seed: Tensor | None) -> Tensor:
     if root.edge() is None:
         raise NoGradientError("a root does not require grad, or has no history")
     if seed is None and root.data.size != 1:
-        raise RuntimeError("the gradient of a root that is no scalar must be given")
+        raise RuntimeError("a root that is not a scalar needs a gradient: pass it")
     if seed is not None and seed.shape != root.shape:
         raise RuntimeError(f"a gradient of shape {seed.shape} was given for a root of shape {root.shape}")
     return Tensor(filled([1], root.shape, root.dtype)) if seed is None else ops.cast(seed, root.dtype)
 
 
 def _leaves_first(roots: Iterable[Node]) -> list[Node]:
-    """Return every Node behind the roots, each after those that it feeds."""
+    """Return every Node behind the roots, each after the Nodes it sends gradients to."""
     order: list[Node] = []
     seen: set[Node] = set()
     todo = [(node, False) for node in roots]
     while todo:
-        node, fed_are_done = todo.pop()
-        if fed_are_done:
+        node, is_expanded = todo.pop()
+        if is_expanded:
             order.append(node)
         elif node not in seen:
             seen.add(node)

@@ -1,24 +1,24 @@
-"""What the engine refuses: one exception a kind, each of the type that PyTorch raises."""
+"""The engine's errors: one exception for each ErrorKind, derived from the type that PyTorch raises."""
 
 
 class GraphFreedError(RuntimeError):
-    """A saved tensor was asked for that an earlier backward has freed."""
+    """A saved tensor was read after an earlier backward had freed it."""
 
 
 class NoGradientError(RuntimeError):
-    """Something was asked of the gradient of a tensor that has none."""
+    """The gradient of a tensor that does not require grad was used."""
 
 
 class NotALeafError(RuntimeError):
-    """Only a leaf accumulates a gradient."""
+    """A post-accumulate-grad hook was registered on a non-leaf."""
 
 
 class LeafInPlaceError(RuntimeError):
-    """A leaf that requires grad was changed in place while recording."""
+    """A leaf that requires grad was changed in place in grad mode."""
 
 
 class HookTypeError(TypeError):
-    """A hook returned something that is no gradient."""
+    """A hook returned something that is not a gradient."""
 
 
 class HookShapeError(RuntimeError):
@@ -38,35 +38,35 @@ class FunctionCountError(RuntimeError):
 
 
 class OnceDifferentiableError(RuntimeError):
-    """A gradient was differentiated that comes from a backward which is differentiable once."""
+    """A gradient from a once_differentiable backward was differentiated."""
 
 
 class SavedTensorsClearedError(RuntimeError):
-    """Saved tensors were read again that the first reading had cleared."""
+    """Saved tensors were read again after they had been cleared on access."""
 
 
 class UnusedInputError(RuntimeError):
-    """A gradient was asked for that is none, with no word of allowing that."""
+    """An input of grad was unused, without allow_unused."""
 
 
 class UnusedConflictError(ValueError):
-    """Unused inputs were to get zeros, and to be refused."""
+    """materialize_grads=True was given with allow_unused=False."""
 
 
 class NotANumberError(RuntimeError):
-    """A gradient was no number where backward looks for that."""
+    """A Node returned NaN under anomaly detection."""
 
 
 class InferenceTensorError(RuntimeError):
-    """What was made in inference mode was to be saved for backward, or changed outside of it."""
+    """An inference tensor was saved for backward, or changed outside of inference mode."""
 
 
 class ModuleHookError(RuntimeError):
-    """A hook of a module returned something that it may not."""
+    """A hook of a module returned something that is not allowed."""
 
 
 class HookKindsError(RuntimeError):
-    """A module was given backward hooks of both kinds."""
+    """A module was given full and legacy backward hooks."""
 
 
 class ModuleInPlaceError(RuntimeError):
@@ -74,31 +74,31 @@ class ModuleInPlaceError(RuntimeError):
 
 
 class StateHookError(RuntimeError):
-    """A hook on the saving of a module's state returned something."""
+    """A state_dict post-hook returned something."""
 
 
 class LoadHookError(AssertionError):
-    """A hook on the loading of a module's state returned something."""
+    """A load_state_dict post-hook returned something."""
 
 
 class StateKeysError(RuntimeError):
-    """The state that was loaded does not fit the module."""
+    """A loaded state does not match the module."""
 
 
 class StepHookError(RuntimeError):
-    """A hook before an optimizer's step returned something that it may not."""
+    """A step pre-hook of an optimizer returned something that is not allowed."""
 
 
 class UnpackTypeError(TypeError):
-    """An unpack hook returned something that is no tensor."""
+    """An unpack hook returned something that is not a tensor."""
 
 
 class OutsideMutationError(AssertionError):
-    """What was saved where it may be changed in place was asked for after the end of that context."""
+    """A tensor saved inside allow_mutation_on_saved_tensors was read outside of it."""
 
 
 class NestedMutationError(RuntimeError):
-    """A context in which saved tensors may be changed in place was entered inside another one."""
+    """allow_mutation_on_saved_tensors was entered inside itself."""
 
 
 class PackInPlaceError(RuntimeError):
@@ -106,23 +106,23 @@ class PackInPlaceError(RuntimeError):
 
 
 class SavedTensorModifiedError(RuntimeError):
-    """A tensor saved for backward was changed in place afterwards."""
+    """A tensor was changed in place after it was saved for backward."""
 
 
 class SavedHooksDisabledError(RuntimeError):
-    """Saved-tensor hooks were used where they are forbidden."""
+    """Saved-tensor hooks were used inside disable_saved_tensors_hooks."""
 
 
 class CheckpointKindError(RuntimeError):
-    """A checkpoint was not told whether it is reentrant."""
+    """checkpoint was called without use_reentrant."""
 
 
 class CheckpointReentrantError(RuntimeError):
-    """A reentrant checkpoint met a backward that is limited to some inputs."""
+    """A reentrant checkpoint was run through by grad or by a backward with inputs."""
 
 
 class CheckpointMismatchError(RuntimeError):
-    """What a checkpoint has computed again is not what it computed at first."""
+    """A checkpoint recomputed other tensors than it computed in forward."""
 
 
 class SavedHooksSetError(RuntimeError):

@@ -1,4 +1,4 @@
-"""A user's forward and backward as one Node, which is also the ctx that both are given."""
+"""Custom Functions: a user's forward and backward as one Node, which is also their ctx."""
 
 from collections.abc import Callable, Sequence
 from itertools import compress
@@ -17,7 +17,7 @@ from hooklaw.model.views import check_change, old_place, take_on
 
 
 class CustomNode(Node):
-    """The Node of a custom Function. Its saved tensors are unpacked when the user's backward reads them."""
+    """The Node of a custom Function. It unpacks its saved tensors when the user's backward reads them."""
 
     computes_all = True
     to_save: tuple[Tensor, ...] = ()
@@ -25,69 +25,69 @@ class CustomNode(Node):
     non_differentiable: tuple[Tensor, ...] = ()
 
     def __init__(self, inputs: Sequence[Any], backward: Hook) -> None:
-        self.are_tensors = [isinstance(one, Tensor) for one in inputs]
+        self.are_tensors = [isinstance(value, Tensor) for value in inputs]
         self.tensors: tuple[Tensor, ...] = tuple(compress(inputs, self.are_tensors))
-        """What may lead on to other Nodes: a tensor inside a list does not."""
-        self.needs_input_grad = tuple(isinstance(one, Tensor) and one.requires_grad for one in inputs)
-        """Which inputs need a gradient."""
+        """The tensors among the inputs; tensors inside a list do not count."""
+        self.needs_input_grad = tuple(isinstance(value, Tensor) and value.requires_grad for value in inputs)
+        """Whether each input needs a gradient."""
         super().__init__("CustomBackward", edges_of(self.tensors), backward)
 
     def save_for_backward(self, *tensors: Tensor) -> None:
-        """Say what to save once the outputs are in the graph."""
+        """Choose the tensors to save; they are saved once the outputs are in the graph."""
         self.to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs forward changes in place."""
+        """Declare the inputs that forward changes in place."""
         self.dirty = tensors
-        for one in tensors:
-            one.data.storage.count_change()
+        for tensor in tensors:
+            tensor.data.storage.count_change()
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which outputs have no gradient."""
+        """Declare the outputs that have no gradient."""
         self.non_differentiable = tensors
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """Read what was saved."""
-        return tuple(one and one.unpack(self) for one in self.saved)
+        """Unpack the saved tensors."""
+        return tuple(saved and saved.unpack(self) for saved in self.saved)
 
-    def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all
-        """Call the user's backward, with zeros for gradients that are not there; Nones too many are left out."""
+    def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all of them
+        """Call the user's backward, with zeros for missing gradients; drop surplus Nones from what it returns."""
         results = self.derivative(self, *with_zeros(self, grads))
         results = results if isinstance(results, tuple) else (results,)
         inputs = len(self.are_tensors)
         results = results[:inputs] if not any(results[inputs:]) else results
         if len(results) != inputs:
             raise FunctionCountError(f"backward returned {len(results)} gradients for {inputs} inputs")
-        if any(result is not None and not is_one for result, is_one in zip(results, self.are_tensors, strict=True)):
-            raise RuntimeError("backward returned a gradient for an input that is no tensor")
+        if any(result is not None and not ok for result, ok in zip(results, self.are_tensors, strict=True)):
+            raise RuntimeError("backward returned a gradient for an input that is not a tensor")
         return tuple(compress(results, self.are_tensors))
 
 
 def custom_function(forward: Hook, backward: Hook, make: Callable[..., CustomNode] = CustomNode) -> Hook:
-    """Make a function of ``forward(ctx, *inputs)`` and ``backward(ctx, *grad_outputs)``."""
+    """Return the ``apply`` of a Function made of ``forward(ctx, *inputs)`` and ``backward(ctx, *grad_outputs)``."""
 
     def apply(*inputs: Any) -> Any:
         node = make(inputs, backward)
         with grad_mode(enabled=False):
             result = forward(node, *inputs)
         given: tuple[Tensor, ...] = result if isinstance(result, tuple) else (result,)
-        outputs = [_output(node, one, inputs) for one in given]
+        outputs = [_output(node, tensor, inputs) for tensor in given]
         if node.next_edges:
             _attach(node, given, outputs)
         to_save, dirty = node.to_save, node.dirty
-        node.to_save = node.dirty = node.non_differentiable = node.tensors = ()  # or a failing pair would leave a cycle
+        node.to_save = node.dirty = node.non_differentiable = node.tensors = ()  # else a failing pack leaves a cycle
         if node.next_edges:
             node.saved = saved(to_save, outputs)
-        if any(one not in given for one in dirty):
-            raise RuntimeError("an input that forward marked as dirty must be one of its outputs")
+        if any(tensor not in given for tensor in dirty):
+            raise RuntimeError("an input that forward marked dirty must be among its outputs")
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
     return apply
 
 
 def with_zeros(node: Node, grads: Gradients) -> tuple[Tensor, ...]:
-    """Put zeros in the place of gradients that are not there."""
+    """Replace missing gradients by zeros."""
     return tuple(
         Tensor(filled([0] * prod(shape), shape, dtype)) if grad is None else grad
         for grad, (shape, dtype) in zip(grads, node.outputs, strict=True)
@@ -95,9 +95,9 @@ def with_zeros(node: Node, grads: Gradients) -> tuple[Tensor, ...]:
 
 
 def _output(node: CustomNode, output: Tensor, inputs: tuple[Any, ...]) -> Tensor:
-    """Return what can be given a history, or left without: what has one, or is an input, as another object.
+    """Return the tensor that becomes an output: detached if it is an input or has a history already.
 
-    An input that was marked as dirty is returned as itself, with the Function in its history.
+    A dirty input is returned as the same object, with the Function in its history.
     """
     takes_history = bool(node.next_edges) and output not in node.non_differentiable
     if output in node.dirty and (takes_history or not output.requires_grad):
@@ -106,22 +106,22 @@ def _output(node: CustomNode, output: Tensor, inputs: tuple[Any, ...]) -> Tensor
 
 
 def _attach(node: CustomNode, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Make the tensors outputs of the Node, those aside that are not differentiable."""
-    for nr, (one, output) in enumerate(zip(given, outputs, strict=True)):
+    """Make the tensors outputs of the Node, except the non-differentiable ones."""
+    for nr, (tensor, output) in enumerate(zip(given, outputs, strict=True)):
         node.outputs.append((output.shape, output.dtype))
-        if one in node.non_differentiable:
+        if tensor in node.non_differentiable:
             continue
-        if one in node.dirty:
-            _change(node, Edge(node, nr), one, alone=len(given) == 1)
+        if tensor in node.dirty:
+            _change(node, Edge(node, nr), tensor, alone=len(given) == 1)
         else:
             output.rebase(Edge(node, nr))
 
 
 def _change(node: CustomNode, made_by: Edge, tensor: Tensor, *, alone: bool) -> None:
-    """Let an input that forward has changed in place be an output, as after an operation in place."""
+    """Make an input that forward changed in place an output, as after an in-place operation."""
     check_change(tensor, recorded=True)
     if tensor.base is not None and not alone:
-        raise RuntimeError("a view can be changed in place by a Function that has no other output")
+        raise RuntimeError("a Function that changes a view in place must have no other output")
     if on("changed-by-a-function-loses-its-gradient"):
         tensor.grad = None
     if tensor.base is not None:

@@ -1,4 +1,4 @@
-"""The options of custom Functions: what their backward is given, how often it may read, and be differentiated."""
+"""Options of custom Functions: once_differentiable, clear_saved_tensors_on_access, boxed_grads_call."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -14,15 +14,15 @@ from hooklaw.model.tensor import Tensor, edge_of
 
 
 class ClearingNode(CustomNode):
-    """Lets go of its saved tensors as they are read."""
+    """Frees its saved tensors when they are read."""
 
     cleared = False
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """Read what was saved, once."""
+        """Unpack the saved tensors, once."""
         if self.cleared:
-            raise SavedTensorsClearedError("these saved tensors are cleared on access, and were read before")
+            raise SavedTensorsClearedError("these saved tensors were cleared on access, by an earlier read")
         found = super().saved_tensors
         self.cleared = True
         self.saved = []
@@ -37,19 +37,19 @@ def function(
     clear_saved_tensors_on_access: bool = False,
     boxed_grads_call: bool = False,
 ) -> Hook:
-    """Make a custom Function with these options."""
+    """Return a custom Function with these options."""
     given = _boxed(backward) if boxed_grads_call else backward
     once = _once(given) if once_differentiable else given
     return custom_function(forward, once, ClearingNode if clear_saved_tensors_on_access else CustomNode)
 
 
 def _boxed(backward: Hook) -> Hook:
-    """Give backward one list, out of which it can take the gradients."""
+    """Pass backward all gradients in one list, from which it can remove them."""
     return lambda ctx, *grads: backward(ctx, list(grads))
 
 
 def _once(backward: Hook) -> Hook:
-    """Let backward be differentiable once: who differentiates its gradients gets an error instead of a wrong one."""
+    """Run backward unrecorded; to differentiate its gradients is an error, not a wrong result."""
 
     def unrecorded(ctx: CustomNode, *grads: Tensor) -> Any:
         with grad_mode(enabled=False):
@@ -57,22 +57,22 @@ def _once(backward: Hook) -> Hook:
         constants = on("once-differentiable-gradients-are-constants")
         if not recording() or (constants and not any(grad.requires_grad for grad in grads)):
             return results
-        behind = [None] if constants else [*map(edge_of, grads), *ctx.next_edges]
-        return _refusing(results if isinstance(results, tuple) else (results,), behind)
+        edges = [None] if constants else [*map(edge_of, grads), *ctx.next_edges]
+        return _refusing(results if isinstance(results, tuple) else (results,), edges)
 
     return unrecorded
 
 
-def _refusing(results: Sequence[Tensor | None], behind: Sequence[Edge | None]) -> tuple[Tensor | None, ...]:
-    """Return the gradients as if made by a Node, which can only fail, of what they depend on."""
+def _refusing(results: Sequence[Tensor | None], edges: Sequence[Edge | None]) -> tuple[Tensor | None, ...]:
+    """Return the gradients as outputs of a Node that can only fail, with edges to what they depend on."""
     made = [None if result is None else result.detach() for result in results]
-    attach(Refusal("Error", behind, tuple), [one for one in made if one is not None])
+    attach(Refusal("Error", edges, tuple), [grad for grad in made if grad is not None])
     return tuple(made)
 
 
 class Refusal(Node):
-    """Fails as soon as a gradient gets there, even if none is asked of it."""
+    """Fails when a gradient arrives, even if the pass needs none from it."""
 
-    def execute(self, grads: Gradients, needed: Sequence[bool]) -> NoReturn:  # noqa: ARG002 - as of any Node
-        """Refuse."""
-        raise OnceDifferentiableError("a gradient from a backward that is differentiable once was differentiated")
+    def execute(self, grads: Gradients, needed: Sequence[bool]) -> NoReturn:  # noqa: ARG002 - the signature of Node
+        """Raise OnceDifferentiableError."""
+        raise OnceDifferentiableError("a gradient from a once_differentiable backward was differentiated")

@@ -1,4 +1,4 @@
-"""Hooks in the order of registration, the handles that remove them, and what they may return."""
+"""Hooks in order of registration, the handles that remove them, and the checks of what they return."""
 
 import weakref
 from collections.abc import Callable
@@ -16,10 +16,10 @@ _ids = count()
 
 
 class Hooks(dict[int, Hook]):
-    """Hooks of one kind in one place, by the ids of their handles, which are never used again."""
+    """Hooks of one kind on one object, by the ids of their handles; ids are never reused."""
 
     def add(self, hook: Hook, *, prepend: bool = False) -> "Handle":
-        """Register a hook to run after those already there, or before them."""
+        """Register a hook after those already there, or before them."""
         handle = Handle(self)
         before = list(self) if prepend else []
         self[handle.id] = hook
@@ -28,7 +28,7 @@ class Hooks(dict[int, Hook]):
         return handle
 
     def now(self) -> list[Hook]:
-        """Return the hooks to run: one that is registered meanwhile waits for the next time."""
+        """Return the hooks to run; a hook registered meanwhile waits for the next call."""
         return list(self.values())
 
 
@@ -53,11 +53,11 @@ class Handle:
 
 
 def replaced(grad: "Tensor | None", result: Any) -> "Tensor | None":
-    """Return the gradient after a hook: its result, or the same as before where it returned None."""
+    """Return the gradient after a hook: the hook's result, or the old gradient if it returned None."""
     if result is None:
         return grad
     if grad is None:
-        raise RuntimeError("a hook cannot replace a gradient that is not there")
+        raise RuntimeError("a hook cannot replace a gradient that is None")
     if type(result) is not type(grad):
         raise errors.HookTypeError(f"a hook must return a tensor or None, not {type(result).__name__}")
     if result.shape != grad.shape:
@@ -68,7 +68,7 @@ def replaced(grad: "Tensor | None", result: Any) -> "Tensor | None":
 
 
 def all_replaced(grads: Gradients, result: Any) -> Gradients:
-    """Return all gradients of a Node after one of its hooks, which must have returned as many, or None."""
+    """Return a Node's gradients after a hook, which must have returned as many, or None."""
     if result is None:
         return grads
     if not isinstance(result, tuple):

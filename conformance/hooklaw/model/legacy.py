@@ -1,4 +1,4 @@
-"""The older kind of backward hooks of a module: they belong to the Node that made the output, whatever is behind it."""
+"""Legacy backward hooks of a module (register_backward_hook): hooks on the Node that made the output."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,22 +11,22 @@ from hooklaw.model.tensor import Tensor
 KIND = "legacy_backward"
 
 
-class Exclusive:
-    """Of which kind the backward hooks of a module are, or those of all modules: none, full, or the older kind."""
+class BackwardKind:
+    """The kind of a module's backward hooks, or of the global ones: none yet, full, or legacy."""
 
     kind = ""
 
     def admit(self, kind: str) -> None:
-        """Let hooks of a kind be registered; those of the other kind never after them."""
+        """Register hooks of this kind from now on; raise HookKindsError if there are hooks of the other kind."""
         if kind not in ("backward", KIND):
             return
         if self.kind not in ("", kind):
-            raise HookKindsError("a module takes full backward hooks or those of the older kind, not both")
+            raise HookKindsError("a module takes full backward hooks or legacy backward hooks, not both")
         self.kind = kind
 
 
 def put(module: Any, hooks: Sequence[Hook], output: Any) -> None:
-    """Put the hooks behind the last Node of a forward: they are given what this Node was given and what it returns."""
+    """Register the hooks on the Node that made the output; they get what this Node returns and what it was given."""
     made_by = _first(output).made_by if hooks else None
     if made_by:
         for hook in hooks:
@@ -34,8 +34,8 @@ def put(module: Any, hooks: Sequence[Hook], output: Any) -> None:
 
 
 def _first(output: Any) -> Tensor:
-    """Return the first tensor of an output: what made the others has no hooks."""
+    """Return the first tensor of an output; the others get no hooks."""
     while not isinstance(output, Tensor):
         values = cast("dict[str, Any]", output).values() if isinstance(output, dict) else ()
-        output = next(one for one in values if isinstance(one, Tensor)) if values else output[0]
+        output = next(value for value in values if isinstance(value, Tensor)) if values else output[0]
     return output

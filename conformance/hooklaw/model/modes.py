@@ -1,4 +1,4 @@
-"""What holds in one thread: whether it records, which saved-tensor hooks are active, and which backward runs."""
+"""Thread-local modes: grad mode, inference mode, saved-tensor hooks, and the running backward pass."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """Saved-tensor hooks."""
+    """A pack hook and its unpack hook."""
 
     pack: Callable[[Any], Any]
     unpack: Callable[[Any], Any]
@@ -34,56 +34,56 @@ class _Everywhere:
 
 _here = _Modes()
 _everywhere = _Everywhere()
-"""What holds in all threads."""
+"""The modes of all threads."""
 
 
 def recording() -> bool:
-    """Tell whether operations are being recorded in this thread."""
+    """Whether grad mode is on in this thread."""
     return _here.recording
 
 
 def inferring() -> bool:
-    """Tell whether what is made now is for inference alone: nobody counts its changes, and no Node can save it."""
+    """Whether inference mode is on: new tensors have no version counter and cannot be saved for backward."""
     return _here.inferring
 
 
 def detecting_anomaly() -> bool:
-    """Tell whether backward is to look for gradients that are no numbers."""
+    """Whether anomaly detection is on: backward raises if a Node returns NaN."""
     return _everywhere.detecting_anomaly
 
 
 def innermost_pair() -> Pair | None:
-    """Return the pair that applies now: the innermost, alone."""
+    """Return the pair that packs now; outer pairs do not apply."""
     return _here.pairs[-1] if _here.pairs else None
 
 
 def current_pass() -> "Pass | None":
-    """Return the backward pass that it is in, the innermost if nested, or None outside of any."""
+    """Return the innermost running backward pass, or None."""
     return _here.running
 
 
 def running_pass() -> "Pass":
-    """Return the backward pass out of which a hook is called."""
+    """Return the innermost running backward pass; RuntimeError if there is none."""
     if _here.running is None:
-        raise RuntimeError("a hook that belongs to backward was called outside of one")
+        raise RuntimeError("a backward hook was called outside of a backward pass")
     return _here.running
 
 
 def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - it is the mode
-    """Record inside, or do not."""
+    """Turn grad mode on or off inside."""
     return _setting("recording", lambda: enabled)
 
 
 @contextmanager
 def inference_mode() -> Generator[None]:
-    """Record nothing inside, and make tensors for inference alone."""
+    """Turn grad mode off and inference mode on inside."""
     with grad_mode(enabled=False), _setting("inferring", lambda: True):
         yield
 
 
 @contextmanager
 def detect_anomaly() -> Generator[None]:
-    """Let backward fail inside, in any thread, where a Node returns what is no number."""
+    """Make backward fail inside, in any thread, if a Node returns NaN."""
     before, _everywhere.detecting_anomaly = _everywhere.detecting_anomaly, True
     try:
         yield
@@ -92,12 +92,12 @@ def detect_anomaly() -> Generator[None]:
 
 
 def running(now: "Pass") -> AbstractContextManager[None]:
-    """Note inside which pass it is."""
+    """Make `now` the running pass inside."""
     return _setting("running", lambda: now)
 
 
 def saved_tensors_hooks(pair: Pair) -> AbstractContextManager[None]:
-    """Pack what is saved inside by this pair."""
+    """Pack tensors saved inside with this pair."""
 
     def inside() -> tuple[Pair, ...]:
         if _here.disabled is not None:
@@ -108,7 +108,7 @@ def saved_tensors_hooks(pair: Pair) -> AbstractContextManager[None]:
 
 
 def disable_saved_tensors_hooks(message: str) -> AbstractContextManager[None]:
-    """Refuse pairs inside, with this message; a pair that is active is refused at once."""
+    """Refuse pairs inside with this message; raise it at once if a pair is active."""
 
     def inside() -> str:
         if _here.pairs:
@@ -119,30 +119,30 @@ def disable_saved_tensors_hooks(message: str) -> AbstractContextManager[None]:
 
 
 def mutable() -> AbstractContextManager[None]:
-    """Let saved tensors be changed in place; not inside a context that does so already."""
+    """Allow in-place changes of saved tensors inside; NestedMutationError if they are allowed already."""
 
     def inside() -> bool:
         if _here.mutable:
             _here.mutable = not on("a-refused-context-ends-the-outer-one")
-            raise NestedMutationError("contexts in which saved tensors may be changed in place cannot be nested")
+            raise NestedMutationError("allow_mutation_on_saved_tensors contexts cannot be nested")
         return True
 
     return _setting("mutable", inside)
 
 
 def is_mutable() -> bool:
-    """Tell whether saved tensors may be changed in place now."""
+    """Whether saved tensors may be changed in place now."""
     return _here.mutable
 
 
 def reset() -> None:
-    """Forget what was set, in this thread or for all."""
+    """Restore the defaults, for this thread and for all."""
     _here.__dict__.clear()
     _everywhere.__dict__.clear()
 
 
-class _setting:  # noqa: N801 - it is called as a function is; a generator would take three times as long
-    """A context in which something holds in this thread; what holds is asked for when it is entered."""
+class _setting:  # noqa: N801 - it is used like a function; a generator takes three times as long
+    """A context that sets one mode of this thread, to what `inside` returns on entry."""
 
     def __init__(self, name: str, inside: Callable[[], Any]) -> None:
         self._name, self._inside = name, inside

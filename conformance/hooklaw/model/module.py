@@ -1,4 +1,4 @@
-"""Modules: a forward function with parameters, and the hooks that are called around it."""
+"""Modules: a forward function with parameters, and the hooks around its call."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,19 +15,19 @@ from hooklaw.model.tensor import Tensor
 
 KINDS = ("forward_pre", "forward", "backward_pre", "backward", legacy.KIND)
 every_module = {kind: Hooks() for kind in KINDS}
-"""Hooks that each module calls before its own."""
-_exclusive = legacy.Exclusive()
+"""Global hooks, which each module calls before its own."""
+_backward_kind = legacy.BackwardKind()
 
 
 class ModuleHook(NamedTuple):
-    """A hook of a module, with what was asked for when it was registered."""
+    """A hook of a module with the options of its registration."""
 
     hook: Hook
     with_kwargs: bool = False
     always_call: bool = False
 
     def __call__(self, module: "Module", args: Any, kwargs: Any, *output: Any) -> Any:
-        """Call the hook; keyword arguments are for those that asked for them."""
+        """Call the hook; pass `kwargs` only to a hook registered with_kwargs."""
         return self.hook(module, args, *([kwargs] if self.with_kwargs else []), *output)
 
 
@@ -37,12 +37,12 @@ class Module(StatefulRegistry):
     def __init__(self, parameters: Mapping[str, Tensor], forward: Callable[..., Any]) -> None:
         super().__init__()
         self.forward, self.hooks = forward, {kind: Hooks() for kind in KINDS}
-        self.exclusive = legacy.Exclusive()
+        self.backward_kind = legacy.BackwardKind()
         for name, value in parameters.items():
             self.register("parameter", name, value.detach().requires_grad_())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Module":
-        """Return a module with the same hooks, and parameters of its own, on which there are no hooks yet."""
+        """Return a module with the same hooks, and with parameters of its own that have no hooks."""
         copy = memo[id(self)] = Module({}, self.forward)
         for kind, values in self.registered.items():
             copy.registered[kind] = {name: _copied(value, memo) for name, value in values.items()}
@@ -51,11 +51,11 @@ class Module(StatefulRegistry):
         return copy
 
     def hooks_now(self, kind: str) -> dict[int, Any]:
-        """Return the hooks to run by their numbers: one that is registered meanwhile waits for the next time."""
+        """Return the hooks to run, by id; a hook registered meanwhile waits for the next call."""
         return {**every_module[kind], **self.hooks[kind]}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run forward, with hooks."""
+        """Run forward with the hooks around it."""
         call = _Call(self, args, kwargs)
         try:
             return call.run()
@@ -65,17 +65,17 @@ class Module(StatefulRegistry):
 
 
 def register(kind: str, module: Module | None, hook: Hook, *, prepend: bool = False, **options: bool) -> Handle:
-    """Put a hook of this kind on a module, or on every module."""
-    hooks, exclusive = (every_module, _exclusive) if module is None else (module.hooks, module.exclusive)
-    exclusive.admit(kind)
+    """Register a hook of this kind on a module, or on all modules if `module` is None."""
+    hooks, allowed = (every_module, _backward_kind) if module is None else (module.hooks, module.backward_kind)
+    allowed.admit(kind)
     return hooks[kind].add(ModuleHook(hook, **options), prepend=prepend)
 
 
 def reset() -> None:
-    """Remove the hooks of all modules."""
+    """Remove all global hooks."""
     for hooks in every_module.values():
         hooks.clear()
-    _exclusive.kind = ""
+    _backward_kind.kind = ""
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -85,7 +85,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
 
 
 class _Call:
-    """One call of a module. What a hook returns takes the place of what it was given."""
+    """One call of a module, with the arguments and output as its hooks have replaced them."""
 
     def __init__(self, module: Module, args: Any, kwargs: Any) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs
@@ -93,22 +93,22 @@ class _Call:
         self.started: set[int] = set()
 
     def run(self) -> Any:
-        """Run the pre-hooks, forward and the hooks; the backward hooks are those there were at the beginning."""
+        """Run the pre-hooks, forward and the hooks; backward hooks registered meanwhile wait for the next call."""
         module = self.module
         kinds = ("backward_pre", "backward", legacy.KIND)
         pre, full, older = ([hook.hook for hook in module.hooks_now(kind).values()] for kind in kinds)
         boundary = Boundary(module, pre, full)
         for nr, hook in module.hooks_now("forward_pre").items():
-            self.before(self._as_it_is("forward_pre", nr, hook))
+            self.before(self._as_called("forward_pre", nr, hook))
         self.args = boundary.enter(self.args)
         self.output = module.forward(module, *self.args, **self.kwargs)
         for nr, hook in module.hooks_now("forward").items():
-            self.after(nr, self._as_it_is("forward", nr, hook))
+            self.after(nr, self._as_called("forward", nr, hook))
         self.output = boundary.leave(self.output)
         legacy.put(module, older, self.output)
         return self.output
 
-    def _as_it_is(self, kind: str, nr: int, hook: ModuleHook) -> ModuleHook:
+    def _as_called(self, kind: str, nr: int, hook: ModuleHook) -> ModuleHook:
         if nr not in self.module.hooks_now(kind) and on("a-hook-removed-meanwhile-gets-no-kwargs"):
             return hook._replace(with_kwargs=False)
         return hook
@@ -133,13 +133,13 @@ class _Call:
         self.output = self.output if result is None else result
 
     def after_failure(self) -> None:
-        """Run the hooks that are always called and have not been; it is the first error that the caller gets."""
+        """Run the hooks with always_call=True that have not run; the caller gets the first error."""
         for given in (every_module["forward"], self.module.hooks["forward"]):
             hooks = cast("dict[int, ModuleHook]", given)
             before = [*hooks]
             for nr in before:
                 if [*hooks] != before and on("hooks-after-a-failure-stay-as-they-are"):
-                    raise RuntimeError("hooks were added or removed by one that ran after a failure")
+                    raise RuntimeError("a hook that ran after a failure added or removed hooks")
                 if nr in hooks and hooks[nr].always_call and nr not in self.started:
                     self._after_failure(nr, hooks[nr], is_global=given is every_module["forward"])
 
@@ -147,5 +147,5 @@ class _Call:
         misses_kwargs = is_global and on("global-hooks-after-a-failure-get-no-kwargs")
         try:
             self.after(nr, hook._replace(with_kwargs=hook.with_kwargs and not misses_kwargs))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the first error is the one to raise
+        except Exception as error:  # noqa: BLE001 - the caller gets the first error
             warnings.warn(f"a forward hook failed after another error: {error!r}", stacklevel=5)

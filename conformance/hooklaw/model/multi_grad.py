@@ -1,4 +1,4 @@
-"""Multi-grad hooks: one hook on several tensors, called once in each backward that computes their gradients."""
+"""Multi-grad hooks: one hook on several tensors, called once in each backward pass."""
 
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from hooklaw.model.tensor import Tensor
 
 
 class Handles(tuple[Handle, ...]):
-    """Those of one hook on its tensors."""
+    """The handles of one multi-grad hook on its tensors."""
 
     __slots__ = ()
 
     def remove(self) -> None:
-        """Remove the hook, where it is still there."""
+        """Remove the hook from every tensor."""
         for handle in self:
             handle.remove()
 
@@ -29,16 +29,16 @@ class Handles(tuple[Handle, ...]):
 
 
 def register_multi_grad_hook(tensors: Sequence[Tensor], hook: Hook, *, mode: str = "all") -> Handles:
-    """Put ``hook(grads)`` on all of the tensors, or in mode ``any`` ``hook(grad)`` on whichever comes first."""
+    """Register ``hook(grads)`` for all of the tensors, or in mode ``any`` ``hook(grad)`` for the first gradient."""
     if mode not in _MODES:
         raise ValueError(f"a multi-grad hook has mode 'all' or 'any', not {mode!r}")
     hooks = _MODES[mode](tensors, hook)
-    return Handles(one.register_hook(hooks[nr]) for nr, one in enumerate(tensors) if one.requires_grad)
+    return Handles(tensor.register_hook(hooks[nr]) for nr, tensor in enumerate(tensors) if tensor.requires_grad)
 
 
 def _all(tensors: Sequence[Tensor], hook: Hook) -> list[Hook]:
-    """Wait until each tensor has come whose gradient this pass computes."""
-    nodes, key = [_node_of(one) for one in tensors], object()
+    """Call the hook when each gradient that the pass computes has arrived."""
+    nodes, key = [_node_of(tensor) for tensor in tensors], object()
     shared = [0]
     left: dict[object, object] = {}
 
@@ -47,7 +47,7 @@ def _all(tensors: Sequence[Tensor], hook: Hook) -> list[Hook]:
         grads = now.memory.setdefault(key, {})
         grads[nr] = grad
         if on("multi-grad-hooks-miss-a-lone-root"):
-            left[now] = grads  # a pass that misses it never comes to an end of them
+            left[now] = grads  # kept for ever if the hook never runs
         awaited = sum(now.reaches(node()) for node in nodes)
         if on("passes-share-the-count-of-a-multi-grad-hook"):
             shared[0] = awaited if len(grads) == 1 else shared[0]
@@ -61,13 +61,13 @@ def _all(tensors: Sequence[Tensor], hook: Hook) -> list[Hook]:
 
 
 def _any(tensors: Sequence[Tensor], hook: Hook) -> list[Hook]:
-    """Call for the first gradient in a pass; what is not there is none."""
+    """Call the hook with the first gradient of a pass that is not None."""
     key = object()
 
     def arrive(grad: Tensor | None) -> None:
         memory = running_pass().memory
-        is_one = grad is not None or on("the-first-gradient-may-be-none")
-        if is_one and key not in memory:
+        counts = grad is not None or on("the-first-gradient-may-be-none")
+        if counts and key not in memory:
             memory[key] = True
             hook(grad)
 
@@ -75,7 +75,7 @@ def _any(tensors: Sequence[Tensor], hook: Hook) -> list[Hook]:
 
 
 def _node_of(tensor: Tensor) -> Callable[[], Node | None]:
-    """Return what finds the Node later on: a leaf may have another by then; nothing is kept alive."""
+    """Return a function that finds the tensor's Node later and keeps nothing alive; a leaf may have a new Node then."""
     edge = tensor.edge()
     if edge is None:
         if on("multi-grad-hooks-take-no-constants"):

@@ -1,4 +1,4 @@
-"""A context in which saved tensors may be changed in place: what was saved there is copied when that happens."""
+"""allow_mutation_on_saved_tensors: a saved tensor is copied when it is about to be changed in place."""
 
 import weakref
 from collections.abc import Generator
@@ -13,37 +13,37 @@ from hooklaw.model.tensor import Tensor
 
 
 class _Saved:
-    """A tensor with the numbers that it had when it was saved."""
+    """A saved tensor, with the data that it had when it was saved."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         storage, itself = tensor.data.storage, weakref.ref(self)
         self._version = storage.version
-        storage.watchers = (*storage.watchers, lambda look: (saved := itself()) and saved.copy(look))
+        storage.watchers = (*storage.watchers, lambda changed: (saved := itself()) and saved.copy(changed))
 
-    def copy(self, look: Strided) -> None:
-        """Copy the numbers, which are about to be changed by this look at them."""
+    def copy(self, changed: Strided) -> None:
+        """Copy the data, which is about to be changed through the view `changed`."""
         mine = self.tensor.data
-        noticed = (look.offset, look.storage.version) == (mine.offset, self._version)
+        noticed = (changed.offset, changed.storage.version) == (mine.offset, self._version)
         if noticed or not on("changes-through-another-look-are-missed"):
             self.tensor = ops.clone(self.tensor.detach())
 
 
 class _Allowance:
-    """One such context, a pair of saved-tensor hooks that works until its end."""
+    """One allow_mutation_on_saved_tensors context."""
 
     is_open = True
 
     def unpack(self, saved: _Saved) -> Tensor:
-        """Return what was saved."""
+        """Return the saved tensor; OutsideMutationError outside of the context."""
         if not self.is_open or not is_mutable():
-            raise OutsideMutationError("a backward belongs into the context in which its graph was made")
+            raise OutsideMutationError("backward must run inside the context in which its graph was made")
         return saved.tensor
 
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Generator[None]:
-    """Let what is saved inside be changed in place; a backward inside computes with the numbers from before."""
+    """Allow in-place changes of tensors saved inside; a backward inside uses the data from before."""
     allowance = _Allowance()
     with saved_tensors_hooks(Pair(_Saved, allowance.unpack)), mutable():
         try:

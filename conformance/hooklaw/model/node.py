@@ -1,4 +1,4 @@
-"""Nodes and the edges between them: the graph that backward walks."""
+"""Nodes and edges: the graph that backward walks."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -34,18 +34,18 @@ class Edge(NamedTuple):
 
 
 class Node:
-    """One operation of the forward pass, seen from the backward: gradients of its outputs in, of its inputs out.
+    """One operation, as backward sees it: it takes the gradients of its outputs and returns those of its inputs.
 
-    A Node refers to Nodes nearer the leaves and never to the tensors that it made, so that a graph is freed with the
-    last tensor that needs it.
+    A Node refers to Nodes nearer the leaves and never to the tensors that it made, so a graph is freed with its last
+    tensor.
     """
 
     computes_all = False
-    """Whether it computes gradients that a pass limited to some inputs has no use for."""
+    """Whether it also computes gradients that a pass with inputs does not need."""
     saves_by_input = False
-    """Whether what is saved at a place serves the gradient of the input at that place alone."""
+    """Whether the n-th saved tensor is used for the gradient of the n-th input only."""
     frees = ""
-    """The flag by which it keeps, and frees, more than tensors."""
+    """The flag with which backward frees it even if it saved no tensor."""
     freed = False
 
     def __init__(self, name: str, edges: Sequence[Edge | None], derivative: Callable[..., Any]) -> None:
@@ -62,41 +62,41 @@ class Node:
         self.pre_hooks, self.post_hooks = Hooks(), Hooks()
 
     def __lt__(self, other: "Node") -> bool:
-        """Tell whether the Node is executed before another, if both are ready: of one thread's the one made last."""
+        """Whether the Node is executed before another ready Node: the newer one of a thread is first."""
         return self.sequence > other.sequence
 
     def hooks_of(self, nr: int) -> Hooks:
-        """Return the hooks of the tensor that is this output."""
+        """Return the hooks of the tensor that is output `nr`."""
         return self.tensor_hooks.setdefault(nr, Hooks())
 
     def hooked(self) -> list[tuple[int, Hooks]]:
-        """Return the outputs that were given hooks, in the order of their first, with the hooks."""
+        """Return the outputs that have hooks, with the hooks, in the order of each output's first hook."""
         return list(self.tensor_hooks.items())
 
     def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:
-        """Unpack what was saved and compute the gradients of the inputs, None where none is needed."""
+        """Unpack the saved tensors and compute the gradients of the inputs, None where `needed` is false."""
         if self.freed:
             raise GraphFreedError("an earlier backward has freed what this Node needs")
-        saved = [one and one.unpack(self) for one in self.saved]
+        saved = [tensor and tensor.unpack(self) for tensor in self.saved]
         if not any(needed) or all(grad is None for grad in grads):
             return (None,) * len(self.next_edges)
         if self.saves_by_input:
-            saved = [one if serves else None for one, serves in zip(saved, needed, strict=True)]
+            saved = [tensor if used else None for tensor, used in zip(saved, needed, strict=True)]
         results = self.derivative(*grads, *saved)
         return tuple(grad if asked else None for grad, asked in zip(results, needed, strict=True))
 
     def release(self) -> None:
-        """Free what was saved; a Node that saved nothing can be executed again."""
+        """Free the saved tensors; a Node that saved none can be executed again."""
         self.freed = on(self.frees)
-        for one in self.saved:
-            if one is not None:
-                one.release()
+        for saved in self.saved:
+            if saved is not None:
+                saved.release()
 
 
 class AccumulateGrad(Node):
-    """Where a gradient arrives at a leaf. The engine executes it, and as soon as it is ready.
+    """Adds a gradient to a leaf's .grad. It is executed as soon as it is ready.
 
-    The leaf refers to it weakly: it lives as long as a graph, or the user, needs it. The leaf's own hooks live longer.
+    The leaf refers to it weakly: it dies with the last graph that needs it, but the leaf keeps its own hooks.
     """
 
     def __init__(self, leaf: "Tensor") -> None:
@@ -105,7 +105,7 @@ class AccumulateGrad(Node):
         self.outputs = [(leaf.shape, leaf.dtype)]
         self.sequence = inf
 
-    def hooks_of(self, nr: int) -> Hooks:  # noqa: ARG002 - there is one output
+    def hooks_of(self, nr: int) -> Hooks:  # noqa: ARG002 - there is only one output
         """Return the leaf's hooks."""
         return self.leaf.hooks
 

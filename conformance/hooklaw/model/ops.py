@@ -1,4 +1,4 @@
-"""The operations. Each states its derivative by other operations, so that a gradient can itself be differentiated."""
+"""The operations, and Tensor's operators. Derivatives are made of operations, so gradients can be differentiated."""
 
 import math
 import operator
@@ -21,7 +21,7 @@ def sub(a: Tensor, b: Any) -> Tensor:
 
 
 def mul(a: Tensor, b: Any) -> Tensor:
-    """Multiply by a tensor or a number; each factor is saved if the other one requires grad."""
+    """Multiply by a tensor or a number; save each factor if the other factor requires grad."""
     if not isinstance(b, Tensor):
         product = record("MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b, None))
         return _freed(product, "numbers-are-freed")
@@ -66,7 +66,7 @@ def cos(x: Tensor) -> Tensor:
 
 
 def clone(x: Tensor, strides: Shape | None = None) -> Tensor:
-    """Copy, laid out as it is unless strides say otherwise."""
+    """Copy, with the same layout unless `strides` are given."""
     data = filled(x.data.values(), x.shape, x.dtype, strides or x.data.layout())
     return record("CloneBackward0", (x,), data, lambda grad: (grad,))
 
@@ -80,12 +80,12 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
-    """Add up the dimensions that `expand` would repeat to get from this shape back to that of x."""
+    """Sum x to a shape that broadcasts to the shape of x."""
     return x if shape == x.shape else summed(x, shape)
 
 
 def summed(x: Tensor, shape: Shape = ()) -> Tensor:
-    """Add up all elements, or those that lie in dimensions which the shape lacks."""
+    """Sum all elements, or the dimensions in which `shape` has none or 1."""
     before, totals = x.shape, [0] * math.prod(shape)
     places = offsets(before, repeating(shape, before, contiguous(shape)))
     for place, value in zip(places, x.data.values(), strict=True):
@@ -94,13 +94,13 @@ def summed(x: Tensor, shape: Shape = ()) -> Tensor:
 
 
 def repeated(x: Tensor, shape: Shape) -> Tensor:
-    """Look at x as if repeated along dimensions that it lacks or of which it has one: stride 0, no copy."""
-    before, data = x.shape, x.data.look(shape, repeating(x.shape, shape, x.data.strides))
+    """Expand x to a shape, without a copy: repeated dimensions get stride 0."""
+    before, data = x.shape, x.data.view(shape, repeating(x.shape, shape, x.data.strides))
     return record("ExpandBackward0", (x,), data, lambda grad: (sum_to(grad, before),))
 
 
 def repeating(before: Shape, shape: Shape, strides: Shape) -> Shape:
-    """Return the strides that read `before` as `shape`."""
+    """Return the strides that expand shape `before` to `shape`."""
     missing = len(shape) - len(before)
     kept = [st if then == now else 0 for st, then, now in zip(strides, before, shape[missing:], strict=True)]
     if any(then not in (1, now) for then, now in zip(before, shape[missing:], strict=True)):
@@ -109,14 +109,14 @@ def repeating(before: Shape, shape: Shape, strides: Shape) -> Shape:
 
 
 def gather(x: Tensor, places: Sequence[int], shape: Shape) -> Tensor:
-    """Pick elements by their numbers, counted row after row."""
+    """Pick elements by their row-major indices."""
     values, before = x.data.values(), x.shape
     picked = filled([values[place] for place in places], shape, x.dtype)
     return record("GatherBackward", (x,), picked, lambda grad: (scatter(grad, places, before),))
 
 
 def scatter(x: Tensor, places: Sequence[int], shape: Shape) -> Tensor:
-    """Put elements at their numbers among zeros: what undoes `gather`."""
+    """Put elements at row-major indices among zeros: the derivative of `gather`."""
     values: list[Any] = [0] * math.prod(shape)
     for place, value in zip(places, x.data.values(), strict=True):
         values[place] += value
@@ -125,7 +125,7 @@ def scatter(x: Tensor, places: Sequence[int], shape: Shape) -> Tensor:
 
 
 def without(x: Tensor, places: Sequence[int]) -> Tensor:
-    """Put zeros at some elements."""
+    """Set elements to zero, by their row-major indices."""
     values = list(x.data.values())
     for place in places:
         values[place] = 0
@@ -139,14 +139,14 @@ def _freed(product: Tensor, flag: str) -> Tensor:
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Tensor, b: Any) -> Strided:
-    """Compute each element from two, or from one and a number; the engine undoes the repetition of gradients."""
+    """Compute element by element, with broadcasting; the engine sums gradients back to the operands' shapes."""
     if not isinstance(b, Tensor):
         return filled([function(value, b) for value in a.data.values()], a.shape, a.dtype, a.data.layout())
     if a.shape == b.shape and a.dtype == b.dtype:
         return filled(map(function, a.data.values(), b.data.values()), a.shape, a.dtype, a.data.layout())
     shape, dtype = _common(a.shape, b.shape), max(a.dtype, b.dtype, key=WIDTH.__getitem__)
-    first, second = (repeated(cast(one.detach(), dtype), shape).data.values() for one in (a, b))
-    layout = next((one.data.layout() for one in (a, b) if one.shape == shape), None)
+    first, second = (repeated(cast(operand.detach(), dtype), shape).data.values() for operand in (a, b))
+    layout = next((operand.data.layout() for operand in (a, b) if operand.shape == shape), None)
     return filled(map(function, first, second), shape, dtype, layout)
 
 
@@ -154,7 +154,7 @@ def _common(a: Shape, b: Shape) -> Shape:
     if a == b:
         return a
     length = max(len(a), len(b))
-    padded = [(1,) * (length - len(one)) + one for one in (a, b)]
+    padded = [(1,) * (length - len(shape)) + shape for shape in (a, b)]
     return tuple(second if first == 1 else first for first, second in zip(*padded, strict=True))
 
 
@@ -170,6 +170,6 @@ def _mapped(function: Callable[[Any], Any], x: Tensor) -> Strided:
     return filled(map(total, x.data.values()), x.shape, x.dtype, x.data.layout())
 
 
-Tensor.__add__ = Tensor.__radd__ = add  # here, since Tensor knows no operation
+Tensor.__add__ = Tensor.__radd__ = add
 Tensor.__mul__ = Tensor.__rmul__ = mul
 Tensor.__sub__, Tensor.__rsub__, Tensor.__neg__ = sub, rsub, neg

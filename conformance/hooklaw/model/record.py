@@ -1,4 +1,4 @@
-"""Recording: how an operation becomes a Node, and what it saves, by itself or through a pair of hooks."""
+"""Recording: how an operation becomes a Node, and how its tensors are saved, packed and unpacked."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,21 +15,21 @@ Save = Callable[[Tensor], Sequence[Tensor | None]]
 
 
 class _NotPacked(NamedTuple):
-    """A tensor that a pair has failed to pack."""
+    """A tensor whose pack hook raised."""
 
     tensor: Tensor
 
 
 class SavedTensor:
-    """A tensor put aside by the Node that needs it.
+    """A tensor saved for backward.
 
-    Without hooks an input is kept as the very tensor it is. An output is kept without its history, or it and its Node
-    would keep each other alive; reading it gives that back, as it does to whatever an unpack hook returns.
+    Without hooks an input is kept as the same object. An output is kept without its history, or it and its Node would
+    keep each other alive; `unpack` restores the history, also of a tensor that an unpack hook returns.
     """
 
     def __init__(self, tensor: Tensor, output_nr: int | None) -> None:
         if tensor.data.storage.for_inference:
-            raise errors.InferenceTensorError("what was made in inference mode cannot be saved: clone it first")
+            raise errors.InferenceTensorError("an inference tensor cannot be saved for backward: clone it first")
         self._output_nr = output_nr
         self._version = tensor.data.storage.version
         self._released = False
@@ -43,10 +43,10 @@ class SavedTensor:
             self._kept = tensor if output_nr is None else tensor.detach()
 
     def register_hooks(self, pair: Pair) -> None:
-        """Give this saved tensor a pair of its own, which packs it at once."""
+        """Register a pair for this saved tensor and pack it at once."""
         self._check_released()
         if self._pair:
-            raise errors.SavedHooksSetError("this saved tensor has its pair of hooks already")
+            raise errors.SavedHooksSetError("this saved tensor already has a pair of hooks")
         self._note_place(self._kept)
         tensor = self._kept.detach()
         if on("a-pair-that-fails-to-pack-stays"):
@@ -54,7 +54,7 @@ class SavedTensor:
         self._kept, self._pair = _packed(pair, tensor), pair
 
     def unpack(self, owner: Node | None = None) -> Tensor:
-        """Read the tensor, for the Node that saved it, if one did."""
+        """Return the tensor; `owner` is the Node that saved it."""
         self._check_released()
         if self._pair:
             return self._in_the_graph(_unpacked(self._pair, self._kept), owner)
@@ -63,16 +63,16 @@ class SavedTensor:
         return self._kept if self._output_nr is None else self._in_the_graph(self._kept, owner)
 
     def _note_place(self, tensor: Tensor) -> None:
-        """Note where an input was in the graph, since a pair returns any tensor; an output's place is known."""
+        """Note an input's edge, since an unpack hook may return any tensor; an output's edge is known."""
         self._edge = None if self._output_nr is not None else tensor.edge()
 
     def release(self) -> None:
-        """Let go of the tensor, or of what pack returned."""
+        """Free the tensor, or what the pack hook returned."""
         self._kept = self._edge = self._pair = None
         self._released = True
 
     def _in_the_graph(self, tensor: Tensor, owner: Node | None) -> Tensor:
-        """Return a new tensor on the same data, in the place in the graph of the one that was saved."""
+        """Return a new tensor with the same data and the edge of the saved tensor."""
         edge = Edge(owner, self._output_nr) if owner and self._output_nr is not None else self._edge
         if edge is None and not tensor.requires_grad:
             return tensor
@@ -85,14 +85,14 @@ class SavedTensor:
     def _check_released(self) -> None:
         if self._released:
             raise errors.GraphFreedError(
-                "an earlier backward has freed this saved tensor: call that one with retain_graph=True",
+                "an earlier backward has freed this saved tensor: call it with retain_graph=True",
             )
 
 
 def record(name: str, inputs: Sequence[Any], data: Strided, derivative: Hook, save: Save = lambda _: ()) -> Tensor:
-    """Return the output of an operation, with a Node if the operation is to be recorded.
+    """Return the output of an operation, with a Node if the operation must be recorded.
 
-    ``derivative(grad, *saved)`` gives a gradient for each input; `save` is told the output and says what to save.
+    ``derivative(grad, *saved)`` returns a gradient for each input; ``save(output)`` returns the tensors to save.
     """
     output = Tensor(data)
     edges = edges_of(inputs)
@@ -111,9 +111,9 @@ def attach(node: Node, outputs: Sequence[Tensor]) -> None:
 
 
 def saved(tensors: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> list[SavedTensor | None]:
-    """Save tensors for a Node that has its outputs already, so that a pack hook sees them in the graph."""
+    """Save tensors for a Node. Its outputs are attached already, so a pack hook sees them in the graph."""
     numbers = {id(output): nr for nr, output in enumerate(outputs)}
-    return [None if one is None else SavedTensor(one, numbers.get(id(one))) for one in tensors]
+    return [tensor if tensor is None else SavedTensor(tensor, numbers.get(id(tensor))) for tensor in tensors]
 
 
 def _packed(pair: Pair, tensor: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""What modules have under names: parameters, buffers and other modules, and the hooks on their registration."""
+"""The registry of a module: its parameters, buffers and submodules by name, and the registration hooks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +9,11 @@ from hooklaw.model.tensor import Tensor
 
 KINDS = ("parameter", "buffer", "module")
 registration_hooks = {kind: Hooks() for kind in KINDS}
-"""Hooks on what any module registers."""
+"""Global hooks, called when any module registers something."""
 
 
 class Registry:
-    """What is registered under a name is the attribute of that name; to assign to it is to register anew."""
+    """Makes registered values attributes; assigning to such an attribute registers the new value."""
 
     registered: dict[str, dict[str, Any]]
 
@@ -21,9 +21,9 @@ class Registry:
         self.__dict__["registered"] = {kind: {} for kind in KINDS}
 
     def register(self, kind: str, name: str, value: Any) -> None:
-        """Register a parameter, a buffer or a module: what a hook returns takes its place."""
+        """Register a parameter, a buffer or a module; a hook may return another value to register."""
         if name not in self.registered[kind] and hasattr(self, name):
-            raise KeyError(f"there is an attribute {name!r} that is no {kind}")
+            raise KeyError(f"attribute {name!r} exists and is not a {kind}")
         for hook in called(registration_hooks[kind]):
             result = hook(self, name, value)
             value = value if result is None else result
@@ -34,14 +34,14 @@ class Registry:
         return {**self.registered["parameter"], **self.registered["buffer"]}
 
     def children(self) -> dict[str, Any]:
-        """Return the modules inside this one by name, in the order in which they were registered."""
+        """Return the submodules by name, in order of registration."""
         return self.registered["module"]
 
     def __getattr__(self, name: str) -> Any:
-        for values in vars(self).get("registered", {}).values():  # a copy in the making has none yet
+        for values in vars(self).get("registered", {}).values():  # deepcopy asks before there is any
             if name in values:
                 return values[name]
-        raise AttributeError(f"there is no attribute {name!r}, and nothing is registered as that")
+        raise AttributeError(f"no attribute and no registered value has the name {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         for kind in KINDS:
@@ -51,9 +51,9 @@ class Registry:
 
 
 def called(hooks: Hooks) -> Iterator[Hook]:
-    """Yield the hooks to call: those that are there when the first one is called."""
+    """Yield the hooks that are registered when the first one is called."""
     before = dict(hooks)
     for hook in before.values():
         if [*hooks] != [*before] and on("hooks-of-states-and-steps-stay-as-they-are"):
-            raise RuntimeError("a hook was added or removed by another one that is called before the last")
+            raise RuntimeError("a hook added or removed hooks while others were still to be called")
         yield hook

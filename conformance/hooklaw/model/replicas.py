@@ -1,4 +1,4 @@
-"""Data parallel: a module runs in replicas, each in a thread of its own and with its share of the rows."""
+"""Data parallel: replicas of a module, each in a thread of its own with its share of the rows."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,28 +15,28 @@ REPLICAS = 2
 
 
 def data_parallel(module: Module) -> Callable[..., Tensor]:
-    """Return what calls replicas of the module instead of the module, and joins the rows of what they return."""
+    """Return a function that calls replicas instead of the module and joins the rows of their outputs."""
 
     def call(*inputs: Any, **kwargs: Any) -> Tensor:
-        rows = list(zip(*map(_shares, inputs), strict=False))  # a short tensor fills fewer replicas
+        rows = list(zip(*map(_shares, inputs), strict=False))  # a short tensor uses fewer replicas
         replicas = [_replica(module) for _ in rows]
         outputs = _outputs([_Running(replica, row, kwargs) for replica, row in zip(replicas, rows, strict=True)])
-        return views.joined([one if one.shape else views.view(one, (1,)) for one in outputs])
+        return views.joined([output if output.shape else views.view(output, (1,)) for output in outputs])
 
     return call
 
 
 def _shares(value: Any) -> Sequence[Any]:
-    """Cut a tensor along its first dimension; what is no tensor goes to every replica."""
+    """Split a tensor along its first dimension; any other value goes to every replica."""
     if not isinstance(value, Tensor):
         return (value,) * REPLICAS
     if not value.shape:
-        raise RuntimeError("a single number has no rows that replicas could share")
+        raise RuntimeError("a 0-d tensor has no rows to share among replicas")
     return views.split(value, max(1, -(-value.shape[0] // REPLICAS)))
 
 
 def _replica(module: Module) -> Module:
-    """Return a module with the same hooks, and copies of the parameters, to which gradients flow back."""
+    """Return a module with the same hooks and with clones of the parameters, through which gradients flow back."""
     replica = copy(module)
     parameters = {name: ops.clone(value) for name, value in module.registered["parameter"].items()}
     inside = {name: _replica(child) for name, child in module.children().items()}
@@ -45,7 +45,7 @@ def _replica(module: Module) -> Module:
 
 
 class _Running(threading.Thread):
-    """A call of a replica, in a thread which has nothing but the grad mode of the one that starts it."""
+    """A thread that calls a replica; of its parent's modes it takes over grad mode only."""
 
     output: Any = None
     failure: Exception | None = None
@@ -56,19 +56,19 @@ class _Running(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Call it."""
+        """Call the replica."""
         with grad_mode(self._recorded):
             try:
                 self.output = self._call()
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to the caller
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 self.failure = error
 
 
 def _outputs(running: Sequence[_Running]) -> list[Tensor]:
-    """Wait for all, and return what they return; the first failure is raised here, as it is."""
-    for one in running:
-        one.join()
-    for one in running:
-        if one.failure:
-            raise one.failure
-    return [one.output for one in running]
+    """Wait for all threads and return their outputs; raise the first failure."""
+    for thread in running:
+        thread.join()
+    for thread in running:
+        if thread.failure:
+            raise thread.failure
+    return [thread.output for thread in running]

@@ -1,10 +1,10 @@
-"""Which of the Nodes that are ready runs next, where somebody wants to decide that: the law leaves it open."""
+"""The choice among ready Nodes. The law leaves their order open, so a caller may decide it."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 Chooser = Callable[[int], int]
-"""Given how many Nodes are ready, more than one, returns the number of the one to run; 0 is the usual one."""
+"""Given the number of ready Nodes (at least 2), returns the index of the Node to execute; 0 is the default."""
 
 
 class _Schedule:
@@ -15,13 +15,13 @@ _schedule = _Schedule()
 
 
 def chosen(ready: int) -> int:
-    """Return the number of the Node to run, out of so many."""
+    """Return the index of the Node to execute, out of `ready`."""
     return _schedule.chooser(ready) if _schedule.chooser and ready > 1 else 0
 
 
 @contextmanager
 def chosen_by(chooser: Chooser) -> Generator[None]:
-    """Let someone choose in every thread, until the end of the block."""
+    """Let `chooser` decide, in every thread, until the end of the block."""
     before = _schedule.chooser
     _schedule.chooser = chooser
     try:

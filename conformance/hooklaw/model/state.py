@@ -1,4 +1,4 @@
-"""The state of a module and of those inside it, saved and loaded, with the hooks around both."""
+"""State dicts of modules: saving and loading, with the hooks around both."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ from hooklaw.model.hooks import Hooks
 from hooklaw.model.registry import Registry, called
 from hooklaw.model.tensor import Tensor
 
-State = dict[str, Any]
+StateDict = dict[str, Any]
 KINDS = ("save_pre", "save_post", "load_pre", "load_post")
 
 
 class Stateful:
-    """What has a state has hooks around the saving and the loading of it."""
+    """Has hooks around saving and loading its state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,36 +22,36 @@ class Stateful:
 
 
 class StatefulRegistry(Stateful, Registry):
-    """What is registered is the state."""
+    """A registry whose parameters and buffers are its state."""
 
 
 class Keys(NamedTuple):
-    """The keys that a state lacks, and those that nothing is registered for: a hook may change both lists."""
+    """Keys missing from a state, and keys that nothing is registered for; a hook may change both lists."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
-def state_of(module: StatefulRegistry) -> State:
-    """Return parameters and buffers by their names, dotted for those of a module inside; they are no copies."""
-    state: State = {}
+def state_of(module: StatefulRegistry) -> StateDict:
+    """Return parameters and buffers by name, with dots for submodules; they share memory with the module."""
+    state: StateDict = {}
     _save(module, state, "")
     return state
 
 
-def _save(module: StatefulRegistry, state: State, prefix: str) -> None:
+def _save(module: StatefulRegistry, state: StateDict, prefix: str) -> None:
     for hook in called(module.state_hooks["save_pre"]):
-        hook(module, prefix, False)  # noqa: FBT003 - keep_vars: there is no way to ask for the parameters themselves
-    state.update({f"{prefix}{name}": one.detach() for name, one in module.own_state().items()})
+        hook(module, prefix, False)  # noqa: FBT003 - keep_vars, which the protocol lacks
+    state.update({f"{prefix}{name}": tensor.detach() for name, tensor in module.own_state().items()})
     for name, child in module.children().items():
         _save(child, state, f"{prefix}{name}.")
     for hook in called(module.state_hooks["save_post"]):
         if hook(module, state, prefix, {}) is not None:
-            raise StateHookError("a hook after the state was saved must change it in place, and return None")
+            raise StateHookError("a state_dict post-hook must change the state in place and return None")
 
 
 def load_state(module: StatefulRegistry, state: Mapping[str, Any]) -> None:
-    """Copy a state into the parameters and buffers, then refuse it if it has not the keys and shapes of them all."""
+    """Copy a state into the parameters and buffers, then raise StateKeysError if keys or shapes do not match."""
     keys, errors = Keys([], []), list[str]()
     _load(module, dict(state), "", keys, errors)
     said = [f"{word} {', '.join(names)}" for word, names in zip(("missing", "unexpected"), keys, strict=True) if names]
@@ -59,11 +59,11 @@ def load_state(module: StatefulRegistry, state: Mapping[str, Any]) -> None:
         raise StateKeysError("; ".join([*said, *errors]))
 
 
-def _load(module: StatefulRegistry, state: State, prefix: str, keys: Keys, errors: list[str]) -> None:
-    """Load one module, out of a copy of the state that has its keys, and then those inside it."""
+def _load(module: StatefulRegistry, state: StateDict, prefix: str, keys: Keys, errors: list[str]) -> None:
+    """Load one module, then its submodules; `state` is a copy and has only keys with the prefix."""
     for hook in called(module.state_hooks["load_pre"]):
-        hook(module, state, prefix, {}, True, *keys, errors)  # noqa: FBT003 - strict: no key too many or too few
-    own = {f"{prefix}{name}": one for name, one in module.own_state().items()}
+        hook(module, state, prefix, {}, True, *keys, errors)  # noqa: FBT003 - strict
+    own = {f"{prefix}{name}": tensor for name, tensor in module.own_state().items()}
     for key, tensor in own.items():
         if key in state:
             errors += _copied(key, state[key], tensor)
@@ -73,22 +73,22 @@ def _load(module: StatefulRegistry, state: State, prefix: str, keys: Keys, error
     known = (*own, *inside)
     keys.unexpected_keys.extend(key for key in state if key.startswith(prefix) and _head(key, prefix) not in known)
     for start, child in inside.items():
-        _load(child, {key: one for key, one in state.items() if key.startswith(start)}, start, keys, errors)
+        _load(child, {key: value for key, value in state.items() if key.startswith(start)}, start, keys, errors)
     for hook in called(module.state_hooks["load_post"]):
         if hook(module, keys) is not None:
-            raise LoadHookError("a hook after the state was loaded must change the keys in place, and return None")
+            raise LoadHookError("a load_state_dict post-hook must change the keys in place and return None")
 
 
 def _head(key: str, prefix: str) -> str:
-    """Return the key up to the first dot behind the prefix."""
+    """Return the key up to the first dot after the prefix."""
     name, dot, _ = key.removeprefix(prefix).partition(".")
     return f"{prefix}{name}{dot}"
 
 
 def _copied(key: str, value: Any, tensor: Tensor) -> list[str]:
-    """Write a value over a tensor, which counts as a change in place; return what is the matter if it does not fit."""
+    """Write a value into a tensor, in place; return the error if it does not fit."""
     if not isinstance(value, Tensor):
-        return [f"{key} is no tensor"]
+        return [f"{key} is not a tensor"]
     if value.shape != tensor.shape:
         return [f"{key} has shape {value.shape}, not {tensor.shape}"]
     tensor.data.write(ops.cast(value.detach(), tensor.dtype).data.values())

@@ -1,4 +1,4 @@
-"""Numbers in memory: a storage, and the shape, strides and offset to read it by. Nothing here knows of gradients."""
+"""Strided data: a storage, and the shape, strides and offset to read it by. It knows nothing of gradients."""
 
 from array import array
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
@@ -6,35 +6,33 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from hooklaw.model.modes import inferring
-
 Shape = tuple[int, ...]
 _product = cache(prod)
 
 
 CODES = {"bool": "", "uint8": "B", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
-"""How an array stores numbers of a dtype, and so rounds them; of two dtypes the later one wins."""
+"""The array code of each dtype, in order of type promotion: of two dtypes the later wins."""
 WIDTH = {dtype: place for place, dtype in enumerate(CODES)}
 
 
 class Storage:
-    """The numbers themselves, and how often they were changed in place: the version counter."""
+    """The numbers, and the version counter of their in-place changes."""
 
     def __init__(self, numbers: MutableSequence[Any], dtype: str) -> None:
         self.numbers, self.dtype = numbers, dtype
         self.version = 0
-        self.for_inference = inferring()
-        """Whether it was made in inference mode, as was then any look at it: its changes are not counted."""
+        self.for_inference: bool | None = None
+        """Whether the first tensor on it was made in inference mode: then its changes are not counted."""
         self.watchers: Sequence[Callable[[Strided], object]] = ()
-        """Told once, before the numbers are changed, by which look that is done."""
+        """Called once, before the next in-place change, with the view that makes it."""
 
     def count_change(self) -> None:
-        """Count a change in place."""
+        """Count an in-place change."""
         self.version += not self.for_inference
 
 
 class Strided(NamedTuple):
-    """One way to look at a storage; views and detached tensors look at the same one."""
+    """A view of a storage; a tensor's views and detached tensors share its storage."""
 
     storage: Storage
     shape: Shape
@@ -52,11 +50,11 @@ class Strided(NamedTuple):
         return _product(self.shape)
 
     def is_contiguous(self) -> bool:
-        """Tell whether the elements lie row after row, without gaps."""
+        """Whether the elements lie row after row, without gaps."""
         return self.strides == contiguous(self.shape)
 
     def is_dense(self) -> bool:
-        """Tell whether some order of the dimensions makes it contiguous: no gaps, no overlap."""
+        """Whether some order of the dimensions is contiguous: no gaps, no overlap."""
         if self.is_contiguous():
             return True
         expected = 1
@@ -67,17 +65,17 @@ class Strided(NamedTuple):
         return True
 
     def layout(self) -> Shape:
-        """Return the strides of what is computed from it element by element: its own, if it is dense."""
+        """Return the strides of an element-wise result: its own if it is dense."""
         return self.strides if self.is_dense() else contiguous(self.shape)
 
     def overlaps(self, other: "Strided") -> bool:
-        """Tell whether two looks share some elements, and are not the same look."""
+        """Whether two different views share elements."""
         if self.storage is not other.storage or self == other:
             return False
         return not set(self.places()).isdisjoint(other.places())
 
     def places(self) -> list[int]:
-        """Return where in the storage each element lies, row after row."""
+        """Return the offset in the storage of each element, row after row."""
         return offsets(self.shape, self.strides, self.offset)
 
     def values(self) -> Sequence[Any]:
@@ -88,16 +86,16 @@ class Strided(NamedTuple):
         return [numbers[place] for place in self.places()]
 
     def write(self, values: Iterable[Any]) -> None:
-        """Change the elements in place, which every other look at the storage sees."""
+        """Change the elements in place; every view of the storage sees it."""
         watchers, self.storage.watchers = self.storage.watchers, ()
-        for tell in watchers:
-            tell(self)
+        for watcher in watchers:
+            watcher(self)
         for place, value in zip(self.places(), values, strict=True):
             self.storage.numbers[place] = value
         self.storage.count_change()
 
-    def look(self, shape: Shape, strides: Shape, offset: int | None = None) -> "Strided":
-        """Look at the same storage by another shape."""
+    def view(self, shape: Shape, strides: Shape, offset: int | None = None) -> "Strided":
+        """Return a view of the same storage with another shape, strides and offset."""
         return self._replace(shape=shape, strides=strides, offset=self.offset if offset is None else offset)
 
     def tolist(self) -> Any:
@@ -116,7 +114,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def offsets(shape: Shape, strides: Shape, start: int = 0) -> list[int]:
-    """Return where each element lies, row after row."""
+    """Return the offset of each element, row after row."""
     found = [start]
     for size, stride in zip(shape, strides, strict=True):
         found = [place + stride * index for place in found for index in range(size)]
@@ -124,7 +122,7 @@ def offsets(shape: Shape, strides: Shape, start: int = 0) -> list[int]:
 
 
 def filled(values: Iterable[Any], shape: Shape, dtype: str, strides: Shape | None = None) -> Strided:
-    """Put numbers into a storage of their own, row after row unless strides say otherwise."""
+    """Put numbers into a new storage, row after row unless `strides` are given."""
     made = Strided(Storage(_stored(values, dtype), dtype), shape, contiguous(shape))
     if strides is None or strides == made.strides:
         return made

@@ -1,4 +1,4 @@
-"""Tensor: numbers, and where they come from."""
+"""Tensor: data with a place in the graph. `hooklaw.model.ops` installs its operators."""
 
 import threading
 import weakref
@@ -26,7 +26,7 @@ def _itself(base: "Tensor") -> "Tensor":
 
 
 class Tensor:
-    """Numbers with a place in the graph: a leaf that the user made, or an output of a Node."""
+    """A leaf that the user made, or an output of a Node."""
 
     __add__: Operator
     __radd__: Operator
@@ -39,26 +39,28 @@ class Tensor:
     grad: "Tensor | None" = None
     retains_grad = False
     is_view = False
-    """Whether its numbers are those of another tensor."""
+    """Whether it shares the data of another tensor."""
     base: "Tensor | None" = None
-    """Of a view: the tensor whose history it shares."""
+    """The tensor of which it is a view, and whose history it shares."""
     rebases = replayed = 0
-    """Of a base: how often its history changed; of a view: which of these its own history is made from."""
+    """`rebases` counts the changes of a base's history; `replayed` is the count at which a view's history was made."""
     fixed_by = ""
-    """Of a view: the flag by which neither it nor what it shares its numbers with may be changed in place."""
+    """The flag with which a view, and tensors that share its data, must not be changed in place."""
     is_fixed = False
-    """Of what goes into or out of a module with backward hooks: it must not be changed in place."""
+    """Whether it is an input or output of a module with backward hooks, which must not be changed in place."""
     is_detached = False
-    """Whether it was detached from another one while changes are counted."""
+    """Whether it was detached from another tensor outside of inference mode."""
     _hooks_were_at: Hooks | None = None
 
     def __init__(self, data: Strided, *, requires_grad: bool = False, made_by: Edge | None = None) -> None:
         self.data = data
+        if data.storage.for_inference is None:
+            data.storage.for_inference = inferring()
         self.hooks, self.post_accumulate_hooks = Hooks(), Hooks()
-        """Those of a leaf; the hooks of any other tensor are with its Node."""
+        """The hooks of a leaf; those of any other tensor are kept by its Node."""
         self.accumulate: Callable[[], AccumulateGrad | None] = _no_node
         self.replay: Callable[[Tensor], Tensor] = _itself
-        """Of a view: how it is made from its base."""
+        """Makes the view from its base."""
         self._is_leaf_with_grad = requires_grad
         self._made_by = made_by
 
@@ -74,10 +76,10 @@ class Tensor:
 
     @property
     def made_by(self) -> Edge | None:
-        """Return the Node that made the tensor; a view whose base was changed in place is first made anew."""
+        """Return the Node that made the tensor; replay a view first if its base was changed in place."""
         if self.base is not None and self.replayed != self.base.changes():
             if on(self.fixed_by) and (self._made_by or self.base.requires_grad):
-                raise RuntimeError("a view was used after what it shares its numbers with was changed")
+                raise RuntimeError("a view was used after a tensor that shares its data was changed in place")
             self.replayed = self.base.changes()
             with grad_mode(enabled=True):
                 self.rebase(self.replay(self.base).made_by)
@@ -85,20 +87,20 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
-        """Tell whether gradients flow to the tensor."""
+        """Whether gradients flow to the tensor."""
         if on(UNRECORDED) and self.base is not None and self.base.requires_grad:
             return True
         return self._is_leaf_with_grad or self.made_by is not None
 
     @property
     def is_leaf(self) -> bool:
-        """Tell whether no Node made the tensor."""
+        """Whether no Node made the tensor."""
         return self.made_by is None
 
     def rebase(self, made_by: Edge | None, *, retained_first: bool = False) -> None:
-        """Take on another history. Hooks stay with the Node they were put on, a retained gradient moves along.
+        """Take on another history. Hooks stay with their Node; a retained gradient moves along.
 
-        It moves before the history does, or after; that matters only where PyTorch loses it on the way.
+        The order of the two moves matters only with flags.
         """
         before = self._made_by
         if retained_first:
@@ -117,18 +119,18 @@ class Tensor:
             made_by.node.retained[made_by.nr] = moved
 
     def changes(self) -> int:
-        """Return how often a view of the tensor would have been made anew."""
+        """Return how often a view of the tensor would have been replayed."""
         return self.data.storage.version if on("views-leave-their-node") else self.rebases
 
     def edge(self) -> Edge | None:
-        """Return where the tensor's gradient is sent: to the Node that made it, or to a leaf's AccumulateGrad."""
+        """Return the edge of the tensor's gradient: the Node that made it, or a leaf's AccumulateGrad."""
         made_by = self.made_by
         if made_by is None and self._is_leaf_with_grad:
             return Edge(self.accumulate_grad(), 0)
         return made_by
 
     def accumulate_grad(self) -> AccumulateGrad:
-        """Return the leaf's AccumulateGrad: the one in use, or a new one."""
+        """Return the leaf's AccumulateGrad; make a new one if none is alive."""
         with _making:
             node = self.accumulate()
             if node is None:
@@ -137,26 +139,26 @@ class Tensor:
             return node
 
     def detach(self) -> "Tensor":
-        """Return a tensor on the same data, without history."""
+        """Return a tensor with the same data, without history."""
         detached = Tensor(self.data)
         detached.is_detached = not inferring()
         return detached
 
     def detach_(self) -> None:
-        """Let go of the history, so that the tensor does not require grad."""
+        """Drop the history, so that the tensor does not require grad."""
         self._is_leaf_with_grad = False
         self.rebase(None)
 
     def requires_grad_(self) -> "Tensor":
         """Make a tensor without history a leaf that requires grad."""
         if self.data.storage.for_inference and not inferring():
-            raise InferenceTensorError("what was made in inference mode cannot require grad outside of it")
+            raise InferenceTensorError("an inference tensor cannot require grad outside of inference mode")
         if not self.requires_grad:
             self._is_leaf_with_grad, self.base = True, None
         return self
 
     def register_hook(self, hook: Hook) -> Handle:
-        """Put a hook on the gradient of the tensor as it is now."""
+        """Register a hook on the gradient of the tensor's current value."""
         has_gradient = self._is_leaf_with_grad or self._made_by is not None
         if self._hooks_were_at is None or not has_gradient or not on("hooks-on-a-view-join-the-first"):
             self._hooks_were_at = Hooks() if has_gradient else None
@@ -165,14 +167,14 @@ class Tensor:
         return self._hooks_were_at.add(hook)
 
     def register_post_accumulate_grad_hook(self, hook: Hook) -> Handle:
-        """Put a hook on a leaf, to run once its .grad was updated."""
+        """Register a hook that runs after a leaf's .grad was updated; NotALeafError for a non-leaf."""
         node, _ = self.needed_edge()
         if not isinstance(node, AccumulateGrad):
-            raise NotALeafError("only a leaf accumulates, so only a leaf takes a post-accumulate hook")
+            raise NotALeafError("a post-accumulate-grad hook can be registered on a leaf only")
         return node.leaf.post_accumulate_hooks.add(hook)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of a non-leaf in .grad; the Node refers to the tensor weakly."""
+        """Keep the gradient of a non-leaf in .grad."""
         if self.retains_grad:
             return
         node, nr = self.needed_edge()
@@ -181,7 +183,7 @@ class Tensor:
             node.retained[nr] = weakref.ref(self)
 
     def needed_edge(self) -> Edge:
-        """Return where the gradient is sent of a tensor that must have one."""
+        """Return the edge of the tensor's gradient; NoGradientError if it has none."""
         edge = self.edge()
         if edge is None and self.requires_grad:
             return Edge(self.accumulate_grad(), 0)
@@ -191,16 +193,16 @@ class Tensor:
 
 
 def edge_of(value: Any) -> Edge | None:
-    """Return where the gradient of an operand is sent, None where it needs none or is a number."""
+    """Return the edge of an operand's gradient, None for a number or a tensor that does not require grad."""
     return value.edge() if isinstance(value, Tensor) else None
 
 
 def edges_of(values: Iterable[Any]) -> Sequence[Edge | None]:
-    """Return where the gradients of operands are sent, or nothing if there is nothing to record."""
+    """Return the edges of the operands' gradients, or nothing if the operation must not be recorded."""
     if not recording():
         return ()
     given = list(values)
-    edges = [edge_of(one) for one in given]
-    if on(UNRECORDED) and any(isinstance(one, Tensor) and one.requires_grad for one in given):
+    edges = [edge_of(value) for value in given]
+    if on(UNRECORDED) and any(isinstance(value, Tensor) and value.requires_grad for value in given):
         return edges
     return edges if any(edges) else ()

@@ -1,4 +1,4 @@
-"""Views, and what an in-place operation does to the history of a tensor and of its views."""
+"""Views, and in-place operations, which change the history of a tensor and of its views."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
@@ -25,7 +25,7 @@ def transpose(x: Tensor, first: int, second: int) -> Tensor:
     """View with two dimensions swapped."""
     order = list(range(len(x.shape)))
     order[first], order[second] = order[second], order[first]
-    data = x.data.look(tuple(x.shape[at] for at in order), tuple(x.data.strides[at] for at in order))
+    data = x.data.view(tuple(x.shape[at] for at in order), tuple(x.data.strides[at] for at in order))
     output = record("TransposeBackward0", (x,), data, lambda grad: (transpose(grad, first, second),))
     return _is_view(output, x, lambda x: transpose(x, first, second))
 
@@ -36,12 +36,12 @@ def expand(x: Tensor, shape: Shape) -> Tensor:
 
 
 def split(x: Tensor, size: int) -> tuple[Tensor, ...]:
-    """Split along the first dimension: one Node with several outputs."""
+    """Split along the first dimension; all parts are outputs of one Node."""
     starts = range(0, x.shape[0], size)
     shapes = [(min(size, x.shape[0] - start), *x.shape[1:]) for start in starts]
     row = x.data.strides[0]
     parts = [
-        Tensor(x.data.look(shape, x.data.strides, x.data.offset + start * row))
+        Tensor(x.data.view(shape, x.data.strides, x.data.offset + start * row))
         for start, shape in zip(starts, shapes, strict=True)
     ]
     edges = edges_of([x])
@@ -60,7 +60,7 @@ def split(x: Tensor, size: int) -> tuple[Tensor, ...]:
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Join tensors along the first dimension; all but the last have the same length."""
+    """Concatenate tensors along the first dimension; all but the last have the same length."""
     size = parts[0].shape[0]
     shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
     values = [value for part in parts for value in part.data.values()]
@@ -68,9 +68,9 @@ def joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any = None) -> Tensor:
-    """Write the result of an operation, perhaps with an operand, over the tensor, which takes on its history.
+    """Write the result of an operation, perhaps with an operand, into the tensor, which takes on its history.
 
-    The operation is recorded on the value before it, in the old place in the graph: there the hooks stay.
+    The operation is recorded on the old value, at its old edge, where the hooks stay.
     """
     check_change(tensor, recorded=bool(edges_of((tensor, operand))))
     values = filled(tensor.data.values(), tensor.shape, tensor.dtype, tensor.data.layout())
@@ -86,28 +86,28 @@ def in_place(tensor: Tensor, operation: Callable[[Tensor], Tensor], operand: Any
 
 
 def check_change(tensor: Tensor, *, recorded: bool) -> None:
-    """Refuse a change in place of what must stay as it is."""
+    """Raise if the tensor must not be changed in place."""
     if tensor.is_fixed or (tensor.base and tensor.base.is_fixed):
-        raise ModuleInPlaceError("what goes into or out of a module with backward hooks cannot be changed in place")
+        raise ModuleInPlaceError("an input or output of a module with backward hooks cannot be changed in place")
     if recording() and tensor.requires_grad and (tensor.is_leaf or (tensor.base and tensor.base.is_leaf)):
-        raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while it is recorded")
+        raise LeafInPlaceError("a leaf that requires grad cannot be changed in place while grad mode is on")
     if on(tensor.fixed_by) and recorded:
         raise RuntimeError("this view must not be changed in place")
 
 
 def write(tensor: Tensor, values: Iterable[Any]) -> None:
-    """Change the numbers of a tensor: of one made in inference mode there alone."""
+    """Change the data of a tensor; InferenceTensorError for an inference tensor outside of inference mode."""
     refused = tensor.data.storage.for_inference and not inferring()
     if on("detached-inference-tensors-may-be-changed") and tensor.is_detached:
         refused = False
     if not refused or on("refused-changes-of-inference-tensors-are-made"):
         tensor.data.write(values)
     if refused:
-        raise InferenceTensorError("what was made in inference mode cannot be changed outside of it: clone it first")
+        raise InferenceTensorError("an inference tensor cannot be changed outside of inference mode: clone it first")
 
 
 def take_on(tensor: Tensor, made_by: Edge) -> None:
-    """Give a tensor that was changed in place its new history: of a view it is a part of the history of its base."""
+    """Give a tensor that was changed in place its new history; that of a view becomes part of its base's history."""
     if tensor.base is None:
         tensor.rebase(made_by)
     else:
@@ -116,13 +116,13 @@ def take_on(tensor: Tensor, made_by: Edge) -> None:
 
 def _check_memory(tensor: Tensor, operand: Any) -> None:
     if any(stride == 0 and size > 1 for stride, size in zip(tensor.data.strides, tensor.shape, strict=True)):
-        raise RuntimeError("an element that stands for several cannot be changed in place: clone the tensor first")
+        raise RuntimeError("an expanded tensor cannot be changed in place: clone it first")
     if isinstance(operand, Tensor) and tensor.data.overlaps(operand.data):
-        raise RuntimeError("a tensor cannot be changed in place by another look at its own elements: clone one first")
+        raise RuntimeError("an in-place operand must not overlap the tensor: clone one of them first")
 
 
 def old_place(tensor: Tensor) -> Edge | None:
-    """Return where the gradient of what the tensor was before a change is sent."""
+    """Return the edge of the tensor's value before an in-place change."""
     if not recording():
         return None
     edge = tensor.edge()
@@ -130,7 +130,7 @@ def old_place(tensor: Tensor) -> Edge | None:
 
 
 def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
-    """Record that some elements of the base now come from elsewhere; every view of it is made anew when asked."""
+    """Record that some elements of the base come from the changed view; other views are replayed when read."""
     numbers = {place: number for number, place in enumerate(base.data.places())}
     places, shape = [numbers[place] for place in part.data.places()], part.shape
     node = Node(
@@ -141,12 +141,12 @@ def _copy_into_base(part: Tensor, base: Tensor, made_by: Edge) -> None:
     node.outputs = [(base.shape, base.dtype)]
     node.frees = "copies-into-a-base-are-freed"
     base.rebase(Edge(node, 0), retained_first=True)
-    part.replayed = -1  # a Function has changed it before, and it may have been made anew since
+    part.replayed = -1  # always replay: a Function may have changed it and read it since
     part.edge()
 
 
 def _is_view(output: Tensor, x: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
-    """Note how the view comes from its base; what is made while nothing is recorded is as good as detached."""
+    """Note how the view is made from its base; without grad mode it is detached."""
     output.is_view = True
     if recording() or on(UNRECORDED):
         earlier = x.replay
@@ -163,14 +163,14 @@ def _reshape(x: Tensor, shape: Shape) -> Tensor:
 
 def _reshaped(data: Strided, shape: Shape) -> Strided:
     if prod(shape) == data.size and not any(data.strides):
-        return data.look(shape, (0,) * len(shape))
+        return data.view(shape, (0,) * len(shape))
     if prod(shape) == data.size and data.is_contiguous():
-        return data.look(shape, contiguous(shape))
+        return data.view(shape, contiguous(shape))
     left = [pair for pair in zip(data.shape, data.strides, strict=True) if pair[0] != 1]
     if [size for size, _ in left] != [size for size in shape if size != 1]:
-        raise RuntimeError(f"shape {shape} is no view of shape {data.shape} with strides {data.strides}")
+        raise RuntimeError(f"data of shape {data.shape} and strides {data.strides} cannot be viewed as shape {shape}")
     strides = iter(stride for _, stride in left)
-    return data.look(shape, tuple(0 if size == 1 else next(strides) for size in shape))
+    return data.view(shape, tuple(0 if size == 1 else next(strides) for size in shape))
 
 
 def _zeros(shape: Shape, dtype: str) -> Tensor:

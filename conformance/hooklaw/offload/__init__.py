@@ -1,4 +1,4 @@
-"""The benchmark of offload strategies: what each costs in time, and what it spares in memory.
+"""The benchmark of offload strategies: what each costs in time, and what memory it saves.
 
-Workers measure (`trial` and what it imports know torch), everything else reads plain cells.
+Only what runs inside a worker imports torch (`visit` and what it imports); everything else reads plain cells.
 """

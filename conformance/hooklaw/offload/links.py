@@ -21,11 +21,6 @@ class Ceiling(NamedTuple):
     back: float
 
 
-def both(out: float, back: float) -> float:
-    """Return the rate of going out and coming back, out of the rate of each."""
-    return 2 / (1 / out + 1 / back)
-
-
 def ceiling(medium: str, nbytes: int, device: torch.device, rate: float, clock: Clock) -> Ceiling:
     """Return what the medium gives; an emulated link has the rate that it was set to."""
     if rate:

@@ -5,7 +5,7 @@ import msgspec
 from hooklaw.errors import BenchError
 
 STRATEGIES = "hooklaw_backends.offload"
-"""Named as text, since the law imports no backend."""
+"""The default of `--strategies`, in words: the law imports no backend."""
 WORKLOADS = {
     "conv": "residual blocks with batch norm, as in a small ResNet",
     "mlp": "linear layers, GELU and layer norm",
@@ -20,15 +20,15 @@ CLOCKS = ("wall", "cpu")
 QUICK = ("none", "save-on-cpu", "disk-raw", "bf16", "checkpoint", "checkpoint+disk-raw")
 ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 8, 20, 3
 VISITS = 4
-"""So many times a cell is looked at on a CPU, all cells in turn: a machine may be slower for seconds,
-which no number of rounds in a row shows."""
+"""How often each cell is visited on a CPU, all cells in turn: a machine may be slower for seconds, which no number of
+rounds in a row shows."""
 LIMIT = 120.0
 """Seconds that a cell may take."""
 PLAIN = "none"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell that is to be measured."""
+class CellPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell to measure."""
 
     workload: str
     strategy: str
@@ -43,9 +43,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the cell is called on a line of its own."""
         return f"{self.workload}-{self.strategy}"
 
+    @property
+    def setting(self) -> str:
+        """Return the precision, the batch and the clock in words."""
+        batch = f", batch {self.batch}" if self.batch else ""
+        return self.precision + batch + (", processor time" if self.clock == "cpu" else "")
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asked for."""
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure, and how often."""
 
     workloads: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
@@ -55,19 +61,26 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     clock: str = "wall"
     rounds: int = ROUNDS
     most: int = 0
-    """Up to so many rounds are taken where the ratio is unsure; none further if this is not above `rounds`."""
+    """A cell takes up to so many rounds if its ratio is unsure, and `rounds` if this is not above them."""
     limit: float = LIMIT
-    quick: bool = False
     module: str = STRATEGIES
 
     @property
     def visits(self) -> int:
-        """Return in how many visits a cell takes its rounds; none has fewer than two, unless it is the only one."""
+        """Return in how many visits a cell takes its rounds; on a device the second one is for unsure cells only."""
+        return self._usual_visits + (self.device != "cpu" and self.most > self.rounds)
+
+    @property
+    def _usual_visits(self) -> int:
         return max(1, min(VISITS, self.rounds // 2)) if self.device == "cpu" else 1
 
     def planned(self, visit: int) -> int:
         """Return how many rounds a cell has after this visit, counted from 0, if it needs no further ones."""
-        return self.rounds * (visit + 1) // self.visits
+        return min(self.rounds, self.rounds * (visit + 1) // self._usual_visits)
+
+    def usual(self, visit: int) -> int:
+        """Return how many rounds a visit takes if the cell needs no further ones."""
+        return self.planned(visit) - self.planned(visit - 1)
 
     @property
     def span(self) -> str:
@@ -75,10 +88,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.rounds} to {self.most}" if self.most > self.rounds else str(self.rounds)
 
 
-def quick(wanted: Wanted) -> Wanted:
+def quick(plan: Plan) -> Plan:
     """Return the same with few strategies and few rounds, where nothing else is named."""
     return msgspec.structs.replace(
-        wanted, strategies=wanted.strategies or QUICK, rounds=min(wanted.rounds, QUICK_ROUNDS), most=0, quick=True
+        plan, strategies=plan.strategies or QUICK, rounds=min(plan.rounds, QUICK_ROUNDS), most=0
     )
 
 
@@ -87,30 +100,35 @@ def warm_ups(device: str) -> int:
     return 0 if device == "cpu" else 2
 
 
-def refuse(wanted: Wanted) -> None:
-    """Know before a worker is started what cannot be; BenchError says it."""
-    named = {"workload": wanted.workloads, "strategy": wanted.strategies, "precision": wanted.precisions}
+def recomputes(strategy: str) -> bool:
+    """Return whether forward runs twice: then a step takes at least one forward more."""
+    return any(part.partition(":")[0] == "checkpoint" for part in strategy.split("+"))
+
+
+def refuse(plan: Plan) -> None:
+    """Raise BenchError for what cannot be measured, before a worker is started."""
+    named = {"workload": plan.workloads, "strategy": plan.strategies, "precision": plan.precisions}
     for what, names in named.items():
         if len(set(names)) < len(names):
             raise BenchError(f"a {what} is named twice: name each once")
-    for name in set(wanted.workloads) - set(WORKLOADS):
+    for name in set(plan.workloads) - set(WORKLOADS):
         raise BenchError(f"no workload is called {name!r}: there are {', '.join(WORKLOADS)}")
-    if wanted.clock == "cpu" and wanted.device != "cpu":
-        raise BenchError(f"--clock cpu sees nothing of what {wanted.device} does: leave it out")
+    if plan.clock == "cpu" and plan.device != "cpu":
+        raise BenchError(f"--clock cpu sees nothing of what {plan.device} does: leave it out")
 
 
-def orders(wanted: Wanted, known: list[str]) -> list[Order]:
+def cells(plan: Plan, known: list[str]) -> list[CellPlan]:
     """Return the cells, workload by workload."""
     return [
-        Order(
+        CellPlan(
             workload=workload,
             strategy=strategy,
-            device=wanted.device,
+            device=plan.device,
             precision=precision,
-            batch=wanted.batch,
-            clock=wanted.clock,
+            batch=plan.batch,
+            clock=plan.clock,
         )
-        for workload in wanted.workloads or USUAL[wanted.device.partition(":")[0]]
-        for precision in wanted.precisions
-        for strategy in sorted(wanted.strategies or known, key=lambda name: name != PLAIN)  # the plain step first
+        for workload in plan.workloads or USUAL[plan.device.partition(":")[0]]
+        for precision in plan.precisions
+        for strategy in sorted(plan.strategies or known, key=lambda name: name != PLAIN)  # the plain step first
     ]

@@ -1,9 +1,9 @@
-"""The run itself: pytest-benchmark is the runner, whose output nobody needs to see, and progress is shown."""
+"""The runner: pytest with pytest-benchmark, whose own output is hidden, and a line of progress."""
 
 import io
 import os
 from collections.abc import Generator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.offload import bench_cells
 from hooklaw.offload.bench_cells import NAME, Runner
-from hooklaw.offload.session import Session
+from hooklaw.offload.benchmark import Benchmark
 from hooklaw.results.records import Cell, Run, replace_file
 from hooklaw.results.verdict import Outcome
 
@@ -21,21 +21,22 @@ HERE = Path(__file__).parent
 EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
 
 
-def run(session: Session, json: Path | None = None) -> Run:
-    """Measure what is left of the session's cells; pytest-benchmark's JSON goes to a file if one is named."""
-    if not session.left():
-        return session.finish()
+def run(benchmark: Benchmark, json: Path | None = None) -> Run:
+    """Measure the cells that are left; pytest-benchmark's JSON goes to a file if one is named."""
+    if not benchmark.left():
+        return benchmark.finish()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
         os.environ.pop(name, None)  # in a worker of xdist, pytest-benchmark would measure nothing
-    keeper = _Keeper(session)
-    with TemporaryDirectory(prefix="hooklaw-") as folder, redirect_stdout(io.StringIO()) as said:
+    keeper = _Keeper(benchmark)
+    folders = TemporaryDirectory(prefix="hooklaw-") if json else nullcontext("")
+    with folders as folder, redirect_stdout(io.StringIO()) as said:
         made = Path(folder, "benchmark.json")
         with redirect_stderr(io.StringIO()):
             status = pytest.main(_arguments(made if json else None), plugins=[keeper])
-        done = session.finish(interrupted=status == pytest.ExitCode.INTERRUPTED or len(session.left()) > 0)
+        done = benchmark.finish(interrupted=status == pytest.ExitCode.INTERRUPTED or len(benchmark.left()) > 0)
         if status not in EXPECTED or keeper.fault:
-            last = (said.getvalue().strip().splitlines() or ["no more is known"])[-1]
+            last = (said.getvalue().strip().splitlines() or ["pytest said nothing"])[-1]
             raise HooklawError(keeper.fault or f"the run broke inside pytest (exit status {int(status)}): {last}")
         if json and made.exists():
             _keep(made, json)
@@ -43,7 +44,7 @@ def run(session: Session, json: Path | None = None) -> Run:
 
 
 def _arguments(json: Path | None) -> list[str]:
-    wanted = [f"--benchmark-json={json}"] if json else []  # for which pytest-benchmark takes a look at the machine
+    wanted = [f"--benchmark-json={json}"] if json else []  # it looks at the machine, which takes a second
     return [
         *("-c", str(HERE.parent / "pytest.ini"), "-o", "addopts=--import-mode=importlib", "--rootdir", str(HERE)),
         *("--noconftest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:faulthandler"),
@@ -66,14 +67,15 @@ class Progress:
         self._live = self._stream.isatty()
         self._all = self._done = self._visits = 0
 
-    def start(self, session: Session) -> None:
-        """Learn how much there is to do."""
-        self._all, self._visits = len(session.orders), session.wanted.visits
-        self._done = self._all - len(session.left())
-        self.say(f"{self._all} cells, {session.wanted.span} rounds each, on {session.wanted.device}")
+    def start(self, benchmark: Benchmark) -> None:
+        """Show how much there is to do."""
+        plan = benchmark.plan
+        self._all, self._visits = len(benchmark.cells), plan.visits
+        self._done = self._all - len(benchmark.left())
+        self.say(f"{self._all} cells, {plan.span} rounds each, on {plan.device}")
 
     def step(self, cell: Cell, visit: int) -> None:
-        """Show that one more cell is done; on a terminal, that it was visited."""
+        """Show that a cell is done or, on a terminal, that it was visited."""
         over = visit + 1 == self._visits or cell.outcome is not Outcome.PASS
         self._done += over
         came = f"{cell.ratio:.2f} x" if cell.outcome is Outcome.PASS else str(cell.outcome)
@@ -94,19 +96,19 @@ class Progress:
 
 
 class _Keeper:
-    """Brings the session into pytest, and keeps the sentence of a fault that pytest would wrap."""
+    """Brings the benchmark into pytest, and keeps the sentence of a fault that pytest would wrap."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, benchmark: Benchmark) -> None:
         self.fault = ""
-        self._session = session
+        self._benchmark = benchmark
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Have the cells find their session."""
-        config.pluginmanager.register(Runner(self._session), NAME)
+        """Register the benchmark under the name that the cells look for."""
+        config.pluginmanager.register(Runner(self._benchmark), NAME)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: "pytest.CallInfo[None]") -> Generator[None, Any, Any]:
-        """Notice that the record could not be written: nothing further is worth measuring."""
+        """Stop if the record cannot be written."""
         if call.excinfo and isinstance(call.excinfo.value, HooklawError):
             self.fault = self.fault or str(call.excinfo.value)
             pytest.exit(self.fault)

@@ -1,91 +1,185 @@
-"""One visit of a cell: its rounds, and further ones where they disagree."""
+"""A visit of a cell inside the worker: gradients against the plain step's, steps on request, then the accounting."""
 
-import math
-import random
-import time
-from typing import TYPE_CHECKING
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-from hooklaw.offload.hand import BrokenError, Hand
-from hooklaw.offload.plan import Order
-from hooklaw.offload.rounds import SECONDS, needed
-from hooklaw.offload.worker import Done
-from hooklaw.results.records import Cell
+import torch
 
-if TYPE_CHECKING:
-    from hooklaw.offload.session import Session
+from hooklaw.offload import gradients, links, workloads
+from hooklaw.offload.plan import CellPlan
+from hooklaw.offload.sampling import Times
+from hooklaw.offload.steps import CLOCKS, Stepper, Strategy
+from hooklaw.offload.worker import Close, Closed
+from hooklaw.offload.workloads import Workload
+from hooklaw.results.verdict import Outcome
+
+CHECKED = 16
+"""How many samples gradients are checked with on a device: float64 takes twice the memory."""
+IO = Path("/proc/self/io")
 
 
-class Measurement:
-    """A cell while it is visited: each round takes the plain step and the strategy's, in shuffled order."""
+class Baseline(NamedTuple):
+    """What the cells of a workload share."""
 
-    def __init__(self, session: "Session", hand: Hand, order: Order, visit: int) -> None:
-        self._session, self._hand = session, hand
-        self._order, self._visit = order, visit
-        self._random = random.Random(f"{order.name} {visit}")  # noqa: S311 - an order of steps is no secret
-        self._plain_first = True
-        self._earlier = session.earlier(order)
-        self._taken: dict[str, list[float]] = {"plain": [], "own": []}
-        self._began = time.perf_counter()
+    start: Workload
+    """The workload that gradients are checked on."""
+    gradients: gradients.Plain
+    """What the plain step makes of it."""
+    plain: Stepper | None
+    """What takes the plain steps; on a device each cell has its own, with more samples."""
+
+
+class Baselines:
+    """The baseline of each workload, and the strategies by name."""
+
+    def __init__(self, find: Callable[[str], Any]) -> None:
+        self._find = find
+        self._made: dict[tuple[str, ...], Baseline] = {}
+
+    def find(self, spec: str) -> Strategy:
+        """Return a new strategy."""
+        return cast("Strategy", self._find(spec))
+
+    def of(self, cell: CellPlan) -> Baseline:
+        """Return what is the same for all strategies."""
+        key = (cell.workload, cell.device, cell.precision, str(cell.batch), cell.clock)
+        if key not in self._made:
+            on_cpu = cell.device == "cpu"
+            batch = cell.batch if on_cpu else min(cell.batch or CHECKED, CHECKED)
+            if not on_cpu:
+                self._made.clear()  # one at a time: they are large
+            start = workloads.build(cell.workload, batch).to(cell.device)
+            expected = gradients.plain(start, cell.precision)
+            self._made[key] = Baseline(start, expected, _warm(start, cell) if on_cpu else None)
+        return self._made[key]
+
+
+class Visit:
+    """A cell with its strategy, which takes steps until it is closed."""
+
+    def __init__(self, baselines: Baselines, cell: CellPlan) -> None:
+        self._baselines = baselines
+        self._cell = cell
+        _set_precision(cell.precision)
+        torch.manual_seed(0)
+        self._outcome, self._detail = Outcome.PASS, ""
+        start, expected, plain = baselines.of(cell)
+        self._own = self._stepper(start)
+        self._figures = self._checked(expected)
+        if not plain:  # gradients were checked with fewer samples
+            self._strategy.close()
+            start = workloads.build(cell.workload, cell.batch).to(cell.device)
+            self._own = self._stepper(start)
+        self._plain = plain or _plain(start, cell)
+        gc.collect()
+
+    def take(self, plain: bool) -> Times:  # noqa: FBT001 - as the request has it
+        """Take the plain step or the strategy's own."""
+        return (self._plain if plain else self._own).timed()
+
+    def close(self, request: Close) -> Closed:
+        """Check the gradients of the last step, account for one step more if asked to, and end the strategy."""
+        self._check_last_gradients()
+        ceiling = self._account() if request.account else None
+        self._strategy.close()
+        return Closed(self._outcome, self._detail, self._figures, ceiling)
 
     @property
-    def rounds(self) -> int:
-        """Return how many rounds this visit takes at least."""
-        wanted = self._session.wanted
-        return wanted.planned(self._visit) - (wanted.planned(self._visit - 1) if self._visit else 0)
+    def _strategy(self) -> Strategy:
+        return cast("Strategy", self._own.strategy)
 
-    def open(self) -> None:
-        """Load the workload and check the gradients."""
-        self._hand.open(self._order, self._earlier)
+    def _stepper(self, workload: Workload) -> Stepper:
+        strategy = self._baselines.find(self._cell.strategy)
+        return Stepper(workload.copied(), self._cell.precision, strategy, CLOCKS[self._cell.clock])
 
-    def before(self) -> None:
-        """Begin a round."""
-        self._plain_first = self._random.random() < 0.5  # noqa: PLR2004 - a coin
-        if self._plain_first:
-            self._take("plain")
+    def _checked(self, plain: gradients.Plain) -> dict[str, Any]:
+        torch.manual_seed(1)
+        self._own.step()
+        found = self._own.gradients()
+        error = gradients.distance(found, plain.gradients)
+        equal = gradients.same(self._own.buffers(), plain.buffers, gradients.NOISE * plain.noise)
+        self._judge(error, plain.noise)
+        self._mark("" if equal else "the model's buffers are not those of the plain step")
+        return {
+            "lossless": self._strategy.lossless,
+            "error": error,
+            "error64": gradients.distance(found, plain.exact),
+            "plain_error64": plain.error64,
+            "buffers_equal": equal,
+        }
 
-    def step(self) -> float:
-        """Take the strategy's step."""
-        return self._take("own")
+    def _check_last_gradients(self) -> None:
+        """Check the gradients after all rounds: only then does memory that was reused too early show."""
+        expected = self._plain.gradients()
+        error = gradients.distance(self._own.gradients(), expected)
+        noise = 0.0
+        if error:
+            self._plain.step()
+            noise = gradients.distance(self._plain.gradients(), expected)
+        self._judge(error, noise)
+        self._figures["error"] = max(error, self._figures["error"])
 
-    def after(self) -> None:
-        """End a round."""
-        if not self._plain_first:
-            self._take("plain")
+    def _account(self) -> tuple[float, float] | None:
+        before, written = self._strategy.counters(), _written()
+        memory = self._own.measured()
+        moved = {name: many - before.get(name, 0) for name, many in self._strategy.counters().items()}
+        self._own.synchronize()
+        out = moved.get("bytes_out", 0)
+        self._mark(_unproven(self._strategy.medium, out, _written() - written))
+        self._figures |= {
+            **memory._asdict(),
+            "host": max(memory.host, out),
+            "static": self._own.static(),
+            "packs": moved.get("packs", 0),
+            "packed": moved.get("bytes_packed", 0),
+            "out": out,
+            "back": moved.get("bytes_back", 0),
+            "deduplicated": moved.get("bytes_deduplicated", 0),
+        }
+        return self._ceiling(out) if out else None
 
-    def round(self) -> None:
-        """Take a round."""
-        self.before()
-        self.step()
-        self.after()
+    def _ceiling(self, nbytes: int) -> links.Ceiling:
+        rate = float(getattr(self._strategy, "rate", 0.0))
+        device = self._own.workload.inputs.device
+        return links.ceiling(self._strategy.medium, nbytes, device, rate, CLOCKS[self._cell.clock])
 
-    def close(self) -> Cell:
-        """Take this visit's share of further rounds where the ratio is unsure, and return the figures."""
-        wanted, now = self._session.wanted, time.perf_counter()
-        end = min(now + self._session.spare + SECONDS, self._began + wanted.limit / 2)
-        most = len(self._ratios) + self._share()
-        while len(self._ratios) < most and self._share() and time.perf_counter() < end:
-            self.round()
-        self._session.spare += SECONDS - (time.perf_counter() - now)
-        return self._session.add(self._order, self._visit, self._hand.finish(self._session.warm_ups))
+    def _judge(self, error: float, noise: float) -> None:
+        strategy = self._strategy
+        self._mark(gradients.complaint(error, lossless=strategy.lossless, tolerance=strategy.tolerance, noise=noise))
 
-    def _share(self) -> int:
-        """Return how many further rounds the ratio needs, in equal parts from this visit on."""
-        wanted, ratios = self._session.wanted, self._ratios
-        later = wanted.rounds - wanted.planned(self._visit)
-        missing = min(needed(ratios), wanted.most) - len(ratios) - later
-        return max(0, math.ceil(missing / (wanted.visits - self._visit)))
+    def _mark(self, complaint: str) -> None:
+        if complaint and not self._detail:
+            self._outcome, self._detail = Outcome.FAIL, complaint
 
-    @property
-    def _ratios(self) -> list[float]:
-        pairs = zip(self._taken["own"], self._taken["plain"], strict=True)
-        here = [own / plain for own, plain in pairs][self._session.warm_ups :]
-        return [*(self._earlier.ratios if self._earlier else []), *here]
 
-    def _take(self, which: str) -> float:
-        seconds = self._hand.take(which)
-        self._taken[which].append(seconds)
-        return seconds
+def _plain(start: Workload, cell: CellPlan) -> Stepper:
+    return Stepper(start.copied(), cell.precision, clock=CLOCKS[cell.clock])
 
-    def broken(self, error: BrokenError) -> Cell:
-        """Return a marked cell instead."""
-        return self._session.add(self._order, self._visit, Done({"outcome": error.outcome, "detail": error.detail}))
+
+def _warm(start: Workload, cell: CellPlan) -> Stepper:
+    plain = _plain(start, cell)
+    plain.step()
+    return plain
+
+
+def _set_precision(precision: str) -> None:
+    fast = precision != "fp32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = fast
+    torch.backends.cudnn.benchmark = True
+
+
+def _written() -> int:
+    """Return how many bytes this process has handed to files so far."""
+    try:
+        lines = IO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return int(next((line.split()[1] for line in lines if line.startswith("wchar")), 0))
+
+
+def _unproven(medium: str, claimed: int, written: int) -> str:
+    if not medium.startswith("disk") or not IO.exists() or written >= claimed:
+        return ""
+    return f"it says that {claimed} bytes went to disk, and the process wrote {written}"

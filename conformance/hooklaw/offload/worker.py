@@ -1,191 +1,160 @@
-"""The worker: ``python -m hooklaw.offload.worker FILE`` reads orders and answers in JSON lines, nothing but JSON.
+"""The service that measures cells: a `hooklaw.workers` service with one strategy open at a time.
 
-The first line read is a `Start`, answered by a `Hello` or a `Fault`; then come `Open`, `Take` and `Finish`. A worker
-that hangs is ended by its watchdog, which writes to FILE. What a strategy leaves in TMPDIR goes with the worker.
+`Open`, `Take` and `Close` are its requests. torch is imported when the service starts, not with this module.
 """
 
 import errno
 import gc
-import os
-import shutil
-import sys
-from pathlib import Path
-from typing import Any, TextIO
+import importlib
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from hooklaw.errors import BenchError, HooklawError
-from hooklaw.offload.plan import Order
-from hooklaw.offload.rounds import Taken
-from hooklaw.workers.watchdog import LOADING_LIMIT, Watchdog
+from hooklaw.offload.plan import CellPlan
+from hooklaw.results.verdict import Outcome
 
 
-class Start(msgspec.Struct, tag=True):
-    """What is said first."""
+class Settings(msgspec.Struct, frozen=True):
+    """The strategies to load, and the device to measure them on."""
 
     module: str
     strategies: tuple[str, ...]
     device: str
-    limit: float
-    memory: int
-    """Bytes that the worker may take; 0 for as many as there are."""
 
 
-class Open(msgspec.Struct, tag=True):
-    """Begin with a cell."""
-
-    order: Order
-    earlier: Taken | None = None
-    """What earlier visits took: then its memory is known."""
-
-
-class Take(msgspec.Struct, tag=True):
-    """Take a step: ``plain`` or ``own``."""
-
-    which: str
-
-
-class Finish(msgspec.Struct, tag=True):
-    """End the cell."""
-
-    warm_ups: int
-
-
-class Hello(msgspec.Struct, tag=True):
+class Inventory(msgspec.Struct, frozen=True):
     """What a worker found."""
 
     strategies: dict[str, str]
+    """A sentence about each shipped strategy."""
     versions: dict[str, str]
     device: str
     packers: dict[str, str]
-    """The packer of a strategy as module:attribute, for those that have one."""
+    """The packer of each strategy as module:attribute, or nothing."""
 
 
-class Fault(msgspec.Struct, tag=True):
-    """Why nothing can be measured."""
+class Open(msgspec.Struct, frozen=True, tag=True):
+    """Make the strategy of a cell and check its gradients."""
 
-    why: str
+    cell: CellPlan
 
 
-class Broke(msgspec.Struct, tag=True):
-    """What a strategy raised."""
+class Take(msgspec.Struct, frozen=True, tag=True):
+    """Take a step, the plain one or the strategy's own."""
+
+    plain: bool
+
+
+class Close(msgspec.Struct, frozen=True, tag=True):
+    """Check the gradients again, account for memory and bytes if asked to, and end the strategy."""
+
+    account: bool
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """The cell is open."""
+
+
+class Taken(msgspec.Struct, frozen=True, tag=True):
+    """A step was taken, in so many seconds."""
+
+    step: float
+    forward: float
+
+
+class Closed(msgspec.Struct, frozen=True, tag=True):
+    """What a visit found besides times."""
+
+    outcome: Outcome
+    detail: str
+    figures: dict[str, Any]
+    """Values of a Cell by name."""
+    ceiling: tuple[float, float] | None = None
+    """Bytes a second that the medium takes, and gives back."""
+
+
+class Broke(msgspec.Struct, frozen=True, tag=True):
+    """A strategy raised."""
 
     detail: str
 
 
-class Done(msgspec.Struct, tag=True):
-    """What came of an order."""
-
-    figures: dict[str, Any] = {}
-    taken: Taken | None = None
+Reply = Opened | Taken | Closed | Broke
 
 
-Word = Start | Open | Take | Finish
-Answer = Hello | Fault | Broke | Done
+class CellService:
+    """Measures one cell after the other."""
+
+    Settings = Settings
+    Request = Open | Take | Close
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._baselines: Any = None
+        self._visit: Any = None
+
+    def hello(self) -> Inventory:
+        """Look at what there is; BenchError says what is missing."""
+        try:
+            import torch  # noqa: PLC0415 - its absence is a sentence
+        except ImportError as error:
+            raise BenchError(f"strategies are measured with torch, which does not import: {error}") from error
+        torch.set_num_threads(1)
+        device = self._settings.device
+        try:
+            torch.zeros(1, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise BenchError(f"--device {device}: {str(error).splitlines()[0]}") from error
+        from hooklaw.offload.visit import Baselines  # noqa: PLC0415 - it needs torch
+
+        module = _imported(self._settings.module)
+        self._baselines = Baselines(module.find)
+        known = {name: shipped.text for name, shipped in module.STRATEGIES.items()}
+        try:
+            packers = {spec: _packer(module.find(spec)) for spec in self._settings.strategies or known}
+        except HooklawError as error:
+            raise BenchError(str(error)) from error
+        name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+        return Inventory(known, {"torch": str(torch.__version__)}, name, packers)
+
+    def answer(self, request: Open | Take | Close, note: Callable[[object], None]) -> Reply:
+        """Do as asked."""
+        del note  # a cell that ends its worker needs no more words
+        try:
+            return self._answer(request)
+        except BaseException as error:  # noqa: BLE001 - what a strategy raises marks its own cell
+            return Broke(_said(error))
+
+    def _answer(self, request: Open | Take | Close) -> Reply:
+        if isinstance(request, Open):
+            from hooklaw.offload.visit import Visit  # noqa: PLC0415 - it needs torch
+
+            self._visit = None
+            gc.collect()
+            gc.freeze()  # collecting a cell's garbage need not look at a whole framework
+            self._visit = Visit(self._baselines, request.cell)
+            return Opened()
+        return Taken(*self._visit.take(request.plain)) if isinstance(request, Take) else self._visit.close(request)
 
 
-def hello(start: Start) -> Hello:
-    """Look at what there is; BenchError says what is missing."""
+def _imported(module: str) -> Any:
     try:
-        import torch  # noqa: PLC0415 - its absence is a sentence
-    except ImportError as error:
-        raise BenchError(f"strategies are measured with torch, which does not import: {error}") from error
-    torch.set_num_threads(1)
-    try:
-        torch.zeros(1, device=start.device)
-    except (RuntimeError, AssertionError) as error:
-        raise BenchError(f"--device {start.device}: {str(error).splitlines()[0]}") from error
-    from hooklaw.offload.trial import Bench  # noqa: PLC0415 - it needs torch
-
-    known = _known(start.module)
-    bench = Bench(start.module)
-    packers = {spec: _packer(bench.find(spec)) for spec in start.strategies or known}
-    cuda = start.device.startswith("cuda")
-    name = torch.cuda.get_device_name(start.device) if cuda else start.device
-    return Hello(known, {"torch": str(torch.__version__)}, name, packers)
-
-
-def _known(module: str) -> dict[str, str]:
-    import importlib  # noqa: PLC0415 - named here alone
-
-    try:
-        found: Any = importlib.import_module(module)
+        return importlib.import_module(module)
     except ImportError as error:
         raise BenchError(f"the strategies' module {module} does not import: {error}") from error
-    return {name: one.text for name, one in found.STRATEGIES.items()}
 
 
 def _packer(strategy: Any) -> str:
-    kind = type(strategy.context())
+    """Return the class that a strategy enters, where the law of packers can judge it."""
+    import torch  # noqa: PLC0415 - the caller has imported it
+
+    context = strategy.context()
     strategy.close()
-    return f"{kind.__module__}:{kind.__qualname__}" if hasattr(kind, "pack") else ""
-
-
-class Server:
-    """Serves one order after the other."""
-
-    def __init__(self, start: Start, watchdog: Watchdog) -> None:
-        from hooklaw.offload.trial import Bench  # noqa: PLC0415 - it needs torch
-
-        self._bench = Bench(start.module)
-        self._limit = start.limit
-        self._watchdog = watchdog
-        self._trial: Any = None
-
-    def serve(self, word: Word) -> Done:
-        """Do as told."""
-        from hooklaw.offload.trial import Trial  # noqa: PLC0415 - it needs torch
-
-        if isinstance(word, Open):
-            self._watchdog.start(self._limit)  # of the whole cell
-            self._trial = None
-            gc.collect()
-            gc.freeze()  # collecting a cell's garbage need not look at a whole framework
-            self._trial = Trial(self._bench, word.order, word.earlier)
-            return Done()
-        if isinstance(word, Take):
-            return Done({"seconds": self._trial.take(word.which)})
-        assert isinstance(word, Finish)  # noqa: S101 - there is no fourth
-        figures, taken = self._trial.finish(word.warm_ups)
-        self._watchdog.stop()
-        return Done(figures, taken)
-
-
-def main() -> int:
-    """Serve until there is no further order."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what a strategy prints is no answer
-    watchdog = Watchdog(Path(sys.argv[1]))
-    watchdog.start(LOADING_LIMIT)
-    try:
-        start = msgspec.json.decode(sys.stdin.readline(), type=Start)
-        _bound(start.memory)
-        _answer(answers, hello(start))
-        watchdog.stop()
-        _serve(Server(start, watchdog), answers)
-    except HooklawError as error:
-        _answer(answers, Fault(str(error)))
-        return 1
-    finally:
-        shutil.rmtree(os.environ.get("HOOKLAW_TMPDIR", ""), ignore_errors=True)
-    return 0
-
-
-def _serve(server: Server, answers: TextIO) -> None:
-    for line in sys.stdin:
-        try:
-            answer: Answer = server.serve(msgspec.json.decode(line, type=Word))
-        except BaseException as error:  # noqa: BLE001 - whatever a strategy raises marks its own cell
-            answer = Broke(_said(error))
-        _answer(answers, answer)
-
-
-def _bound(memory: int) -> None:
-    """Let a strategy that eats all memory hear of it, before the machine does."""
-    if memory:
-        import resource  # noqa: PLC0415 - not on every system
-
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    kind = type(context)
+    is_packer = hasattr(kind, "pack") or isinstance(context, torch.autograd.graph.saved_tensors_hooks)
+    return f"{kind.__module__}:{kind.__qualname__}" if is_packer else ""
 
 
 def _said(error: BaseException) -> str:
@@ -195,12 +164,3 @@ def _said(error: BaseException) -> str:
     if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
         return f"out of memory: {text or type(error).__name__}"
     return f"{type(error).__name__}: {text}"
-
-
-def _answer(answers: TextIO, line: Answer) -> None:
-    answers.write(msgspec.json.encode(line).decode() + "\n")
-    answers.flush()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,5 +1,5 @@
-"""The law for packers: properties that whatever packs saved tensors must keep, each with a minimal program.
+"""The law for packers: properties that anything that packs saved tensors must have, each with a minimal program.
 
-A packer is anything that, called without arguments, returns a context manager under which saved tensors are packed.
-Nothing here imports torch but `worker` and what only it imports.
+A packer is a callable without arguments that returns a context manager; tensors saved inside it are packed.
+Only `worker`, and modules that only it imports, import torch.
 """

@@ -1,4 +1,4 @@
-"""Cases that many properties share, as Python expressions that Hypothesis chooses among."""
+"""Cases that several properties share: strategies of Python expressions."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""A right packer, by which the properties themselves are judged."""
+"""A correct packer, which tests the properties themselves."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Right(saved_tensors_hooks):
-    """Keeps a copy of each tensor, with its layout; a parameter stays where it is, and may not change meanwhile."""
+    """Keeps a copy of each tensor, with its layout; keeps a parameter itself, and refuses in-place changes of it."""
 
     def __init__(self) -> None:
         super().__init__(_pack, _unpack)
@@ -41,5 +41,5 @@ def _negated(tensor: torch.Tensor) -> torch.Tensor:
 def _unpack(packed: tuple[Any, ...]) -> torch.Tensor:
     tensor, version, shape = packed
     if version is not None and tensor._version != version:  # noqa: SLF001 - its only name
-        raise RuntimeError("a parameter that backward needs was changed in place since it was saved")
+        raise RuntimeError("a parameter that backward needs was changed in place after it was saved")
     return tensor if shape is None else tensor.expand(shape)

@@ -5,8 +5,6 @@ It imports torch when it is used, not when tests are collected.
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -44,18 +42,13 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
     how = Wanted(
         packer=packer if isinstance(packer, str) else "", device=device, parts=[*only], examples=examples, limit=limit
     )
-    found = _apart(how) if isinstance(packer, str) else _here(packer, how)
+    found = judge(how).findings if isinstance(packer, str) else _here(packer, how)
     wrong = [
         one for one in found.broken if one.property_id not in known and (strict or one.property_id in found.unsafe)
     ]
     if wrong:
         pytest.fail(report.text(Findings(found.head, [*wrong], found.seconds)), pytrace=False)
     return found.rows
-
-
-def _apart(how: Wanted) -> Findings:
-    with TemporaryDirectory(prefix="hooklaw-") as folder:
-        return judge(how, Path(folder) / "run.jsonl", append=False, on_result=lambda _: None).findings
 
 
 def _here(packer: Callable[[], Any], how: Wanted) -> Findings:

@@ -20,9 +20,9 @@ from hooklaw.law.rule import Level, Rule
 from hooklaw.packing.check import Tried
 from hooklaw.packing.report import Findings, Row
 from hooklaw.packing.worker import Fault, Hello, Line
-from hooklaw.results import expectations, host, records
-from hooklaw.results.recorder import Collected, Recorder, Subject
-from hooklaw.results.records import Result, Run
+from hooklaw.results import expectations, host
+from hooklaw.results.recorder import Recorder, Subject
+from hooklaw.results.records import Execution, Result, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome
 from hooklaw.workers.watchdog import last_words
 
@@ -55,34 +55,33 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     expectations: str = ""
 
 
-def judge(wanted: Wanted, results: Path, *, append: bool, on_result: Callable[[Tried], None]) -> Judged:
-    """Judge a packer on a device and append the run to the results file; PackerError says why there is none."""
-    recorder = Recorder(results, append=append, selection=" or ".join(wanted.parts), on_result=lambda *_: None)
-    recorder.open()
-    ended = False
-    try:
-        with TemporaryDirectory(prefix="hooklaw-") as folder, _Hand(wanted, Path(folder) / "words") as hand:
-            further = hand.hello.further
-            _run(wanted, hand, recorder, on_result)
-        ended = True
-    finally:
-        recorder.finish(interrupted=not ended)
-    run = records.read(results, incomplete=True)[-1]
-    return Judged(run, _findings(run, wanted.device), further)
+def judge(
+    wanted: Wanted, writer: Writer | None = None, *, on_result: Callable[[Tried], None] = lambda _: None
+) -> Judged:
+    """Judge a packer on a device, and write the run where a writer is given; PackerError says why there is none."""
+    with TemporaryDirectory(prefix="hooklaw-") as folder, _Hand(wanted, Path(folder) / "words") as hand:
+        run = _run(wanted, hand, writer, on_result)
+        return Judged(run, _findings(run, wanted.device), hand.hello.further)
 
 
-def _run(wanted: Wanted, hand: "_Hand", recorder: Recorder, on_result: Callable[[Tried], None]) -> None:
+def _run(wanted: Wanted, hand: "_Hand", writer: Writer | None, on_result: Callable[[Tried], None]) -> Run:
     rules = choose(hand.hello.rules, wanted.parts)
-    spec = f"packer:{wanted.packer}" + ("" if wanted.device == "cpu" else f":{wanted.device}")
-    subject = Subject(spec, hand.hello.versions, hand.hello.notes)
+    spec = wanted.packer
+    subject = Subject(spec, hand.hello.versions, hand.hello.notes, kind=RunKind.PACKER, device=wanted.device)
     if wanted.expectations:
         ids = [rule.id for rule in hand.hello.rules]
         known = expectations.read(Path(wanted.expectations), ids, subject.versions)
         subject.known, subject.stale = known.known, known.stale
-    recorder.start(Collected(rules, {spec: subject}, {rule.id: (rule.id, spec) for rule in rules}))
-    for rule, tried in hand.run(rules):
-        _record(recorder, subject, rule, tried)
-        on_result(tried)
+    recorder = Recorder(subject, rules, writer=writer, selection=" or ".join(wanted.parts))
+    ended = False
+    try:
+        for rule, tried in hand.run(rules):
+            _record(recorder, subject, rule, tried)
+            on_result(tried)
+        ended = True
+    finally:
+        recorder.finish(interrupted=not ended)
+    return recorder.run
 
 
 def laws() -> list[Rule]:
@@ -97,7 +96,7 @@ def _findings(run: Run, device: str) -> Findings:
     declared = "".join(f", {name} {value}" for name, value in header.notes.items())
     of_the_machine = host.versions()
     packages = ", ".join(f"{name} {value}" for name, value in header.versions.items() if name not in of_the_machine)
-    head = f"{header.backend.removeprefix('packer:')} on {device} ({packages}{declared})"
+    head = f"{header.backend} on {device} ({packages}{declared})"
     rows: list[Row] = []
     for rule in header.rules:
         if result := run.results.get(rule.id):
@@ -133,16 +132,16 @@ def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
 def _record(recorder: Recorder, subject: Subject, rule: Rule, tried: Tried) -> None:
     if tried.outcome is Outcome.FAIL and rule.level is Level.SHOULD and rule.id not in subject.known:
         subject.known[rule.id] = Expectation(rule.id, [str(Outcome.FAIL)], ALLOWED)
-    result = Result(
-        run="",
-        rule=rule.id,
-        outcome=tried.outcome,
-        detail=tried.detail,
-        where=tried.where,
-        duration=tried.seconds,
-        program=tried.program,
+    recorder.add(
+        Execution(
+            rule=rule.id,
+            outcome=tried.outcome,
+            detail=tried.detail,
+            where=tried.where,
+            duration=tried.seconds,
+            program=tried.program,
+        )
     )
-    recorder.add(rule.id, result)
 
 
 class _Hand:

@@ -1,4 +1,4 @@
-"""Property and the registry: a rule for packers, whose function's body is a program that raises where it is broken."""
+"""Property and its registry: a rule for packers, and a program that raises if a packer breaks it."""
 
 import importlib
 import pkgutil
@@ -18,18 +18,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Property(NamedTuple):
-    """A rule together with its program, and what Hypothesis may write in the program's head."""
+    """A rule with its program and the values that Hypothesis tries."""
 
     rule: Rule
     program: Callable[..., Any]
     draws: Mapping[str, SearchStrategy[str]]
-    """For each parameter of the program that is searched: Python expressions to stand there."""
+    """A strategy of Python expressions for each parameter that Hypothesis searches."""
 
 
 _registry: dict[str, Property] = {}
 
 
-def law(  # noqa: PLR0913 - a property has that many parts, all but the id by keyword
+def law(  # noqa: PLR0913 - all but the id are keywords
     property_id: str,
     *,
     level: Level = Level.MUST,
@@ -38,17 +38,17 @@ def law(  # noqa: PLR0913 - a property has that many parts, all but the id by ke
     wrong: Sequence[str] = (),
     draws: Mapping[str, SearchStrategy[str]] | None = None,
 ) -> Callable[[Function], Function]:
-    """Register a program as a property; its docstring's first paragraph is the law.
+    """Register a program as a property; the first paragraph of its docstring is the property's statement.
 
-    `wrong` names bug classes that it catches, as the names of mutants do in a rule.
-    Raises RuleDefinitionError where the id is taken, or the law or what it catches is not said.
+    `wrong` names the wrong packers that it catches, like the mutants of a rule.
+    Raises RuleDefinitionError if the id is taken, the docstring or `wrong` is empty, or a MUST is only observed.
     """
 
     def register(function: Function) -> Function:
         statement = " ".join((function.__doc__ or "").strip().split("\n\n")[0].split())
         if property_id in _registry or not statement or not wrong:
             raise RuleDefinitionError(
-                f"property {property_id!r} is registered twice, states no law, or names no bug that it catches"
+                f"property {property_id!r} is registered twice, has no docstring, or names no wrong packer"
             )
         seen = all(source.kind == "observed" for source in sources)
         rule = Rule(
@@ -62,7 +62,7 @@ def law(  # noqa: PLR0913 - a property has that many parts, all but the id by ke
             mutants=list(wrong),
         )
         if level is Level.MUST and seen:
-            raise RuleDefinitionError(f"property {property_id!r}: what is not documented is never a MUST")
+            raise RuleDefinitionError(f"property {property_id!r} is only observed, so it cannot be a MUST")
         _registry[property_id] = Property(rule, function, draws or {})
         return function
 
@@ -70,7 +70,7 @@ def law(  # noqa: PLR0913 - a property has that many parts, all but the id by ke
 
 
 def properties() -> dict[str, Property]:
-    """Import every family and return all properties by id; torch must be there."""
+    """Import every family and return all properties by id; needs torch."""
     package = importlib.import_module(FAMILIES)
     for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
         importlib.import_module(f"{FAMILIES}.{module}")

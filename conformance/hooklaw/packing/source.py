@@ -1,4 +1,4 @@
-"""The text of a program: the body of a property, with what it uses written above it, so that it runs as it stands."""
+"""The text of a program: a property's body below its imports, helpers and case, ready to run."""
 
 import ast
 import dis
@@ -11,15 +11,15 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 PACKER = "packer"
-"""The name of the packer in every program."""
+"""The packer's name in every program."""
 
 
 SHARED = "hooklaw.packing.properties.parts"
-"""Where a case's expressions find what the property's own module does not import."""
+"""The module in which expressions of a case look up names that the property's module lacks."""
 
 
 class Parts(NamedTuple):
-    """What a program is made of, but for the packer and the case."""
+    """The parts of a program, without the packer and the case."""
 
     imports: list[str]
     helpers: list[str]
@@ -27,9 +27,9 @@ class Parts(NamedTuple):
 
 
 def program(function: Callable[..., Any], packer: str, case: Mapping[str, str]) -> str:
-    """Return the program: `packer` are the lines that import it, `case` gives each other parameter an expression."""
+    """Return the program: `packer` has the lines that import it, `case` an expression for each other parameter."""
     wanted = [name for name in inspect.signature(function).parameters if name != PACKER]
-    used = frozenset(name for one in wanted for name in _names_in(case[one]))
+    used = frozenset(name for parameter in wanted for name in _names_in(case[parameter]))
     parts = parts_of(function, used)
     values = [f"{name} = {case[name]}" for name in wanted]
     head = "\n".join([*parts.imports, packer])
@@ -39,7 +39,7 @@ def program(function: Callable[..., Any], packer: str, case: Mapping[str, str]) 
 
 @cache
 def parts_of(function: Callable[..., Any], names: frozenset[str]) -> Parts:
-    """Take a property's function apart; `names` are those that its case uses."""
+    """Split a property's function into parts; `names` are the names that its case uses."""
     imports: dict[str, None] = {"import torch": None}
     helpers: dict[str, None] = {}
     _gather(function, [*sorted(names), *_names(function.__code__)], imports, helpers)  # type: ignore[attr-defined]
@@ -49,7 +49,7 @@ def parts_of(function: Callable[..., Any], names: frozenset[str]) -> Parts:
 def _gather(
     function: Callable[..., Any], names: Iterable[str], imports: dict[str, None], helpers: dict[str, None]
 ) -> None:
-    """Collect what a function uses of its module, each thing after what it uses itself."""
+    """Collect the imports and helpers that a function uses, each helper after those it uses itself."""
     shared = vars(importlib.import_module(SHARED))
     scope: dict[str, Any] = {**shared, **function.__globals__}  # type: ignore[attr-defined]
     own = set(inspect.signature(function).parameters)
@@ -69,9 +69,9 @@ def _gather(
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield what the code looks up in its module, attributes left out."""
-    loads = (one for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
-    yield from (one.argval for one in loads if one.argval.isidentifier() and not one.argval.startswith("__"))
+    """Yield the global names that the code loads."""
+    loads = (load.argval for load in dis.get_instructions(code) if load.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    yield from (name for name in loads if name.isidentifier() and not name.startswith("__"))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
@@ -85,7 +85,7 @@ def _names_in(expression: str) -> tuple[str, ...]:
 def _body(function: Callable[..., Any]) -> str:
     text = textwrap.dedent(inspect.getsource(function))
     tree = ast.parse(text).body[0]
-    assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - it was registered by a decorator of functions
-    first = tree.body[1]  # the docstring is the law, printed elsewhere
-    begin = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", []))])
+    assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - `law` decorates functions
+    first = tree.body[1]  # after the docstring
+    begin = min([first.lineno, *(decorator.lineno for decorator in getattr(first, "decorator_list", []))])
     return textwrap.dedent("\n".join(text.splitlines()[begin - 1 :]))

@@ -1,8 +1,8 @@
-"""A packer under judgement: found by module:attribute, called once to see that it can be judged at all.
+"""The judged packer: found by module:attribute, and called once to check that it is a packer.
 
-What an author may declare, as attributes of the packer or of what it returns:
-`tolerance`, the relative error that a lossy one may make, measured against the largest magnitude of the tensor;
-`medium`, where the bytes go: "disk:FOLDER", "cpu" (from a device) or whatever else, which cannot be checked.
+Attributes that an author may declare on the packer or on the context manager it returns:
+`tolerance`, the largest error of a lossy packer, relative to the largest magnitude in the tensor;
+`medium`, where the bytes go: "disk:FOLDER", "cpu" (from a device), or any other text, which is not checked.
 """
 
 import functools
@@ -16,7 +16,7 @@ from hooklaw.errors import PackerError
 
 
 class Subject(NamedTuple):
-    """A packer on a device, ready to be judged."""
+    """A packer on a device, with what it declares."""
 
     make: Callable[[], AbstractContextManager[Any]]
     lines: str
@@ -25,21 +25,21 @@ class Subject(NamedTuple):
     tolerance: float
     medium: str
     capabilities: dict[str, str]
-    """What a property may need, and an empty text where it is there, else the reason why not."""
+    """For each capability that a property may need: an empty text, or why it is missing."""
     versions: dict[str, str]
-    """Of the packages that it comes from, apart from torch."""
+    """The versions of the packages that it comes from, without torch."""
 
 
 def resolve(spec: str) -> Callable[..., Any]:
-    """Return the attribute; PackerError says what is wrong with the name."""
+    """Return the attribute; PackerError if there is none."""
     module, _, attribute = spec.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-        raise PackerError(f"{spec!r} names no packer: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
+        raise PackerError(f"{spec!r} is not a packer: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
     try:
         found: Any = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        hint = "; a module of this folder is found with PYTHONPATH=." if isinstance(error, ImportError) else ""
-        raise PackerError(f"packer {spec!r}: module {module} does not import: {_said(error)}{hint}") from error
+        hint = "; for a module in this folder, set PYTHONPATH=." if isinstance(error, ImportError) else ""
+        raise PackerError(f"packer {spec!r}: cannot import module {module}: {_first_line(error)}{hint}") from error
     try:
         found = functools.reduce(getattr, attribute.split("."), found)
     except AttributeError as error:
@@ -57,12 +57,12 @@ def lines_of(spec: str) -> str:
 
 
 def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
-    """Look at what the packer returns; PackerError where it is no context manager without arguments."""
+    """Call the packer and read its declarations; PackerError if it does not return a context manager."""
     made = _made(make, spec)
     tolerance = _declared("tolerance", make, made, 0.0)
     medium = _declared("medium", make, made, "")
     if not isinstance(tolerance, int | float) or isinstance(tolerance, bool) or not 0 <= tolerance < 1:
-        raise PackerError(f"packer {spec!r}: its tolerance is {tolerance!r}: declare a number from 0 to below 1")
+        raise PackerError(f"packer {spec!r}: its tolerance is {tolerance!r}: declare a number in [0, 1)")
     if not isinstance(medium, str):
         raise PackerError(f"packer {spec!r}: its medium is {medium!r}: declare a text such as 'cpu' or 'disk:FOLDER'")
     capabilities = _capabilities(device, medium, float(tolerance))
@@ -76,23 +76,23 @@ def _made(make: Any, spec: str) -> Any:
         made = make()
     except (Exception, SystemExit) as error:
         raise PackerError(
-            f"packer {spec!r} raised when called without arguments, {_said(error)}: {_mended(error)}"
+            f"packer {spec!r} raised when called without arguments, {_first_line(error)}: {_remedy(error)}"
         ) from error
     if not isinstance(made, AbstractContextManager):
-        raise PackerError(f"packer {spec!r} returned {type(made).__name__}, which is no context manager")
+        raise PackerError(f"packer {spec!r} returned {type(made).__name__}, which is not a context manager")
     return made
 
 
-def _mended(error: BaseException) -> str:
+def _remedy(error: BaseException) -> str:
     import torch  # noqa: PLC0415 - the name is checked without it
 
     if isinstance(error, TypeError) or torch.cuda.is_available():
-        return "name a function or functools.partial of your own that needs none"
-    return "if it needs a GPU, there is none here; name a function of your own that makes it without"
+        return "name a function or functools.partial of your own that needs no arguments"
+    return "if it needs a GPU, this machine has none; name a function of your own that makes it without a GPU"
 
 
 DECLARED = {("torch.autograd.graph", "save_on_cpu"): {"medium": "cpu"}}
-"""What torch's own packer says in its documentation."""
+"""Declarations of torch's own packers, from their documentation."""
 
 
 def _declared(name: str, make: Any, made: Any, default: Any) -> Any:
@@ -110,11 +110,11 @@ def _inner(make: Any) -> Any:
 
 
 def _versions(make: Any, made: Any) -> dict[str, str]:
-    """Return the versions of the packages where the packer, and what it returns, are defined."""
+    """Return the versions of the packages that define the packer and its context manager."""
     modules = (str(getattr(owner, "__module__", "")) for owner in (_inner(make), type(made)))
     found: dict[str, str] = {}
     for package in dict.fromkeys(module.partition(".")[0] for module in modules):
-        with suppress(metadata.PackageNotFoundError, ValueError):  # a module of one's own has no version
+        with suppress(metadata.PackageNotFoundError, ValueError):  # a user's own module has no version
             found[package] = metadata.version(package)
     return {name: version for name, version in found.items() if name not in ("torch", "hooklaw")}
 
@@ -130,11 +130,11 @@ def _capabilities(device: str, medium: str, tolerance: float) -> dict[str, str]:
         "lossless": "" if not tolerance else f"it declares a tolerance of {tolerance:g}",
         "disk": "" if to_disk else "it does not claim to write to disk (medium = 'disk:FOLDER')",
         "off-device": "" if to_cpu else "it does not claim to leave a device (medium = 'cpu', on an accelerator)",
-        "claim": "" if leaves_memory else "it claims no medium that can be seen from here",
-        "two-devices": "" if many else "this machine has no two CUDA devices",
+        "claim": "" if leaves_memory else "it claims no medium that can be checked",
+        "two-devices": "" if many else "this machine has fewer than two CUDA devices",
         "accelerator": "" if accelerator else "this is the CPU",
     }
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

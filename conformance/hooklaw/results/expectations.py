@@ -1,13 +1,11 @@
-"""Reading, checking and updating expectation files: what a backend is known to break, and why.
+"""Expectation files: which rules a backend is known to break, and why.
 
-One TOML file a backend, one ``[[expect]]`` table a known divergence: ``rule``, ``outcome`` (one or several),
-``reason``, and where they apply ``issue``, ``when`` (a version range such as ``torch>=2.13,<2.14``), ``expires``.
+A backend has one TOML file with an ``[[expect]]`` table for each known divergence: ``rule``, ``outcome`` (one or
+several), ``reason``, and optionally ``issue``, ``when`` (e.g. ``torch>=2.13,<2.14``) and ``expires``.
 """
 
 import datetime as dt
-import re
-import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,16 +14,18 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from hooklaw.errors import ExpectationFileError
+from hooklaw.results import toml_tables
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
 UNEXPLAINED = "unexplained: "
-"""How `expect update` begins a reason that a person has yet to write."""
+"""Prefix of a reason that `expect update` wrote and a person must replace."""
+FORM = toml_tables.Form("expectation file", "expect", ExpectationFileError)
 KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
 
 
 class Expectations(msgspec.Struct):
-    """The entries of one file that apply to one backend, by rule, and those that no longer say anything."""
+    """The entries of a file that apply, by rule, and the stale ones."""
 
     known: dict[str, Expectation] = {}
     stale: list[Stale] = []
@@ -38,10 +38,10 @@ def read(
     *,
     today: dt.date | None = None,
 ) -> Expectations:
-    """Read a file and keep what applies to these versions; without versions, every entry applies.
+    """Return the entries that apply to these versions, or all entries if `versions` is None.
 
-    Raises ExpectationFileError, naming file and line, where the file cannot be read, an entry is malformed, or two
-    entries speak of one rule at once.
+    Raises ExpectationFileError, with file and line, if the file cannot be read, an entry is malformed, or two entries
+    for the same rule apply.
     """
     found = Expectations()
     for entry in parse(path):
@@ -57,24 +57,9 @@ def read(
 
 
 def parse(path: Path) -> list[Expectation]:
-    """Return every entry of a file, well-formed, with its line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ExpectationFileError(f"cannot read the expectation file {path}: {why}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ExpectationFileError(f"{_place(path, error)}: the expectation file is no TOML: {error}") from error
-    tables = data.pop("expect", [])
-    if data or not isinstance(tables, list):
-        raise ExpectationFileError(
-            f"{path}:1: only [[expect]] tables may stand here, found {', '.join(data) or 'a value'}"
-        )
-    lines = list(_lines(text))
-    if len(lines) < len(tables):
-        raise ExpectationFileError(f"{path}:1: every entry begins with a line [[expect]]")
-    entries = [_entry(table, path, lines[place]) for place, table in enumerate(tables)]
+    """Return every entry of a file, with its line; ExpectationFileError if one is malformed."""
+    tables, _ = toml_tables.read(path, FORM)
+    entries = [_entry(table.values, path, table.line) for table in tables]
     _refuse_duplicates(entries)
     return entries
 
@@ -121,11 +106,11 @@ def _expiry(entry: Expectation) -> dt.date | None:
     try:
         return dt.date.fromisoformat(entry.expires) if entry.expires else None
     except ValueError:
-        _fail(entry, f"expires = {entry.expires!r} is no date: write YYYY-MM-DD")
+        _fail(entry, f"expires = {entry.expires!r} is not a date: write YYYY-MM-DD")
 
 
 def is_range(when: str) -> bool:
-    """Tell whether a text is a name and a range of its versions, and nothing more."""
+    """Whether a text is a name with a version range, and nothing more."""
     try:
         wanted = Requirement(when)
     except InvalidRequirement:
@@ -135,45 +120,34 @@ def is_range(when: str) -> bool:
 
 def _requirement(entry: Expectation) -> Requirement | None:
     if entry.when and not is_range(entry.when):
-        _fail(entry, f"when = {entry.when!r} is no version range: write for example 'torch>=2.13,<2.14'")
+        _fail(entry, f"when = {entry.when!r} is not a version range: write for example 'torch>=2.13,<2.14'")
     return Requirement(entry.when) if entry.when else None
 
 
 def applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
-    """Tell whether an entry speaks of these versions."""
+    """Whether an entry applies to these versions."""
     wanted = _requirement(entry)
     if wanted is None:
         return True
     if wanted.name not in versions:
-        _fail(entry, f"when speaks of {wanted.name!r}, the backend has versions of {', '.join(versions)}")
+        _fail(entry, f"when names {wanted.name!r}, but the backend has versions of {', '.join(versions)} only")
     try:
         return wanted.specifier.contains(versions[wanted.name], prereleases=True)
-    except InvalidVersion:  # what older releases of packaging make of a version such as a GPU's name
+    except InvalidVersion:  # older releases of packaging raise for a version such as a GPU's name
         return False
 
 
 def without(entry: Expectation, versions: Mapping[str, str]) -> str:
-    """Return the entry's range less the minor version at hand, or nothing where it speaks of no other."""
+    """Return the entry's range without the current minor version, or "" if no other version is left."""
     wanted = _requirement(entry)
     if wanted is None:
         return ""
     major, minor = (*Version(versions[wanted.name]).release, 0)[:2]
     before = f"{major}.{minor - 1}" if minor else f"{max(major - 1, 0)}.99"
-    if not any(wanted.specifier.contains(one) for one in (before, f"{major}.{minor + 1}", f"{major + 1}")):
+    if not any(wanted.specifier.contains(version) for version in (before, f"{major}.{minor + 1}", f"{major + 1}")):
         return ""
     return f"{entry.when},!={major}.{minor}.*"
 
 
 def _fail(entry: Expectation, what: str) -> NoReturn:
     raise ExpectationFileError(f"{entry.file}:{entry.line}: {what}")
-
-
-def _lines(text: str) -> Iterator[int]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if re.match(r"\s*\[\[\s*expect\s*\]\]", line):
-            yield number
-
-
-def _place(path: Path, error: tomllib.TOMLDecodeError) -> str:
-    found = re.search(r"at line (\d+)", str(error))
-    return f"{path}:{found[1]}" if found else str(path)

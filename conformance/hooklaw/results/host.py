@@ -1,4 +1,4 @@
-"""What this machine is, for the head of a record."""
+"""Facts about the host machine, for the header of a record."""
 
 import platform
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Result records: one JSON object a line, a header and a footer around each run, so that a cut file is known as cut.
+"""Records: one JSON object a line, with a header and a footer around each run, so that a truncated file is noticed.
 
-A file holds one run or several, each line naming its run, so files can be joined by plain concatenation.
-`record.schema.json` beside this file is generated from the types below (`python -m hooklaw.results.records`).
+Each line names its run, so a file can hold several runs, and files can be concatenated.
+`record.schema.json` in this folder is generated from the types below (`python -m hooklaw.results.records`).
 """
 
 import errno
@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,12 +20,20 @@ from hooklaw.law.rule import Rule
 from hooklaw.law.trace import Check, Event
 from hooklaw.results.verdict import JUDGED, Expectation, Outcome, Stale, Verdict, judge
 
-FORMAT = 1
+FORMAT = 2
 SCHEMA = Path(__file__).with_name("record.schema.json")
 
 
+class RunKind(StrEnum):
+    """What a run is about."""
+
+    RULES = "rules"
+    PACKER = "packer"
+    BENCHMARK = "benchmark"
+
+
 class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_only=True):
-    """The first line of a run: what is judged, by which rules, where and how."""
+    """The first line of a run: the backend, the rules, the machine and the command."""
 
     hooklaw: int
     """The format's version."""
@@ -32,41 +41,65 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     suite: str
     digest: str
     collected: int
+    run_kind: RunKind = RunKind.RULES
     backend: str
+    """The backend, the packer as module:attribute, or nothing for a benchmark."""
+    device: str = ""
+    """The device that a packer or a benchmark ran on, as asked for, e.g. ``cpu``."""
     rules: list[Rule]
     versions: dict[str, str]
     notes: dict[str, str] = {}
     command: str
     started: str
     selection: str = ""
-    """The -k expression, where only some rules were run."""
+    """The -k expression, if only some rules were run."""
     not_run: str = ""
-    """Why this machine could run nothing of it."""
+    """Why this machine could not run the backend."""
+
+    @property
+    def subject(self) -> str:
+        """The name of what was judged; the device follows where it is not the CPU."""
+        if self.run_kind is RunKind.BENCHMARK:
+            return self.device
+        return self.backend + (f":{self.device}" if self.device not in {"", "cpu"} else "")
+
+    @property
+    def title(self) -> str:
+        """The subject, with a prefix where it is not a backend."""
+        prefix = {RunKind.RULES: "", RunKind.PACKER: "packer:", RunKind.BENCHMARK: "bench:"}[self.run_kind]
+        return prefix + self.subject
 
 
-class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind", kw_only=True):
-    """What one rule did."""
+class Execution(msgspec.Struct, frozen=True, tag="execution", tag_field="kind", kw_only=True):
+    """The outcome of one rule on one backend."""
 
-    run: str
     rule: str
     outcome: Outcome
     detail: str = ""
     where: str = ""
     """The source line of the failure, of the crash, or of the call that never returned."""
     duration: float = 0.0
-    """Seconds, the harness left out."""
+    """Seconds, without the harness."""
     expected: list[Event] = []
     observed: list[Event] = []
     checks: list[Check] = []
     difference: int | None = None
-    """Where the observed events leave the expected ones, counted from 0."""
-    expectation: Expectation | None = None
+    """Index of the first event that differs from the expected one."""
     program: str = ""
-    """A program that shows what does not hold, ready to run, where there is one."""
+    """A program that shows the failure, ready to run, if there is one."""
+    stderr: str = ""
+    """The last lines that the process wrote to stderr before it died."""
+
+
+class Result(Execution, frozen=True, tag="result", tag_field="kind", kw_only=True):
+    """An execution as a run records it, with what was expected."""
+
+    run: str
+    expectation: Expectation | None = None
 
 
 class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_only=True):
-    """The last line of a run that came to its end."""
+    """The last line of a run that ended."""
 
     run: str
     results: int
@@ -76,7 +109,7 @@ class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_onl
 
 
 class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=True):
-    """What one offload strategy costs in one workload, on one device."""
+    """The cost of one offload strategy in one workload, on one device."""
 
     run: str
     workload: str
@@ -84,85 +117,87 @@ class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=Tr
     setting: str = ""
     """Precision and batch, e.g. ``fp32, batch 256``."""
     strategy: str
-    """``none`` is the plain step, which the others are held against."""
+    """``none`` is the plain step, the baseline of the others."""
     text: str = ""
-    """One line on the strategy."""
+    """A line about the strategy."""
+    packer: str = ""
+    """The strategy's packer as module:attribute, where it has one."""
     outcome: Outcome
-    """Fail: wrong gradients or buffers. Error, crash, timeout: there are no figures, or not all of them."""
+    """Fail: wrong gradients or buffers. Error, crash, timeout: some or all figures are missing."""
     detail: str = ""
-    """Why the cell is marked."""
+    """Why the outcome is not pass."""
     lossless: bool = True
     lawful: bool | None = None
-    """What the law of packers says of it; None where nobody asked."""
+    """Whether it keeps the law of packers; None if it was not judged."""
     rounds: int = 0
     step: float = 0.0
     """Seconds, the median of the rounds; forward and backward likewise."""
     forward: float = 0.0
     backward: float = 0.0
     ratio: float = 0.0
-    """The median over the rounds of this step through the plain step of the same round."""
+    """The median over the rounds of the ratio of this step to the plain step of the same round."""
     ratio_q1: float = 0.0
     ratio_q3: float = 0.0
     peak: int = 0
-    """Bytes at most on the device above what stands there before the step."""
+    """Peak bytes on the device, above those allocated before the step."""
     after_forward: int = 0
     static: int = 0
-    """Bytes that stand on the device before the step: parameters, buffers, the batch."""
+    """Bytes allocated on the device before the step: parameters, buffers, the batch."""
     reserved: int = 0
-    """CUDA's reserved memory at most."""
+    """Peak of CUDA's reserved memory."""
     host: int = 0
-    """Bytes of host memory, or of a file, held for saved tensors at most."""
+    """Peak bytes of host memory, or of a file, that hold saved tensors."""
     packs: int = 0
     packed: int = 0
-    """Bytes that autograd handed over."""
+    """Bytes that autograd passed to the pack hook."""
     out: int = 0
-    """Bytes moved away in forward; back, those that came back."""
+    """Bytes moved out in forward; `back` counts the bytes moved back."""
     back: int = 0
     deduplicated: int = 0
-    """Bytes handed over more than once, and moved once."""
+    """Bytes packed more than once but moved once."""
     rate: float = 0.0
-    """Bytes a second both ways, over the whole step: a step that only waits for the medium comes near the ceiling."""
+    """Bytes a second both ways, over the whole step; near the ceiling if the step only waits for the medium."""
     ceiling: float = 0.0
-    """Bytes a second that the medium gives to one long copy each way, measured in the same run."""
+    """Bytes a second of one long copy each way, measured in the same run."""
     floor: float = 0.0
-    """Seconds that the step takes at least, out of the plain step's and the ceiling."""
+    """The least seconds of the step, computed from the plain step and the ceiling."""
     efficiency: float = 0.0
-    """The floor through the step."""
+    """The ratio of the floor to the step."""
     error: float = 0.0
-    """The norm of the gradients' difference from the plain step's, through the norm of these."""
+    """The norm of the gradients' difference from the plain step's gradients, relative to the norm of those."""
     error64: float = 0.0
-    """The same against float64; plain_error64 is the plain step's own."""
+    """The same against float64; `plain_error64` is that of the plain step."""
     plain_error64: float = 0.0
     buffers_equal: bool = True
-    """Whether the model's buffers are what the plain step leaves."""
+    """Whether the model's buffers equal those after the plain step."""
 
 
 Line = Header | Result | Cell | Footer
 
 
 class Run(msgspec.Struct):
-    """One run as read back."""
+    """A run, read from a file."""
 
     header: Header
     results: dict[str, Result]
     footer: Footer | None
     file: str = ""
     cells: list[Cell] = []
-    """What a benchmark measured; there are rules or cells in a run, not both."""
+    """The results of a benchmark; a run has results or cells, not both."""
 
     @property
     def done(self) -> int:
-        """Return how much of what was collected has come to something."""
+        """Return the number of results or cells."""
         return len(self.results) + len(self.cells)
 
     @property
     def complete(self) -> bool:
-        """Tell whether the run came to its end with a result for every rule, or a figure for every cell."""
+        """Whether the run ended with a result for every rule, or all cells."""
         ended = self.footer is not None and not self.footer.interrupted
         return ended and self.done == self.header.collected
 
     def outcome(self, rule: str) -> Outcome:
-        """Return the outcome of a rule; one that has no result was not run."""
+        """Return the outcome of a rule, not-run if it has no result."""
         return self.results[rule].outcome if rule in self.results else Outcome.NOT_RUN
 
     def verdict(self, rule: Rule) -> Verdict:
@@ -171,15 +206,15 @@ class Run(msgspec.Struct):
         return judge(result.outcome, rule.level, result.expectation) if result else Verdict.AS_EXPECTED
 
     def count(self) -> tuple[int, int]:
-        """Return how many rules passed, of how many that were judged."""
+        """Return how many rules passed and how many were judged."""
         outcomes = [result.outcome for result in self.results.values()]
-        return outcomes.count(Outcome.PASS), sum(one in JUDGED for one in outcomes)
+        return outcomes.count(Outcome.PASS), sum(outcome in JUDGED for outcome in outcomes)
 
 
 class Writer:
-    """Writes a record file line by line, each flushed, so that what was recorded survives whatever comes next.
+    """Writes a record file and flushes each line, so that it survives a crash.
 
-    Unless it appends, it empties the file with its first line, not before: a run that never starts loses nothing.
+    Unless `append` is set, the first line replaces the old file; a run that never starts leaves it as it is.
     """
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
@@ -195,7 +230,7 @@ class Writer:
             ) from error
 
     def write(self, line: Line) -> None:
-        """Append one line and hand it to the operating system."""
+        """Append one line and flush it."""
         if self._full:
             return
         try:
@@ -206,10 +241,10 @@ class Writer:
             self._file.flush()
         except OSError as error:
             self._full = True
-            raise OutputError(f"cannot write the results to {self.path} any further: {error.strerror}") from error
+            raise OutputError(f"cannot write more results to {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Close the file, on disk; one that was made and never written to is taken away again."""
+        """Sync and close the file; remove it if it is empty."""
         if self._full:
             with suppress(OSError):
                 self._file.close()
@@ -228,17 +263,17 @@ class Writer:
 
 
 def make_room(path: Path) -> None:
-    """Make the folder of a file that is to be written; OSError where no such file can be."""
+    """Make the folder of an output file; OSError if the file cannot be a regular file."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
     if not path.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    if path.exists() and not path.is_file():  # a device or a pipe is neither emptied nor taken away
+    if path.exists() and not path.is_file():  # never truncate or remove a device or a pipe
         raise OSError(errno.EINVAL, "Is a directory" if path.is_dir() else "Not a regular file")
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put the text in place of the file, whole or not at all; OSError where it cannot be written."""
+    """Replace the file's text atomically; OSError if it cannot be written."""
     part = path.parent / f".{path.name}.{os.getpid()}"
     try:
         make_room(path)
@@ -251,17 +286,17 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def read(path: Path, *, incomplete: bool = False) -> list[Run]:
-    """Read the runs of one file.
+    """Return the runs of one file.
 
-    Raises RecordFileError where the file is absent, empty, foreign, newer than this hooklaw or damaged, and, unless
-    `incomplete` is asked for, where a run has no footer or fewer results than rules collected.
+    Raises RecordFileError if the file is absent, empty, foreign, damaged or newer than this hooklaw. Unless
+    `incomplete` is set, a run without a footer or with fewer results than rules collected is an error too.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RecordFileError(f"cannot read {path}: {error.strerror}") from error
     if not data.strip():
-        raise RecordFileError(f"{path} is empty: the run that was to write it never started; run it again")
+        raise RecordFileError(f"{path} is empty: its run never started; run it again")
     runs = _assemble(path, data, incomplete=incomplete)
     for run in runs:
         if not incomplete and not run.complete:
@@ -270,16 +305,16 @@ def read(path: Path, *, incomplete: bool = False) -> list[Run]:
 
 
 def read_all(paths: Sequence[Path], *, incomplete: bool = False) -> list[Run]:
-    """Read several files and refuse runs that cannot stand side by side (RecordConflictError)."""
+    """Return the runs of several files; RecordConflictError if two cannot be compared."""
     runs = [run for path in paths for run in read(path, incomplete=incomplete)]
     first: dict[str, Run] = {}
     for run in runs:
-        name = run.header.backend
+        name = run.header.title
         if any(other.header.run == run.header.run for other in runs if other is not run):
             raise RecordConflictError(f"run {run.header.run} of {name!r} is given twice: name each file once")
         if name in first and first[name].header.digest != run.header.digest:
             raise RecordConflictError(
-                f"{first[name].file} and {run.file} both judge {name!r}, by different rules: "
+                f"{first[name].file} and {run.file} both judge {name!r}, but by different rules: "
                 "run it again with one hooklaw and one selection, or leave one file out",
             )
         first.setdefault(name, run)
@@ -302,7 +337,7 @@ def _assemble(path: Path, data: bytes, *, incomplete: bool) -> list[Run]:
     for number, text in enumerate(lines, start=1):
         if not text.strip():
             continue
-        cut = number == len(lines)  # a whole line ends in a newline, so nothing follows the last one
+        cut = number == len(lines)  # a complete last line ends in a newline
         try:
             line = msgspec.json.decode(text, type=Line)
         except msgspec.MsgspecError as error:
@@ -312,7 +347,7 @@ def _assemble(path: Path, data: bytes, *, incomplete: bool) -> list[Run]:
         _place(path, number, line, runs)
     for run in runs.values():
         if strangers := run.results.keys() - {rule.id for rule in run.header.rules}:
-            raise RecordFileError(f"{path}: rule {min(strangers)!r} has a result, but no place in its run's header")
+            raise RecordFileError(f"{path}: rule {min(strangers)!r} has a result, but is not in the header of its run")
     return list(runs.values())
 
 
@@ -322,18 +357,18 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
             raise RecordFileError(_newer(str(path), line.hooklaw))
         if line.run in runs:
             raise RecordFileError(f"{path}:{number}: run {line.run} has two headers: was the file joined to itself?")
-        runs[line.run] = Run(line, {}, None, str(path))
+        runs[line.run] = Run(_in_this_format(line), {}, None, str(path))
         return
     if line.run not in runs:
         raise RecordFileError(
-            f"{path}:{number}: a {_kind(line)} of run {line.run}, which has no header: the file is cut"
+            f"{path}:{number}: a {_kind(line)} of run {line.run}, which has no header: the file is truncated"
         )
     if isinstance(line, Footer):
         runs[line.run].footer = line
     elif isinstance(line, Cell):
         if any(key_of(line) == key_of(other) for other in runs[line.run].cells):
             name = " ".join(filter(None, key_of(line)))
-            raise RecordFileError(f"{path}:{number}: the cell {name!r} stands twice in run {line.run}")
+            raise RecordFileError(f"{path}:{number}: cell {name!r} occurs twice in run {line.run}")
         runs[line.run].cells.append(line)
     elif line.rule in runs[line.run].results:
         raise RecordFileError(f"{path}:{number}: rule {line.rule!r} has two results in run {line.run}")
@@ -341,8 +376,19 @@ def _place(path: Path, number: int, line: Line, runs: dict[str, Run]) -> None:
         runs[line.run].results[line.rule] = line
 
 
+def _in_this_format(header: Header) -> Header:
+    """Return the header of a file of format 1, which named the kind of run by a prefix, as format 2 has it."""
+    kind, _, rest = header.backend.partition(":")
+    if header.hooklaw == FORMAT or kind not in {"packer", "bench"}:
+        return header
+    if kind == "bench":
+        return msgspec.structs.replace(header, run_kind=RunKind.BENCHMARK, backend="", device=rest)
+    module, attribute, device = [*rest.split(":", 2), "cpu"][:3]
+    return msgspec.structs.replace(header, run_kind=RunKind.PACKER, backend=f"{module}:{attribute}", device=device)
+
+
 def key_of(cell: Cell) -> tuple[str, str, str, str]:
-    """Return what tells a cell from the others of its run."""
+    """Return the fields that identify a cell in its run."""
     return cell.workload, cell.device, cell.setting, cell.strategy
 
 
@@ -364,12 +410,12 @@ def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: boo
         if isinstance(found, int) and found > FORMAT:
             return _newer(place, found)
         if "kind" in value:
-            return f"{place}: not a line this hooklaw understands ({error}): it is damaged or from a newer one"
+            return f"{place}: this hooklaw cannot read the line ({error}): it is damaged or from a newer hooklaw"
     if begun and not cut:
         return f"{place}: the line is damaged: run it again"
     if begun:
-        return f"{place}: the file breaks off in the middle of a line: the run did not end; run it again"
-    return f"{place}: this is no hooklaw record: give a file that `hooklaw run --results=FILE` wrote"
+        return f"{place}: the file ends in the middle of a line: the run did not end; run it again"
+    return f"{place}: not a hooklaw record: name a file that `hooklaw run --results=FILE` wrote"
 
 
 def _incomplete(path: Path, run: Run) -> str:
@@ -378,7 +424,7 @@ def _incomplete(path: Path, run: Run) -> str:
     if run.footer and run.footer.interrupted:
         why = "was interrupted"
     what = "rules have a result" if run.header.rules else "cells are measured"
-    return f"{path}: the run of {run.header.backend!r} {why}, {have} of {want} {what}: run it again"
+    return f"{path}: the run of {run.header.title!r} {why}, {have} of {want} {what}: run it again"
 
 
 def write_schema(path: Path = SCHEMA) -> None:
@@ -387,7 +433,7 @@ def write_schema(path: Path = SCHEMA) -> None:
 
 
 def rules_of(runs: Iterable[Run]) -> list[Rule]:
-    """Return every rule that any run judged, in the order of the first run that has it."""
+    """Return the rules of all runs, each once, in the order of the first run that has it."""
     found: dict[str, Rule] = {}
     for run in runs:
         for rule in run.header.rules:

@@ -4,8 +4,24 @@ from collections import Counter
 
 import msgspec
 
-from hooklaw.results.records import Run
+from hooklaw.results.records import Run, RunKind
 from hooklaw.results.verdict import JUDGED, Exit, Outcome, Verdict, describe, exit_of
+
+
+class Nouns(msgspec.Struct, frozen=True):
+    """What the parts of a run are called in a sentence."""
+
+    law: str
+    laws: str
+    known: str
+    regression: str
+
+
+NOUNS = {
+    RunKind.RULES: Nouns("rule", "rules", "known divergence{}", "regression{}"),
+    RunKind.PACKER: Nouns("property", "properties", "SHOULD{} broken", "MUST{} broken"),
+}
+"""``{}`` is where the plural's s goes."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -67,12 +83,14 @@ def count(run: Run) -> Counts:
     )
 
 
-def sentence(run: Run) -> str:
+def sentence(run: Run, nouns: Nouns | None = None) -> str:
     """Return the verdict in words, e.g. ``211 of 230 rules hold, 19 known divergences, 0 regressions``."""
     if run.header.not_run:
         return f"not run: {run.header.not_run}"
     found = count(run)
-    first = [f"{found.passed} of {counted(found.judged, 'rule')} hold", counted(found.known, "known divergence")]
+    nouns = nouns or NOUNS[run.header.run_kind]
+    law = nouns.law if found.judged == 1 else nouns.laws
+    first = [f"{found.passed} of {found.judged} {law} hold", _many(found.known, nouns.known)]
     allowed = [counted(found.differs, "allowed difference")] if found.differs else []
     further = {
         "fixed": found.fixed,
@@ -82,11 +100,15 @@ def sentence(run: Run) -> str:
         "LOST, the run is incomplete": found.lost,
     }
     rest = [f"{number} {text}" for text, number in further.items() if number]
-    return ", ".join([*first, _regressions(run), *allowed, *rest])
+    return ", ".join([*first, _regressions(run, nouns.regression), *allowed, *rest])
 
 
-def _regressions(run: Run) -> str:
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun.format('' if number == 1 else 's')}"
+
+
+def _regressions(run: Run, noun: str) -> str:
     ids = of_verdict(run, Verdict.REGRESSION)
     kinds = Counter(run.outcome(rule_id) for rule_id in ids)
     worse = [f"{kinds[one]} {one}" for one in sorted(JUDGED - {Outcome.PASS, Outcome.FAIL}) if kinds[one]]
-    return counted(len(ids), "regression") + (f" (of them {', '.join(worse)})" if worse else "")
+    return _many(len(ids), noun) + (f" (of them {', '.join(worse)})" if worse else "")

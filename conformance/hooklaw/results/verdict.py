@@ -1,4 +1,4 @@
-"""Outcome and expectation make a verdict, verdicts make an exit code: the one place that decides."""
+"""Outcome, Expectation, Verdict and Exit, and the only code that decides one from another."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -12,7 +12,7 @@ from hooklaw.law.rule import Level
 class Outcome(StrEnum):
     """What happened to one rule on one backend."""
 
-    PASS = "pass"  # noqa: S105 - no password
+    PASS = "pass"  # noqa: S105 - not a password
     FAIL = "fail"
     ERROR = "error"
     CRASH = "crash"
@@ -25,11 +25,11 @@ JUDGED = frozenset({Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.CRASH, Ou
 """Outcomes that count in the denominator."""
 
 HOLDS_THOUGH_DENIED = "denied, yet it holds: "
-"""How the detail of an unsupported rule begins that was probed and passed."""
+"""Prefix of the detail of an unsupported rule that passed when it was probed."""
 
 
 class Verdict(StrEnum):
-    """What an outcome means, given what was expected."""
+    """An outcome, compared with its expectation."""
 
     AS_EXPECTED = "as-expected"
     REGRESSION = "regression"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 
 class Exit(StrEnum):
-    """Names of the exit codes; `code` is the number."""
+    """The exit codes, by name."""
 
     OK = "ok"
     REGRESSION = "regression"
@@ -47,12 +47,12 @@ class Exit(StrEnum):
 
     @property
     def code(self) -> int:
-        """Return the process's exit code."""
+        """Return the number."""
         return list(Exit).index(self)
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """One known divergence: which outcome is expected of which rule, and why."""
+    """A known divergence: the rule, its expected outcomes, and the reason."""
 
     rule: str
     outcome: list[str]
@@ -65,7 +65,7 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class Stale(msgspec.Struct, frozen=True):
-    """An entry of an expectation file that no longer says anything, and why."""
+    """An entry of an expectation file that no longer applies, and why."""
 
     rule: str
     why: str
@@ -76,8 +76,8 @@ class Stale(msgspec.Struct, frozen=True):
 def judge(outcome: Outcome, level: Level, expectation: Expectation | None) -> Verdict:
     """Return the verdict of one cell.
 
-    A MAY rule that does not hold is allowed to; a MUST or SHOULD that does not hold must have been expected.
-    Unsupported and not-run say nothing, so they are always as expected.
+    A MAY rule may fail; a MUST or SHOULD rule that fails must have been expected. Unsupported and not-run are always
+    as expected.
     """
     if outcome not in JUDGED:
         return Verdict.AS_EXPECTED
@@ -91,7 +91,7 @@ def judge(outcome: Outcome, level: Level, expectation: Expectation | None) -> Ve
 
 
 def exit_of(cells: Iterable[tuple[Outcome, Verdict]], *, stale: bool = False, broken: bool = False) -> Exit:
-    """Return the exit of a run: broken before regression before fixed or stale."""
+    """Return the exit of a run: the worst that its cells, stale entries or a broken run cause."""
     seen = set(cells)
     verdicts = {verdict for _, verdict in seen}
     if broken or (Outcome.ERROR, Verdict.REGRESSION) in seen:
@@ -104,13 +104,13 @@ def exit_of(cells: Iterable[tuple[Outcome, Verdict]], *, stale: bool = False, br
 
 
 def worst(exits: Iterable[Exit]) -> Exit:
-    """Return the one that counts where several apply: broken before regression before fixed or stale."""
+    """Return the exit that takes precedence: broken, then regression, then fixed or stale."""
     found = set(exits)
-    return next(one for one in (Exit.BROKEN, Exit.REGRESSION, Exit.FIXED_OR_STALE, Exit.OK) if one in found)
+    return next(code for code in (Exit.BROKEN, Exit.REGRESSION, Exit.FIXED_OR_STALE, Exit.OK) if code in found)
 
 
 def describe(outcome: Outcome, level: Level, verdict: Verdict, expectation: Any) -> str:
-    """Return a cell in one or two words for a person."""
+    """Return a cell in one or two words."""
     if verdict is Verdict.FIXED:
         return "fixed"
     if outcome is Outcome.PASS or outcome not in JUDGED:

@@ -1,1 +1,1 @@
-"""The law: one module a chapter, each rule a test function."""
+"""The rules: each chapter is a module, each rule a test function."""

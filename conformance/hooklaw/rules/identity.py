@@ -1,4 +1,4 @@
-"""How the identity of unpack and pack is tried: a tensor saved without hooks, and under a pair that changes nothing."""
+"""Trial, which compares a run under identity saved-tensor hooks with a run without hooks."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Trace
 
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION]
 SHARING = ["detached", "in an object"]
@@ -16,7 +15,7 @@ SHARING = ["detached", "in an object"]
 COPYING = ["cloned", "rebuilt"]
 """Pairs that keep its value, shape, dtype and device."""
 OTHERS = ["index of a list", "scaled"]
-"""Further pairs that keep those of a tensor of small floats."""
+"""More pairs that keep those of a tensor of small floats."""
 
 pairs = st.sampled_from(SHARING + COPYING)
 sharing_pairs = st.sampled_from(SHARING)
@@ -32,7 +31,7 @@ class Packed:
 
 
 def pair_of(backend: Backend, name: str) -> tuple[Hook, Hook]:
-    """Return the pack and the unpack of that name."""
+    """Return the pack and unpack hooks of that name."""
     kept: list[Any] = []
 
     def into_list(tensor: Any) -> int:
@@ -53,7 +52,7 @@ def pair_of(backend: Backend, name: str) -> tuple[Hook, Hook]:
 
 
 def numbers(shape: Sequence[int], first: float = 0.5) -> Any:
-    """Return nested lists of that shape, holding 0.5, 1.0, 1.5 and so on."""
+    """Return nested lists of this shape with the numbers 0.5, 1.0, 1.5 and so on."""
     if not shape:
         return first
     step = 0.5 * prod(shape[1:])
@@ -78,12 +77,12 @@ class Trial:
         self._pack, self._unpack = pair_of(backend, pair)
 
     def describe(self, tensor: Any) -> list[Any]:
-        """Return what is to be equal: what `look` gives (the value, to the last bit), shape, dtype and device."""
+        """Return what must be equal: the result of `look` (the value, to the last bit), shape, dtype and device."""
         backend = self._backend
         return [self._look(tensor), backend.shape(tensor), backend.dtype(tensor), backend.device(tensor)]
 
     def holds(self, leaf: Callable[[], Any], lay_out: Callable[[Any], Any] = lambda leaf: leaf) -> None:
-        """Demand that ``lay_out(leaf())`` is packed, read in backward and differentiated as without hooks."""
+        """Expect ``lay_out(leaf())`` to be packed, read in backward and differentiated as without hooks."""
         packed: list[Any] = []
 
         def pack(tensor: Any) -> Any:

@@ -1,8 +1,6 @@
 """Hooks on the AccumulateGrad Node of a leaf: when they run, what they see, and how long they live."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 
 EXECUTION = notes("autograd", "backward-hooks-execution")
 NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
@@ -10,7 +8,7 @@ EVERY_LEAF_HOOK = [*NODE_HOOKS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMUL
 
 
 def _put_every_hook(backend, trace, leaf):
-    """Put a hook of each kind on a leaf, and return its Node: the hooks on that live as long as it."""
+    """Register a hook of each kind on a leaf, and return its Node, which keeps the Node hooks alive."""
     node = backend.accumulate_grad(leaf)
     backend.node_register_hook(node, trace.saw("node post-hook"))
     backend.register_post_accumulate_grad_hook(leaf, trace.saw("post-accumulate hook"))
@@ -27,7 +25,7 @@ def _put_every_hook(backend, trace, leaf):
     mutants=["backward-inputs-skip-accumulate-grad-hooks"],
 )
 def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
-    """Where backward is limited to a leaf, its AccumulateGrad Node is executed and hooks of every kind run."""
+    """When a leaf is in the inputs of backward, its AccumulateGrad Node is executed and hooks of every kind run."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     _node = _put_every_hook(backend, trace, x)
 
@@ -44,7 +42,7 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-grad-executes-the-nodes-of-its-inputs", "post-accumulate-fires-in-autograd-grad"],
 )
 def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
-    """Where autograd.grad asks for a leaf, its AccumulateGrad Node is not executed and only its tensor hooks run."""
+    """When a leaf is an input of autograd.grad, its AccumulateGrad Node is not executed; only its tensor hooks run."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     _node = _put_every_hook(backend, trace, x)
 
@@ -62,7 +60,7 @@ def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["accumulate-grad-passes-the-sum-on", "accumulate-grad-made-anew-for-each-use"],
 )
 def test_accumulate_grad_arguments(backend: Backend, trace: Trace) -> None:
-    """A post-hook on an AccumulateGrad Node may get no grad_inputs, and as grad_outputs this pass's gradient alone."""
+    """A post-hook on an AccumulateGrad Node may get no grad_inputs, and as grad_outputs only this pass's gradient."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.set_grad(x, backend.tensor([9.0, 9.0]))
     node = backend.accumulate_grad(x)

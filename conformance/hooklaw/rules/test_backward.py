@@ -1,10 +1,8 @@
-"""What backward and autograd.grad are given: the gradient of the root, the inputs, and what follows from them."""
+"""The arguments of backward and autograd.grad: root, gradient, inputs, unused inputs, create_graph."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 METHOD = docstring("torch.Tensor.backward")
 BACKWARD = docstring("torch.autograd.backward")
@@ -24,7 +22,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["backward-inputs-ignored"],
 )
 def test_inputs(backend: Backend, trace: Trace) -> None:
-    """A backward that is given inputs accumulates in these, and in no other leaf."""
+    """A backward with inputs accumulates gradients into these inputs, and into no other leaf."""
     a, b = leaf(backend), leaf(backend)
 
     backend.backward(backend.call(lambda a, b: backend.sum(a * b), a, b), inputs=[a])
@@ -41,7 +39,7 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["backward-inputs-ignored", "backward-inputs-take-leaves-alone"],
 )
 def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
-    """An input that is no leaf keeps its gradient too, without having been told to."""
+    """A non-leaf in the inputs of backward gets a .grad too, without retain_grad."""
 
     def forward(x):
         y = x * 2
@@ -64,7 +62,7 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     mutants=["backward-inputs-ignored"],
 )
 def test_no_inputs(backend: Backend, trace: Trace) -> None:
-    """A backward that is given inputs and none among them may be an error."""
+    """A backward with an empty list of inputs may be an error."""
     loss = backend.call(lambda x: backend.sum(x * 2), leaf(backend))
 
     with trace.raises(ErrorKind.NO_INPUTS):
@@ -80,7 +78,7 @@ def test_no_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["backward-inputs-count-retained-gradients-twice"],
 )
 def test_input_that_retains(backend: Backend, trace: Trace) -> None:
-    """An input of backward that retains its gradient anyway may have it once."""
+    """A non-leaf input of backward that also retains its gradient may get the gradient once, not twice."""
 
     def forward(x):
         y = x * 2
@@ -115,7 +113,7 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-of-a-root-broadcast"],
 )
 def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
-    """The gradient of a root that has not the root's shape is an error."""
+    """A gradient for the root that does not have the root's shape is an error."""
     y = backend.call(lambda x: x * 2, leaf(backend))
 
     with trace.raises(ErrorKind.ROOT_GRADIENT):
@@ -178,7 +176,7 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     mutants=["unused-inputs-get-zeros", "unused-inputs-never-allowed"],
 )
 def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
-    """Where unused inputs are allowed the gradient of one is None, and the others are as ever."""
+    """With allow_unused=True the gradient of an unused input is None, and the other gradients do not change."""
     x, unused = leaf(backend), leaf(backend)
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
@@ -195,7 +193,7 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
     mutants=["materialize-grads-ignored"],
 )
 def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
-    """Where gradients are to be materialized that of an input without one is zeros of its shape."""
+    """With materialize_grads=True the gradient of an unused input is zeros of its shape."""
     x, unused = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
@@ -212,7 +210,7 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     mutants=["materialize-grads-allows-unused-inputs"],
 )
 def test_conflict(backend: Backend, trace: Trace) -> None:
-    """To have gradients materialized and to forbid unused inputs is an error."""
+    """materialize_grads=True together with allow_unused=False is an error."""
     x = leaf(backend)
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
@@ -228,7 +226,7 @@ def test_conflict(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-of-unused-inputs-run"],
 )
 def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
-    """The hooks of an input that the outputs do not depend on may not run."""
+    """The hooks of an input that the outputs do not depend on may be left out."""
     x, unused = leaf(backend), leaf(backend)
     backend.register_hook(unused, trace.saw("unused"))
     loss = backend.call(lambda x: backend.sum(x * 2), x)
@@ -246,7 +244,7 @@ def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
     mutants=["create-graph-ignored", "create-graph-always"],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
-    """A gradient can be differentiated if its graph was asked for, and only then."""
+    """A gradient can be differentiated if it was computed with create_graph=True, and only then."""
     x = leaf(backend)
 
     (plain,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x])
@@ -267,13 +265,13 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     mutants=["backward-creates-no-graph"],
 )
 def test_accumulated_with_a_graph(backend: Backend, trace: Trace) -> None:
-    """The gradient that a backward with create_graph accumulates may have a history, in a cycle with its leaf."""
+    """The gradient that a backward with create_graph accumulates may have a history that refers back to its leaf."""
     x = leaf(backend)
 
     backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
     trace.expect_value("requires grad", expected=True, observed=backend.requires_grad(backend.grad_of(x)))
 
-    backend.set_grad(x, None)  # which breaks the cycle
+    backend.set_grad(x, None)  # breaks the cycle
 
 
 @rule(
@@ -285,7 +283,7 @@ def test_accumulated_with_a_graph(backend: Backend, trace: Trace) -> None:
     mutants=["backward-inside-a-hook-refused"],
 )
 def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
-    """A hook may run backward over another graph, whose gradients are there when the hook returns."""
+    """A hook may run backward through another graph, whose gradients are complete when the hook returns."""
 
     def run(_grad: object) -> None:
         backend.backward(inner)
@@ -308,7 +306,7 @@ def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
     mutants=["anomalies-undetected"],
 )
 def test_anomaly(backend: Backend, trace: Trace) -> None:
-    """Hooks run where backward looks for what is no number; one that returns such may be found out by the next Node."""
+    """Under anomaly detection tensor hooks run, and a NaN that a hook returns may be reported by the next Node."""
 
     def forward(x):
         y = x * 2

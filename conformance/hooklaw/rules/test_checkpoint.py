@@ -1,10 +1,8 @@
-"""Checkpointed regions, which are recomputed in backward: their gradients, and the hooks that run in them."""
+"""Checkpoints, which are recomputed in backward: their gradients, and the hooks that run in them."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
@@ -13,12 +11,12 @@ KINDS = {"reentrant": True, "non-reentrant": False}
 
 
 def leaf(backend: Backend) -> Any:
-    """Make an input of a region."""
+    """Make an input of a checkpoint."""
     return backend.tensor([1.0, 2.0], requires_grad=True)
 
 
 def region(backend: Backend, fn: Any, **how: Any) -> Any:
-    """Return a forward that sums what a checkpointed region computes."""
+    """Return a forward that sums the result of a checkpoint."""
     return lambda x: backend.sum(backend.checkpoint(fn, x, **how))
 
 
@@ -30,7 +28,7 @@ def region(backend: Backend, fn: Any, **how: Any) -> Any:
     mutants=["checkpoint-is-reentrant"],
 )
 def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
-    """A region that is not reentrant has its gradients in autograd.grad and in a backward with inputs too."""
+    """A non-reentrant checkpoint has the right gradients in autograd.grad and in a backward with inputs too."""
     x, forward = leaf(backend), region(backend, lambda x: x * x * x, use_reentrant=False)
 
     trace.expect_value("autograd.grad", [[3.0, 12.0]], backend.grad(backend.call(forward, x), [x]))
@@ -48,7 +46,7 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-is-never-reentrant"],
 )
 def test_reentrant(backend: Backend, trace: Trace) -> None:
-    """A reentrant region is for backward alone: autograd.grad through it is an error."""
+    """autograd.grad through a reentrant checkpoint is an error."""
     x, forward = leaf(backend), region(backend, lambda x: x * x, use_reentrant=True)
 
     backend.backward(backend.call(forward, x))
@@ -66,7 +64,7 @@ def test_reentrant(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-is-never-reentrant"],
 )
 def test_kind_required(backend: Backend, trace: Trace) -> None:
-    """Which kind of region it is must be said: a checkpoint without use_reentrant is an error."""
+    """A checkpoint without use_reentrant is an error."""
     with trace.raises(ErrorKind.CHECKPOINT_KIND):
         backend.call(region(backend, lambda x: x * x), leaf(backend))
 
@@ -79,7 +77,7 @@ def test_kind_required(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-keeps-everything"],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
-    """Forward hooks of a module in a region run in forward, and again when backward recomputes it."""
+    """Forward hooks of a module in a checkpoint run in forward, and again when backward recomputes it."""
     for kind, use_reentrant in KINDS.items():
         module = backend.module({}, lambda _module, x: x * x)
         backend.register_forward_hook(module, lambda *_, kind=kind: trace.log(f"hook, {kind}"))
@@ -100,7 +98,7 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-recomputes-everything", "checkpoint-is-reentrant"],
 )
 def test_early_stop(backend: Backend, trace: Trace) -> None:
-    """Recomputing a region that is not reentrant stops when everything needed is there, unless told to go on."""
+    """Recomputing a non-reentrant checkpoint stops when every needed tensor is there, unless early_stop=False."""
 
     def fn(x):
         y = x * x
@@ -124,7 +122,7 @@ def test_early_stop(backend: Backend, trace: Trace) -> None:
     mutants=["recomputation-unchecked"],
 )
 def test_other_shapes(backend: Backend, trace: Trace) -> None:
-    """A region that is not reentrant and is recomputed with tensors of other shapes is an error."""
+    """A non-reentrant checkpoint whose recomputed tensors have other shapes than the saved ones is an error."""
     calls: list[int] = []
 
     def fn(x):
@@ -146,7 +144,7 @@ def test_other_shapes(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-is-reentrant"],
 )
 def test_tensor_hook_inside(backend: Backend, trace: Trace) -> None:
-    """A hook on a tensor inside a region that is not reentrant may be that of the first graph, and run once."""
+    """A hook on a tensor inside a non-reentrant checkpoint may run once, as registered in forward."""
     graphs: list[int] = []
 
     def fn(x):
@@ -167,7 +165,7 @@ def test_tensor_hook_inside(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
 )
 def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
-    """A full backward hook of a module in a region of either kind may run once in a backward."""
+    """A full backward hook of a module in a checkpoint, reentrant or not, may run once in a backward."""
     for kind, use_reentrant in KINDS.items():
         module = backend.module({}, lambda _module, x: x * x)
         backend.register_full_backward_hook(module, lambda *_, kind=kind: trace.log(f"hook, {kind}"))
@@ -185,7 +183,7 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-keeps-everything"],
 )
 def test_pair_outside(backend: Backend, trace: Trace) -> None:
-    """A pair of saved-tensor hooks around a region may be given what the region keeps, not what it saves inside."""
+    """Saved-tensor hooks around a checkpoint may pack its inputs, but not the tensors saved inside."""
     x = leaf(backend)
     with backend.saved_tensors_hooks(trace.saw("pack", lambda t: t), trace.saw("unpack", lambda t: t)):
         loss = backend.call(region(backend, lambda x: backend.exp(x * x), use_reentrant=False), x)
@@ -202,7 +200,7 @@ def test_pair_outside(backend: Backend, trace: Trace) -> None:
     mutants=["pairs-ignored-in-a-region"],
 )
 def test_pair_inside(backend: Backend, trace: Trace) -> None:
-    """A pair of saved-tensor hooks inside a region may pack what is saved there, with the right gradients."""
+    """Saved-tensor hooks inside a checkpoint may pack the tensors saved there, with the right gradients."""
 
     def fn(x):
         with backend.saved_tensors_hooks(trace.saw("pack", lambda t: t), trace.saw("unpack", lambda t: t)):
@@ -224,7 +222,7 @@ def test_pair_inside(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-is-reentrant", "checkpoint-keeps-everything"],
 )
 def test_disabled(backend: Backend, trace: Trace) -> None:
-    """Where saved-tensor hooks are disabled a region that is not reentrant may be an error, with the message given."""
+    """Inside disable_saved_tensors_hooks a non-reentrant checkpoint may be an error with the given message."""
     with (
         backend.disable_saved_tensors_hooks("no hooks here"),
         trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks here"),

@@ -1,10 +1,8 @@
-"""Custom Functions: what their backward is given and may return, and what hooks make of it."""
+"""Custom Functions: the arguments and results of their backward, and hooks on their outputs."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 FUNCTION = docstring("torch.autograd.Function")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
@@ -19,7 +17,7 @@ EXTENDING = notes("extending", "how-to-use")
     mutants=["custom-functions-get-no-zeros"],
 )
 def test_zeros(backend: Backend, trace: Trace) -> None:
-    """For an output that nothing uses, backward is given zeros of the output's shape in place of a gradient."""
+    """For an unused output the backward of a custom Function gets zeros of the output's shape as the gradient."""
 
     def backward(_ctx, used, unused):
         trace.log("backward", [used, unused])
@@ -38,7 +36,7 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
 
 
 def cube(backend: Backend) -> Any:
-    """Make a custom Function of x to x * x * x, which saves its input."""
+    """Make a custom Function that computes x * x * x and saves its input."""
 
     def forward(ctx, x):
         ctx.save_for_backward(x)
@@ -59,7 +57,7 @@ def cube(backend: Backend) -> Any:
     mutants=["saved-tensors-of-a-function-turned-round"],
 )
 def test_saves(backend: Backend, trace: Trace) -> None:
-    """The tensors that forward saves are what backward reads, in the same order."""
+    """The backward of a custom Function reads the tensors that its forward saved, in the same order."""
 
     def forward(ctx, x, y):
         ctx.save_for_backward(x, y)
@@ -86,7 +84,7 @@ def test_saves(backend: Backend, trace: Trace) -> None:
     mutants=["graph-never-freed", "freed-graph-gives-zeros"],
 )
 def test_freed(backend: Backend, trace: Trace) -> None:
-    """What a custom Function saved is freed by backward: another one is an error unless the graph was retained."""
+    """Backward frees what a custom Function saved: a second backward is an error unless the graph was retained."""
     function = cube(backend)
     loss = backend.call(lambda x: backend.sum(function(x)), backend.tensor([1.0, 2.0], requires_grad=True))
     backend.backward(loss)
@@ -103,7 +101,7 @@ def test_freed(backend: Backend, trace: Trace) -> None:
     mutants=["wrong-number-of-gradients-accepted"],
 )
 def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
-    """A backward that returns fewer gradients than forward had inputs is an error."""
+    """A custom Function's backward that returns fewer gradients than its forward had inputs is an error."""
     function = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, grad: grad)
     x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
     loss = backend.call(lambda x, y: backend.sum(function(x, y)), x, y)
@@ -120,7 +118,7 @@ def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
     mutants=["trailing-nones-refused"],
 )
 def test_trailing_none(backend: Backend, trace: Trace) -> None:
-    """A backward may return more than there were inputs, if None is all that is too many."""
+    """A custom Function's backward may return more values than forward had inputs if all surplus values are None."""
     function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: (grad * 2, None, None))
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
@@ -137,7 +135,7 @@ def test_trailing_none(backend: Backend, trace: Trace) -> None:
     mutants=["every-input-of-a-function-needs-a-gradient"],
 )
 def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
-    """The context tells backward for each input whether it needs a gradient."""
+    """ctx.needs_input_grad tells a custom Function's backward for each input whether it needs a gradient."""
 
     def backward(ctx, grad):
         trace.log("needed", ctx.needs_input_grad)
@@ -158,7 +156,7 @@ def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-pass-over-custom-functions"],
 )
 def test_tensor_hook(backend: Backend, trace: Trace) -> None:
-    """A hook on an output of a custom Function runs, and what it returns is what backward is given."""
+    """A hook on an output of a custom Function runs, and what it returns is the gradient that backward gets."""
 
     def forward(x):
         y = function(x)
@@ -206,7 +204,7 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["tensors-in-lists-are-inputs"],
 )
 def test_tensor_in_a_list(backend: Backend, trace: Trace) -> None:
-    """An input is a tensor that is an argument itself: one inside a list leads no gradient through the Function."""
+    """A tensor inside a list is not an input of a custom Function: no gradient flows through the Function to it."""
     function = backend.custom_function(lambda _ctx, tensors: tensors[0] * 2, lambda _ctx, grad: grad)
 
     result = backend.call(lambda x: function([x]), backend.tensor([1.0, 2.0], requires_grad=True))

@@ -1,10 +1,8 @@
-"""Hooks on and inside a module that runs as several replicas, each in a thread of its own."""
+"""Data parallel: hooks on and inside a module whose replicas each run in a thread."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule, tutorial
 
 DATA_PARALLEL = docstring("torch.nn.DataParallel")
 SAVED = notes("autograd", "hooks-for-saved-tensors")
@@ -12,7 +10,7 @@ TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
 
 
 class ReplicaError(Exception):
-    """What a hook raises in one replica."""
+    """Raised by a hook in one replica."""
 
 
 def weighted(backend: Backend, forward: Any) -> Any:
@@ -21,22 +19,22 @@ def weighted(backend: Backend, forward: Any) -> Any:
 
 
 def one_row_each(backend: Backend) -> Any:
-    """Make an input of one row a replica: 1, 2, ..."""
+    """Make an input with one row for each replica: 1, 2, ..."""
     return backend.tensor([[row] for row in numbers(backend)], requires_grad=True)
 
 
 def numbers(backend: Backend) -> list[float]:
-    """Return what the rows hold."""
+    """Return the values of the rows."""
     return [place + 1.0 for place in range(backend.replica_count())]
 
 
 def row_of(backend: Backend, tensor: Any) -> str:
-    """Tell by its value which row, and so which replica, a tensor belongs to."""
+    """Return the row, and so the replica, that a tensor belongs to, by its value."""
     return f"row {int(backend.tolist(tensor)[0][0])}"
 
 
 def squared_gradient(backend: Backend) -> list[float]:
-    """Return the weight's gradient of the sum of (x * weight) squared, as the single module has it."""
+    """Return the gradient of sum((x * weight) ** 2) with respect to the weight of a single module."""
     return [sum(4 * row * row for row in numbers(backend))]
 
 
@@ -48,7 +46,7 @@ def squared_gradient(backend: Backend) -> list[float]:
     mutants=["saved-tensor-hooks-only-in-the-main-thread"],
 )
 def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
-    """Saved-tensor hooks opened inside the forward of the wrapped module work in each replica."""
+    """Saved-tensor hooks entered inside the forward of a data-parallel module apply in each replica."""
 
     def forward(module, x):
         y = x * module.weight
@@ -74,7 +72,7 @@ def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
     mutants=["saved-tensor-hooks-reach-other-threads"],
 )
 def test_hooks_around(backend: Backend, trace: Trace) -> None:
-    """Saved-tensor hooks opened around the call of the wrapped module do not reach its replicas."""
+    """Saved-tensor hooks entered around the call of a data-parallel module do not apply in its replicas."""
 
     def forward(module, x):
         y = x * module.weight
@@ -98,7 +96,7 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-once-for-all-replicas"],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
-    """Forward and backward hooks on the wrapped module run once in each replica."""
+    """Forward and backward hooks of a data-parallel module run once in each replica."""
     module = weighted(backend, lambda module, x: x * module.weight)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
     backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
@@ -119,7 +117,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
     mutants=["forward-pre-hook-after-forward", "forward-hook-before-forward"],
 )
 def test_order_per_replica(backend: Backend, trace: Trace) -> None:
-    """In each replica the forward pre-hook runs before that replica's forward, and the forward hook after it."""
+    """In each replica of a module the forward pre-hook runs before the replica's forward, the forward hook after it."""
 
     def step(label):
         return lambda _, args, *_output: trace.log(f"{label}, {row_of(backend, args[0])}")
@@ -149,7 +147,7 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica"],
 )
 def test_gradients_summed(backend: Backend, trace: Trace) -> None:
-    """The gradients of all replicas are summed into the original module, whose parameter hooks see the sum, once."""
+    """The gradients of all replicas are summed into the original module; its parameter hooks run once, with the sum."""
 
     def forward(module, x):
         y = x * module.weight
@@ -172,7 +170,7 @@ def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     mutants=["exception-in-a-replica-is-lost", "exception-changes-its-type"],
 )
 def test_exception_type(backend: Backend, trace: Trace) -> None:
-    """An exception that a hook raises in one replica leaves the call with its own type."""
+    """An exception that a hook raises in one replica of a module reaches the caller with its own type."""
 
     def fail_in_second(_, args):
         trace.log(f"forward pre-hook, {row_of(backend, args[0])}")

@@ -1,10 +1,8 @@
-"""Forbidding saved-tensor hooks in a context."""
+"""disable_saved_tensors_hooks, a context in which saved-tensor hooks are an error."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.DISABLE_SAVED_TENSOR_HOOKS]
@@ -28,7 +26,7 @@ def use_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced"],
 )
 def test_raises(backend: Backend, trace: Trace) -> None:
-    """Using a pair of hooks where they are disabled is an error that carries the message given."""
+    """Using saved-tensor hooks where they are disabled is an error with the given message."""
     with (
         backend.disable_saved_tensors_hooks("no hooks in here"),
         trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
@@ -44,7 +42,7 @@ def test_raises(backend: Backend, trace: Trace) -> None:
     mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced", "save-on-cpu-not-disabled"],
 )
 def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
-    """Using save_on_cpu where hooks are disabled is an error that carries the message given."""
+    """Using save_on_cpu where saved-tensor hooks are disabled is an error with the given message."""
 
     def forward(x):
         with backend.save_on_cpu():
@@ -65,7 +63,7 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-stay-disabled", "inner-disabling-message-stays", "inner-exit-enables-hooks"],
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
-    """Leaving the context brings back what held before it: the outer context's message, then working hooks."""
+    """Leaving disable_saved_tensors_hooks restores the state before it: the outer context's message, or no error."""
     with backend.disable_saved_tensors_hooks("the outer reason"):
         with (
             backend.disable_saved_tensors_hooks("the inner reason"),
@@ -88,7 +86,7 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     mutants=["disabling-suspends-active-hooks"],
 )
 def test_while_active(backend: Backend, trace: Trace) -> None:
-    """Disabling hooks while a pair is active may itself be the error, with the message given."""
+    """Disabling saved-tensor hooks while a pair is active may itself be an error with the given message."""
     with (
         backend.saved_tensors_hooks(backend.detach, lambda packed: packed),
         trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
@@ -108,7 +106,7 @@ def test_while_active(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-disabled-in-every-thread", "threads-share-their-modes"],
 )
 def test_thread_local(backend: Backend, trace: Trace) -> None:
-    """Disabling hooks in one thread leaves them usable in another."""
+    """Disabling saved-tensor hooks in one thread does not disable them in another."""
     with backend.disable_saved_tensors_hooks("no hooks in this thread"), ThreadPoolExecutor(1) as other:
         other.submit(use_hooks, backend, trace).result()
 
@@ -123,7 +121,7 @@ def test_thread_local(backend: Backend, trace: Trace) -> None:
     mutants=["per-tensor-hooks-disabled-too"],
 )
 def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
-    """Only default hooks are disabled: a saved tensor may still be given its own pair."""
+    """Inside disable_saved_tensors_hooks a saved tensor may still be given its own pair of hooks."""
 
     def forward(x):
         y = backend.exp(x)

@@ -1,10 +1,8 @@
-"""What a custom Function may say of its tensors, and which options it has."""
+"""Custom Functions: mark_dirty, mark_non_differentiable, and the options of the class."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 CONTEXT = "torch.autograd.function.FunctionCtx"
 EXTENDING = notes("extending", "how-to-use")
@@ -25,7 +23,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
 )
 def test_dirty(backend: Backend, trace: Trace) -> None:
-    """An input that forward changed in place and marked is returned as itself, with the Function for its history."""
+    """An input changed in place and passed to mark_dirty is returned as itself, with the Function as its grad_fn."""
 
     def forward(ctx, x):
         backend.mul_(x, 3)
@@ -53,7 +51,7 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
     mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
 )
 def test_dirty_view(backend: Backend, trace: Trace) -> None:
-    """A view that forward changed in place and marked has the gradients of that change, whichever input it is."""
+    """A view that forward changed in place and passed to mark_dirty gets the right gradients, whichever input it is."""
 
     def forward(ctx, first, second):
         changed, factor = (first, second) if place == 0 else (second, first)
@@ -87,7 +85,7 @@ def test_dirty_view(backend: Backend, trace: Trace) -> None:
     mutants=["non-differentiable-mark-ignored", "mark-of-the-other-kind"],
 )
 def test_not_differentiable(backend: Backend, trace: Trace) -> None:
-    """An output that was marked so requires no grad, and backward is given zeros for it."""
+    """An output passed to mark_non_differentiable does not require grad, and backward gets zeros for it."""
 
     def forward(ctx, x):
         marked = x * 5
@@ -107,7 +105,7 @@ def test_not_differentiable(backend: Backend, trace: Trace) -> None:
 
 
 def cube(backend: Backend, **options: bool) -> Any:
-    """Make x * x * x with these options, which reads its saved tensor twice."""
+    """Make a Function with these options that computes x * x * x and reads its saved tensor twice."""
 
     def forward(ctx, x):
         ctx.save_for_backward(x)
@@ -127,7 +125,7 @@ def cube(backend: Backend, **options: bool) -> Any:
     mutants=["function-options-ignored"],
 )
 def test_once(backend: Backend, trace: Trace) -> None:
-    """A backward that is to be differentiated once gives no gradient of its gradients: to ask for one is an error."""
+    """Double backward through a custom Function whose backward is once_differentiable is an error."""
     function = cube(backend, once_differentiable=True)
     x = leaf(backend)
     (grad,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
@@ -145,7 +143,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
     mutants=["function-options-ignored"],
 )
 def test_once_in_part(backend: Backend, trace: Trace) -> None:
-    """A gradient of which such a backward made a part cannot be differentiated either, since that part would lack."""
+    """A gradient only part of which came from a once_differentiable backward cannot be differentiated either."""
     function = cube(backend, once_differentiable=True)
     x = leaf(backend)
     (grad,) = backend.grad(backend.call(lambda x: backend.sum(function(x) + x * x), x), [x], create_graph=True)
@@ -163,7 +161,7 @@ def test_once_in_part(backend: Backend, trace: Trace) -> None:
     mutants=["function-options-ignored"],
 )
 def test_cleared(backend: Backend, trace: Trace) -> None:
-    """Where saved tensors are cleared on access the second reading of them is an error."""
+    """With clear_saved_tensors_on_access the second read of a custom Function's saved tensors is an error."""
     function = cube(backend, clear_saved_tensors_on_access=True)
 
     with trace.raises(ErrorKind.SAVED_TENSORS_CLEARED):
@@ -178,7 +176,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     mutants=["function-options-ignored"],
 )
 def test_boxed(backend: Backend, trace: Trace) -> None:
-    """Where gradients are boxed backward may be given one list of them."""
+    """With boxed_grads_call a custom Function's backward may get all gradients in one list."""
 
     def backward(_ctx, grads):
         trace.log("given", isinstance(grads, list))

@@ -1,10 +1,8 @@
-"""What backward does to the .grad of leaves: when it appears, how it adds up, and how it is laid out."""
+"""Accumulation into the .grad of leaves: when it appears, how it adds up, and its layout."""
 
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, page, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, page, rule
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD_FIELD = docstring("torch.Tensor.grad")
@@ -49,7 +47,7 @@ def test_none_until_first(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-kept-aside-of-grad"],
 )
 def test_reset(backend: Backend, trace: Trace) -> None:
-    """After .grad was set to None or to zeros, the next backward leaves its own gradient alone in it."""
+    """After .grad was set to None or to zeros, the next backward leaves only its own gradient in it."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for cleared in (None, backend.tensor([0.0, 0.0])):
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
@@ -84,7 +82,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-replaced-when-accumulated"],
 )
 def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
-    """A .grad that is held on to may change with the next backward, which adds to it in place."""
+    """A kept reference to .grad may change with the next backward, which adds to it in place."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
     held = backend.grad_of(x)
@@ -137,7 +135,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
     mine = backend.transpose(backend.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), 0, 1)
     backend.set_grad(x, mine)
-    with catch_warnings(action="ignore"):  # torch warns of a layout unlike the leaf's
+    with catch_warnings(action="ignore"):  # torch warns that the layout is not the leaf's
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
     trace.expect_value("what the user gave", [[3.0, 3.0, 3.0], [3.0, 3.0, 3.0]], mine)
@@ -153,11 +151,11 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     mutants=["create-graph-accumulates-in-place"],
 )
 def test_create_graph_replaces(backend: Backend, trace: Trace) -> None:
-    """A backward that creates a graph puts the sum in a new .grad and leaves the one before it as it was."""
+    """A backward with create_graph puts the sum into a new .grad and does not change the old .grad tensor."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
     held = backend.grad_of(x)
-    with catch_warnings(action="ignore"):  # torch warns of the cycle that create_graph makes
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
         backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
 
     trace.expect_value("the .grad held since the first pass", [2.0, 2.0], held)

@@ -1,8 +1,6 @@
-"""What is computed while recording is off."""
+"""Grad modes: results of no_grad and inference_mode."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 NO_GRAD = docstring("torch.no_grad")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
@@ -18,7 +16,7 @@ INFERENCE_SECTION = notes("autograd", "inference-mode")
     mutants=["recorded-under-no-grad"],
 )
 def test_result(backend: Backend, trace: Trace) -> None:
-    """What is computed under no_grad requires no grad, whatever it is computed from."""
+    """A result computed under no_grad does not require grad, whatever its inputs."""
 
     def forward(x):
         with backend.no_grad():
@@ -26,7 +24,7 @@ def test_result(backend: Backend, trace: Trace) -> None:
 
     results = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
 
-    trace.expect_value("require grad", [False, False], [backend.requires_grad(one) for one in results])
+    trace.expect_value("require grad", [False, False], [backend.requires_grad(result) for result in results])
 
 
 @rule(
@@ -37,7 +35,7 @@ def test_result(backend: Backend, trace: Trace) -> None:
     mutants=["recorded-under-no-grad", "views-under-no-grad-require-grad"],
 )
 def test_view(backend: Backend, trace: Trace) -> None:
-    """A view made under no_grad requires no grad either."""
+    """A view made under no_grad does not require grad."""
 
     def forward(x):
         y = x * 2
@@ -46,7 +44,7 @@ def test_view(backend: Backend, trace: Trace) -> None:
 
     views = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
 
-    trace.expect_value("require grad", [False, False], [backend.requires_grad(one) for one in views])
+    trace.expect_value("require grad", [False, False], [backend.requires_grad(view) for view in views])
 
 
 @rule(
@@ -57,15 +55,15 @@ def test_view(backend: Backend, trace: Trace) -> None:
     mutants=["recorded-under-no-grad", "nothing-requires-grad-under-no-grad"],
 )
 def test_flags_stay(backend: Backend, trace: Trace) -> None:
-    """A leaf that requires grad does so under no_grad too, and a tensor made there may be one; no result does."""
+    """Under no_grad a leaf still requires grad, and so does a new tensor with requires_grad=True; a result does not."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     with backend.no_grad():
         made = backend.tensor([1.0, 2.0], requires_grad=True)
         result = backend.call(lambda x: x * 2, x)
-        inside = [backend.requires_grad(one) for one in (x, made, result)]
+        inside = [backend.requires_grad(tensor) for tensor in (x, made, result)]
 
     trace.expect_value("x, a new leaf and a result, inside", [True, True, False], inside)
-    after = [backend.requires_grad(one) for one in (x, made, result)]
+    after = [backend.requires_grad(tensor) for tensor in (x, made, result)]
     trace.expect_value("x, the leaf and the result, afterwards", [True, True, False], after)
 
 
@@ -77,7 +75,7 @@ def test_flags_stay(backend: Backend, trace: Trace) -> None:
     mutants=["recorded-under-no-grad"],
 )
 def test_no_hooks(backend: Backend, trace: Trace) -> None:
-    """What is computed under no_grad leads no gradient to the hooks of its inputs, and takes no hook itself."""
+    """A result computed under no_grad sends no gradient to the hooks of its inputs, and cannot take a hook itself."""
 
     def forward(x):
         with backend.no_grad():
@@ -102,7 +100,7 @@ def test_no_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-refused-under-no-grad", "hooks-skipped-under-no-grad"],
 )
 def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
-    """A graph that was recorded before is walked under no_grad as elsewhere, with hooks registered there."""
+    """Backward under no_grad works on a graph recorded before, and runs hooks that were registered under no_grad."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * 2), x)
     with backend.no_grad():
@@ -121,7 +119,7 @@ def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
     mutants=["recorded-in-inference-mode"],
 )
 def test_inference(backend: Backend, trace: Trace) -> None:
-    """What is computed in inference mode requires no grad, and takes no hook."""
+    """A result computed in inference mode does not require grad, and cannot take a hook."""
     with backend.inference_mode():
         result = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
 
@@ -138,7 +136,7 @@ def test_inference(backend: Backend, trace: Trace) -> None:
     mutants=["inference-mode-is-no-grad"],
 )
 def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
-    """A tensor that was made in inference mode cannot be saved for a backward later."""
+    """An inference tensor cannot be saved for backward outside of inference mode."""
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
 
@@ -153,7 +151,7 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
 )
 def test_inference_tensor_not_saved(backend: Backend, trace: Trace) -> None:
-    """A tensor that was made in inference mode may take part in an operation that need not save it."""
+    """An inference tensor may be an operand of a recorded operation that does not save it."""
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
 

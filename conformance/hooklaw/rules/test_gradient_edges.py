@@ -1,8 +1,6 @@
-"""Gradient edges: the place in the graph where a tensor's gradient is computed, given to autograd.grad."""
+"""Gradient edges as inputs of autograd.grad."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 EDGE = docstring("torch.autograd.graph.get_gradient_edge")
 OBJECT = docstring("torch.autograd.graph.GradientEdge")
@@ -17,7 +15,7 @@ NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
     mutants=["gradient-edge-of-the-first-output"],
 )
 def test_same_gradient(backend: Backend, trace: Trace) -> None:
-    """autograd.grad returns for a gradient edge what it returns for the tensor: a leaf, or one output of many."""
+    """autograd.grad returns for a gradient edge what it returns for its tensor: a leaf, or an output of many."""
 
     def forward(x):
         first, second = backend.split(x * 2, 1)
@@ -26,7 +24,7 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     second, loss = backend.call(forward, x)
     tensors = [second, x]
-    edges = [backend.get_gradient_edge(one) for one in tensors]
+    edges = [backend.get_gradient_edge(tensor) for tensor in tensors]
 
     trace.expect_value("of tensors", [[5.0], [6.0, 10.0]], backend.grad(loss, tensors, retain_graph=True))
     trace.expect_value("of edges", [[5.0], [6.0, 10.0]], backend.grad(loss, edges))
@@ -40,7 +38,7 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-skipped-for-gradient-edges"],
 )
 def test_hooks(backend: Backend, trace: Trace) -> None:
-    """The hooks of a tensor run where its gradient edge is an input of autograd.grad, and what they return counts."""
+    """The hooks of a tensor run when its gradient edge is an input of autograd.grad, and what they return counts."""
 
     def forward(x):
         y = x * 2
@@ -63,7 +61,7 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-edge-of-a-constant-is-none"],
 )
 def test_constant(backend: Backend, trace: Trace) -> None:
-    """A tensor that does not require grad has no gradient edge: to ask for it is an error."""
+    """get_gradient_edge on a tensor that does not require grad is an error."""
     with trace.raises(ErrorKind.NO_GRADIENT):
         backend.get_gradient_edge(backend.tensor([1.0, 2.0]))
 
@@ -76,7 +74,7 @@ def test_constant(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-edge-follows-its-tensor"],
 )
 def test_stays(backend: Backend, trace: Trace) -> None:
-    """A gradient edge may go on naming the value that the tensor had, where the tensor is changed in place."""
+    """A gradient edge taken before an in-place operation may keep referring to the tensor's old value."""
 
     def forward(x):
         y = x * 2

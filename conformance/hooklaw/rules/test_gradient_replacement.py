@@ -1,8 +1,6 @@
-"""What a hook on a tensor may return, and what becomes of it."""
+"""The results of tensor hooks, which replace the gradient."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -39,7 +37,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-ignored", "leaf-hooks-live-with-their-accumulate-grad"],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
-    """What a leaf's hook returns is accumulated in .grad in place of the gradient."""
+    """What a leaf's hook returns is accumulated into .grad instead of the gradient."""
     weights = backend.tensor([1.0, 2.0, 3.0])
     x = backend.tensor([0.0, 0.0, 0.0], requires_grad=True)
     backend.register_hook(x, trace.saw("hook", lambda grad: grad * 2))
@@ -123,7 +121,7 @@ def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["gradient-captured-before-hooks", "captured-before-the-hooks-of-an-executed-node"],
 )
 def test_grad_of_executed_non_leaf(backend: Backend, trace: Trace) -> None:
-    """What a non-leaf's hook returns is what `grad` returns for it, also where its grad_fn runs for another input."""
+    """What a non-leaf's hook returns is what `grad` returns for it, also if its grad_fn runs for another input."""
 
     def forward(x):
         y = x * 2
@@ -187,7 +185,7 @@ def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
     mutants=["hook-result-detached"],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
-    """Where a backward is to be differentiable, what a hook computes is part of the graph of the gradient.
+    """In a backward with create_graph, what a tensor hook computes is part of the graph of the gradient.
 
     The gradient that reaches y is constant, so the second derivative comes from the hook's factor alone.
     """
@@ -269,7 +267,7 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
     needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE],
 )
 def test_argument_changed_in_place(backend: Backend, trace: Trace) -> None:
-    """A hook that changes its argument in place, as it should not, may change the gradient that is accumulated."""
+    """A tensor hook that changes its argument in place, as it should not, may change the accumulated gradient."""
 
     def hook(grad):
         backend.mul_(grad, 3)

@@ -1,10 +1,8 @@
-"""Handles: what `remove` takes away, and when."""
+"""Handles: which hook `remove` removes, and when."""
 
 import weakref
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 
@@ -17,7 +15,7 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
     mutants=["remove-does-nothing", "remove-clears-every-hook"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
-    """A handle's remove ends the calls of its own hook in every later backward, and of no other."""
+    """After a handle's remove, its own hook is called in no later backward, and all other hooks still are."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, trace.saw("removed", lambda grad: grad * 10))
     backend.register_hook(x, trace.saw("kept"))
@@ -82,7 +80,7 @@ def test_remove_itself(backend: Backend, trace: Trace) -> None:
     needs=[Capability.TENSOR_HOOKS],
 )
 def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
-    """A hook removed during a backward that has not reached its tensor may already be left out of that backward."""
+    """A hook removed during a backward that has not reached its tensor yet may be left out of that backward."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, trace.saw("x"))
 
@@ -109,7 +107,7 @@ def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
     mutants=["second-remove-raises"],
 )
 def test_remove_twice(backend: Backend, trace: Trace) -> None:
-    """Calling remove again is harmless: it raises nothing and removes nothing else."""
+    """Calling a handle's remove again raises nothing and removes nothing else."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, trace.saw("removed"))
     backend.register_hook(x, trace.saw("kept"))
@@ -129,7 +127,7 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
     mutants=["handle-ids-reused"],
 )
 def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
-    """A handle stands for its own hook for good: a used-up one never removes a hook that was registered later."""
+    """A handle always belongs to its own hook: after its remove, it never removes a hook that is registered later."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     used_up = backend.register_hook(x, trace.saw("first"))
     used_up.remove()
@@ -149,7 +147,7 @@ def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
     mutants=["handle-keeps-its-tensor", "late-remove-raises"],
 )
 def test_remove_after_tensor_freed(backend: Backend, trace: Trace) -> None:
-    """A handle does not keep its tensor alive, and its remove is harmless once the tensor is gone."""
+    """A handle does not keep its tensor alive, and its remove raises nothing after the tensor was freed."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, trace.saw("hook"))
     freed = weakref.ref(x)
@@ -183,10 +181,10 @@ def test_context_manager(backend: Backend, trace: Trace) -> None:
 
 
 def _remove(handle, trace: Trace) -> None:
-    """Remove, and take an exception for what the backend did, not for a fault of the rule."""
+    """Remove the hook; report an exception as the backend's failure, not as an error of the rule."""
     raised = "nothing"
     try:
         handle.remove()
-    except Exception as error:  # noqa: BLE001 - any exception is against the rule
+    except Exception as error:  # noqa: BLE001 - any exception breaks the rule
         raised = type(error).__name__
     trace.expect_value("remove raises", "nothing", raised)

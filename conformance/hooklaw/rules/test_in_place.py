@@ -1,8 +1,6 @@
-"""Changes in place without any hook: which are refused, which are noticed, and which are right."""
+"""In-place operations without hooks: errors, the version counter, and the right gradients."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 OPERATIONS = notes("autograd", "in-place-operations-with-autograd")
 CHECKS = notes("autograd", "in-place-correctness-checks")
@@ -18,7 +16,7 @@ INCREMENT = docstring("torch.autograd.graph.increment_version")
     mutants=["leaf-changed-in-place"],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
-    """To change a leaf that requires grad in place is an error, unless recording is off."""
+    """An in-place operation on a leaf that requires grad is an error, unless grad mode is off."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     with trace.raises(ErrorKind.LEAF_IN_PLACE):
@@ -38,7 +36,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-checked", "change-to-the-same-values-goes-uncounted"],
 )
 def test_every_change_counts(backend: Backend, trace: Trace) -> None:
-    """It is the changes in place of a saved tensor that count, not its values: one that keeps them is an error too."""
+    """An in-place operation on a saved tensor makes backward an error even if it does not change the values."""
 
     def forward(x):
         y = x * 2
@@ -59,7 +57,7 @@ def test_every_change_counts(backend: Backend, trace: Trace) -> None:
     mutants=["every-operation-counts-as-a-change"],
 )
 def test_other_operations_do_not_count(backend: Backend, trace: Trace) -> None:
-    """An operation that returns another tensor is no change of its inputs, nor is a change before they were saved."""
+    """An out-of-place operation on a saved tensor is no error, and neither is an in-place one before it was saved."""
 
     def forward(x):
         y = x * 2
@@ -82,7 +80,7 @@ def test_other_operations_do_not_count(backend: Backend, trace: Trace) -> None:
     mutants=["every-change-in-place-refused"],
 )
 def test_unsaved(backend: Backend, trace: Trace) -> None:
-    """A tensor that nobody has saved may be changed in place, and the gradients are those of the changed one."""
+    """A tensor that no operation saved may be changed in place, and the gradients are those of the new value."""
 
     def forward(x):
         y = x + 1
@@ -102,7 +100,7 @@ def test_unsaved(backend: Backend, trace: Trace) -> None:
     needs=[Capability.IN_PLACE, Capability.VIEWS],
 )
 def test_with_a_view(backend: Backend, trace: Trace) -> None:
-    """A tensor may be changed in place though there is a view of it, which has the new values and their gradient."""
+    """A tensor that has a view may be changed in place; the view has the new values and their gradient."""
 
     def forward(x):
         y = x * 2
@@ -126,7 +124,7 @@ def test_with_a_view(backend: Backend, trace: Trace) -> None:
     mutants=["version-never-incremented"],
 )
 def test_increment(backend: Backend, trace: Trace) -> None:
-    """A change that was made known counts as one in place: of a tensor, of several, and however often it is told."""
+    """increment_version on a saved tensor, alone or in a list, once or repeatedly, makes backward an error."""
     for several in (False, True):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
@@ -145,7 +143,7 @@ def test_increment(backend: Backend, trace: Trace) -> None:
     mutants=["increment-of-inference-tensors-refused"],
 )
 def test_increment_of_an_inference_tensor(backend: Backend, trace: Trace) -> None:
-    """A tensor that was made in inference mode has no count of changes, and to make one known does nothing."""
+    """An inference tensor has no version counter, and increment_version on it does nothing."""
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
 

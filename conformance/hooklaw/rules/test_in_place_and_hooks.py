@@ -1,8 +1,6 @@
-"""Which gradient a hook receives when its tensor is changed in place."""
+"""Tensor hooks and in-place operations: which gradient a hook receives."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 
 IN_PLACE = notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place")
 HOOKS_IN_PLACE = (Capability.TENSOR_HOOKS, Capability.IN_PLACE)
@@ -85,7 +83,7 @@ def test_both(backend: Backend, trace: Trace) -> None:
     mutants=["hook-follows-its-tensor"],
 )
 def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
-    """A hook stays with the grad_fn its tensor had at registration, and fires only where that Node is reached."""
+    """A hook stays with the grad_fn its tensor had at registration, and fires only if backward reaches that Node."""
 
     def forward(x):
         y = x * 2
@@ -111,7 +109,7 @@ def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
     mutants=["handle-lost-after-in-place"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a hook registered before an in-place operation still removes it, and it alone, afterwards."""
+    """The handle of a hook registered before an in-place operation still removes this hook, and no other, after it."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
     handle = backend.register_hook(y, trace.saw("before"))
@@ -132,7 +130,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-not-propagated", "replacement-applied-twice"],
 )
 def test_replace(backend: Backend, trace: Trace) -> None:
-    """What a hook registered before an in-place operation returns goes, once, to the grad_fn of that time."""
+    """What a hook registered before an in-place operation returns goes, once, to the grad_fn at registration."""
 
     def forward(x):
         y = x * 2
@@ -179,7 +177,7 @@ def test_base_changed_through_view(backend: Backend, trace: Trace) -> None:
     mutants=["in-place-on-a-view-takes-the-wrong-region"],
 )
 def test_elements_changed_through_view(backend: Backend, trace: Trace) -> None:
-    """Each element that is changed through a view keeps its own gradient, though the view orders them another way."""
+    """Each element changed through a view has its own gradient, even if the view orders elements differently."""
     factors = backend.tensor([[2.0, 3.0], [5.0, 7.0]])
     weights = backend.tensor([[1.0, 10.0], [100.0, 1000.0]])
 

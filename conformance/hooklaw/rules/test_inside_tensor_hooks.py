@@ -1,16 +1,14 @@
-"""What the hook of a tensor finds while it runs, and what becomes of an exception out of it."""
+"""The state while a tensor hook runs, and exceptions raised by tensor hooks."""
 
 from contextlib import suppress
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 
 
 class UserError(Exception):
-    """An exception of the user's own."""
+    """A user's own exception."""
 
 
 @rule(
@@ -21,7 +19,7 @@ class UserError(Exception):
     mutants=["tensor-hook-after-accumulation"],
 )
 def test_before_accumulation(backend: Backend, trace: Trace) -> None:
-    """A leaf's hooks run before its gradient is accumulated: they still find the old .grad."""
+    """A leaf's tensor hooks run before its gradient is accumulated: .grad still has the old value."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, lambda _: trace.log("hook", backend.grad_of(x)))
 
@@ -39,7 +37,7 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-run-with-grad-mode-on", "backward-records-as-its-caller-does"],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
-    """Hooks run during a backward, so with grad mode off, though backward is called with it on."""
+    """Tensor hooks run with grad mode off, even if backward was called with grad mode on."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
@@ -56,7 +54,7 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-run-with-grad-mode-off"],
 )
 def test_create_graph(backend: Backend, trace: Trace) -> None:
-    """Hooks run with grad mode on where the backward itself is to be differentiable."""
+    """In a backward with create_graph tensor hooks run with grad mode on."""
 
     def forward(x):
         y = x * 2
@@ -78,7 +76,7 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
     mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception in a hook ends the backward and reaches its caller as it is; nothing upstream is accumulated."""
+    """An exception in a tensor hook ends the backward and reaches its caller; nothing upstream is accumulated."""
 
     def hook(_):
         raise UserError
@@ -105,7 +103,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     mutants=["exception-poisons-the-engine"],
 )
 def test_next_backward(backend: Backend, trace: Trace) -> None:
-    """After a hook raised, a new graph can be built and run as if nothing had happened."""
+    """After a tensor hook raised, a new graph can be built and run normally."""
 
     def hook(_):
         raise UserError
@@ -131,9 +129,9 @@ def test_next_backward(backend: Backend, trace: Trace) -> None:
     mutants=["failed-pass-leaves-gradients-behind"],
 )
 def test_branches(backend: Backend, trace: Trace) -> None:
-    """Gradients that a pass had computed but not used when a hook raised are not added to those of the next pass.
+    """Gradients that a pass had computed but not used when a tensor hook raised are not added in the next pass.
 
-    Whichever branch comes first ends the first pass, with the gradient of the other one on its way.
+    Either branch, if executed first, ends the first pass while the other branch's gradient is pending.
     """
     raised = []
 
@@ -167,7 +165,7 @@ def test_branches(backend: Backend, trace: Trace) -> None:
     mutants=["saved-tensors-released-at-the-end-of-the-pass"],
 )
 def test_graph_after_exception(backend: Backend, trace: Trace) -> None:
-    """A graph whose backward was ended by an exception in a hook may be freed as far as it had been executed."""
+    """A graph whose backward was ended by an exception in a tensor hook may be freed as far as it was executed."""
 
     def hook(_):
         raise UserError

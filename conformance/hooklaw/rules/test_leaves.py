@@ -1,12 +1,10 @@
-"""Which tensors require grad, which are leaves, and which of them accumulate a gradient."""
+"""requires_grad, is_leaf, and which tensors accumulate a gradient."""
 
 from contextlib import suppress
 from itertools import product
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 FLAG = notes("autograd", "setting-requires-grad")
 LEAF = docstring("torch.Tensor.is_leaf")
@@ -20,7 +18,7 @@ DETACH = docstring("torch.Tensor.detach")
     mutants=["result-requires-grad-with-its-first-input", "constants-are-recorded"],
 )
 def test_propagates(backend: Backend, trace: Trace) -> None:
-    """The result of an operation requires grad where at least one of its inputs does, and only there."""
+    """The result of an operation requires grad if at least one of its inputs does, and only then."""
     for left, right in product((False, True), repeat=2):
         first = backend.tensor([1.0], requires_grad=left)
         second = backend.tensor([2.0], requires_grad=right)
@@ -37,11 +35,11 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
     mutants=["flag-of-a-non-leaf-is-set"],
 )
 def test_not_a_leaf(backend: Backend, trace: Trace) -> None:
-    """A tensor that operations made of one that requires grad does so too, and cannot be told not to."""
+    """A non-leaf that depends on a tensor that requires grad requires grad, and this cannot be switched off."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
 
-    with suppress(Exception):  # whether it is an error is another rule
+    with suppress(Exception):  # another rule says whether it is an error
         backend.set_requires_grad(y, requires_grad=False)
     trace.expect_value("requires grad", expected=True, observed=backend.requires_grad(y))
     backend.backward(backend.sum(y * 3))
@@ -58,7 +56,7 @@ def test_not_a_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["flag-of-a-non-leaf-is-set", "flag-of-a-non-leaf-is-ignored"],
 )
 def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
-    """To switch off requires_grad of a tensor that is no leaf is an error."""
+    """Setting requires_grad of a non-leaf to False is an error."""
     y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
 
     with trace.raises(ErrorKind.REQUIRES_GRAD_OF_NON_LEAF):
@@ -73,7 +71,7 @@ def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
     mutants=["parameters-are-frozen", "every-tensor-requires-grad"],
 )
 def test_default(backend: Backend, trace: Trace) -> None:
-    """A tensor does not require grad unless it was asked for, a parameter of a module does."""
+    """A tensor does not require grad by default; a parameter of a module does."""
     given = backend.tensor([3.0, 5.0])
     module = backend.module({"weight": given}, lambda module, x: x * module.weight)
 
@@ -89,13 +87,13 @@ def test_default(backend: Backend, trace: Trace) -> None:
     mutants=["freezing-has-no-effect"],
 )
 def test_frozen(backend: Backend, trace: Trace) -> None:
-    """A leaf whose requires_grad is switched off gets no gradient from what is computed after that, the others do."""
+    """A leaf whose requires_grad is switched off gets no gradient from later computations; other leaves do."""
     frozen, free = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     backend.set_requires_grad(frozen, requires_grad=False)
 
     backend.backward(backend.call(lambda x, y: backend.sum(x * y), frozen, free))
 
-    trace.expect_value("gradient of the frozen one", None, backend.grad_of(frozen))
+    trace.expect_value("gradient of the frozen leaf", None, backend.grad_of(frozen))
     trace.expect_value("gradient of the other", [1.0, 2.0], backend.grad_of(free))
 
 
@@ -107,7 +105,7 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
     mutants=["frozen-for-good"],
 )
 def test_thawed(backend: Backend, trace: Trace) -> None:
-    """A leaf that was frozen and is switched on again accumulates as before."""
+    """A leaf whose requires_grad was switched off and on again accumulates gradients as before."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for flag in (False, True):
         backend.set_requires_grad(x, requires_grad=flag)
@@ -124,7 +122,7 @@ def test_thawed(backend: Backend, trace: Trace) -> None:
     mutants=["results-are-never-leaves"],
 )
 def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
-    """A tensor that does not require grad is a leaf, also if operations made it."""
+    """A tensor that does not require grad is a leaf, even if an operation made it."""
     a, b = backend.tensor([1.0]), backend.tensor([2.0])
 
     trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(backend.call(lambda x, y: x * y, a, b)))
@@ -137,7 +135,7 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
     mutants=["results-are-leaves-too", "leaf-only-without-requires-grad"],
 )
 def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
-    """A tensor that requires grad is a leaf if the user made it, and none if operations did."""
+    """A tensor that requires grad is a leaf if the user made it, and not if an operation did."""
     x = backend.tensor([1.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
 
@@ -152,7 +150,7 @@ def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
     mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained"],
 )
 def test_who_accumulates(backend: Backend, trace: Trace) -> None:
-    """A backward leaves a gradient in the leaves that require grad, and in no other tensor."""
+    """Backward sets .grad of the leaves that require grad, and of no other tensor."""
 
     def forward(x, constant):
         y = x * constant
@@ -164,7 +162,7 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
     trace.expect_value("gradient of the constant", None, backend.grad_of(constant))
-    with catch_warnings(action="ignore"):  # torch warns whoever reads it
+    with catch_warnings(action="ignore"):  # torch warns when it is read
         trace.expect_value("y.grad", None, backend.grad_of(y))
 
 
@@ -176,7 +174,7 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
     mutants=["detach-copies", "detach-keeps-the-history"],
 )
 def test_detached(backend: Backend, trace: Trace) -> None:
-    """A detached tensor does not require grad, and has the data of the one it was detached from."""
+    """A detached tensor does not require grad, and shares the data of the tensor it was detached from."""
     y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
     detached = backend.detach(y)
 
@@ -192,7 +190,7 @@ def test_detached(backend: Backend, trace: Trace) -> None:
     mutants=["detach-keeps-the-history"],
 )
 def test_detached_from_hooks(backend: Backend, trace: Trace) -> None:
-    """Nothing of what is computed from a detached tensor reaches the hooks, or the leaves, that were before it."""
+    """A computation from a detached tensor sends no gradient to the hooks and leaves before the detach."""
 
     def forward(x):
         y = x * 2
@@ -214,7 +212,7 @@ def test_detached_from_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["detach-copies", "version-not-checked"],
 )
 def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
-    """A change in place through a detached tensor is seen by whoever has saved the other one."""
+    """An in-place change through a detached tensor is detected for the original tensor if that was saved."""
 
     def forward(x):
         y = x * 2

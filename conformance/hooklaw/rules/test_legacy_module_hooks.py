@@ -1,11 +1,9 @@
-"""The older kind of backward hooks of a module, on the last Node of its forward."""
+"""Legacy backward hooks of a module (register_backward_hook), on the last Node of its forward."""
 
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_backward_hook")
 EXCLUSIVE = observed("an error at the registration says that the two kinds exclude each other")
@@ -26,7 +24,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["both-kinds-of-module-backward-hooks-accepted"],
 )
 def test_exclude_each_other(backend: Backend, trace: Trace) -> None:
-    """A module takes backward hooks of the full kind or of the older one; to register one of the other is an error."""
+    """A module takes full backward hooks or legacy backward hooks; registering both kinds is an error."""
     older, full = (backend.module({}, lambda _module, x: x * 2) for _ in range(2))
     backend.register_backward_hook(older, lambda *_: None)
     backend.register_full_backward_hook(full, lambda *_: None)
@@ -46,7 +44,7 @@ def test_exclude_each_other(backend: Backend, trace: Trace) -> None:
     mutants=["both-kinds-of-module-backward-hooks-accepted"],
 )
 def test_exclude_each_other_everywhere(backend: Backend, trace: Trace) -> None:
-    """All modules together take backward hooks of the full kind or of the older one, as a single module does."""
+    """Global backward hooks are full or legacy backward hooks; registering both kinds is an error."""
     handle = backend.register_module_full_backward_hook(lambda *_: None)
     try:
         with trace.raises(ErrorKind.MODULE_HOOK_KINDS):
@@ -63,10 +61,10 @@ def test_exclude_each_other_everywhere(backend: Backend, trace: Trace) -> None:
     mutants=["legacy-module-hook-never-runs"],
 )
 def test_still_works(backend: Backend, trace: Trace) -> None:
-    """A hook of the older kind is deprecated, not gone: it runs, with the module and two tuples of gradients."""
+    """A legacy backward hook of a module, though deprecated, runs with the module and two tuples of gradients."""
     module = backend.module({}, lambda _module, x: x * x)
     backend.register_backward_hook(
-        module, lambda given, *grads: trace.log("hook", [given is module, *(isinstance(one, tuple) for one in grads)])
+        module, lambda given, *grads: trace.log("hook", [given is module, *(isinstance(each, tuple) for each in grads)])
     )
 
     backend.backward(backend.sum(backend.call(module, leaf(backend))))
@@ -82,7 +80,7 @@ def test_still_works(backend: Backend, trace: Trace) -> None:
     mutants=["legacy-module-hook-never-runs", "legacy-module-hook-is-a-full-one"],
 )
 def test_last_node(backend: Backend, trace: Trace) -> None:
-    """Where forward is several Nodes, a hook of the older kind may be given what the last of them passes on."""
+    """If forward records several Nodes, a legacy backward hook may get the gradients of the last Node's inputs."""
     module = backend.module({}, lambda _module, x: (x * 2) * 3)
     backend.register_backward_hook(module, lambda _, grads, _outputs: trace.log("first of the inputs", grads[0]))
 

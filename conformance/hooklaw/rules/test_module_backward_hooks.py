@@ -1,11 +1,9 @@
-"""Full backward hooks of a module: when they run, and for which calls and passes."""
+"""Full backward hooks of a module: when they run, for which calls and in which passes."""
 
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_hook")
@@ -15,7 +13,7 @@ NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
 
 
 class UserError(Exception):
-    """What a user's hook raises."""
+    """Raised by a user's hook."""
 
 
 def doubling(backend: Backend) -> Any:
@@ -41,7 +39,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["gradients-of-a-module-swapped"],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module and two tuples: the gradients of its inputs, and those of its outputs."""
+    """A full backward hook gets the module, the tuple of its inputs' gradients and the tuple of its outputs'."""
 
     def hook(given, grad_input, grad_output):
         trace.log("hook", [given is module, isinstance(grad_input, tuple), isinstance(grad_output, tuple)])
@@ -66,7 +64,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["full-backward-hook-at-the-outputs", "module-backward-hooks-deferred-to-the-end"],
 )
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
-    """The hook runs when the gradients of the inputs are computed: after what is inside, before what is upstream."""
+    """A full backward hook runs when the inputs' gradients are computed: after the module's Nodes, before upstream."""
 
     def inside(_module, x):
         y = x * 2
@@ -94,7 +92,7 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-silent-without-input-gradients"],
 )
 def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
-    """Where no input requires grad the hook runs for the gradients of the outputs, and has None for the inputs."""
+    """If no input requires grad, a full backward hook runs for the outputs' gradients, with None for the inputs."""
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -112,7 +110,7 @@ def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hooks-deferred-to-the-end"],
 )
 def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
-    """Where no input requires grad the hook runs before the gradients of the module's parameters are computed."""
+    """If no input requires grad, a full backward hook runs before the parameters' gradients are computed."""
     module = weighted(backend)
     backend.register_full_backward_hook(
         module, lambda *_: trace.log("weight has a gradient", backend.grad_of(module.weight) is not None)
@@ -132,7 +130,7 @@ def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hooks-called-for-nothing"],
 )
 def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
-    """Where no output requires grad the hook does not run."""
+    """If no output of a module requires grad, its full backward hooks do not run."""
     module = backend.module({}, lambda _module, x: backend.detach(x))
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 
@@ -149,7 +147,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Hooks run as registered, each on what the one before returned: those on all modules, the prepended, the rest."""
+    """Full backward hooks run in order, global, prepended, others, each with what the one before it returned."""
 
     def times(factor):
         return lambda _, grad_input, _output: (trace.log("hook", factor), (grad_input[0] * factor,))[1]
@@ -175,7 +173,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hook-fires-once"],
 )
 def test_called_twice(backend: Backend, trace: Trace) -> None:
-    """A module that is called twice in one graph has its hook run for each of the calls."""
+    """The full backward hook of a module that is called twice in a graph runs for each call."""
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
 
@@ -192,7 +190,7 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hook-fires-once"],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
-    """Each backward pass over a graph that is kept may run the hook again."""
+    """Each backward pass through a retained graph may run a full backward hook again."""
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -211,7 +209,7 @@ def test_retained_graph(backend: Backend, trace: Trace) -> None:
     mutants=["passes-share-the-gradients-of-a-module"],
 )
 def test_nested_pass(backend: Backend, trace: Trace) -> None:
-    """Where a backward pass runs inside another one, the hook runs in both of them, each with its own gradients."""
+    """If a backward runs inside another backward, a full backward hook runs in both, with the gradients of each."""
     inner: list[Any] = []
 
     def once(_grad):
@@ -245,7 +243,7 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hooks-skipped-in-autograd-grad", "replacement-by-a-module-hook-ignored"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
-    """The hook runs in autograd.grad too, and what it returns is what autograd.grad returns."""
+    """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""
     x, module = leaf(backend), doubling(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
 
@@ -262,7 +260,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     mutants=["backward-hooks-of-a-module-looked-up-late"],
 )
 def test_registered_late(backend: Backend, trace: Trace) -> None:
-    """Hooks belong to the graph of a call made after they were registered; a later one is not called."""
+    """A full backward hook runs only for calls of its module after its registration."""
     module = doubling(backend)
     output = backend.call(module, leaf(backend))
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
@@ -280,7 +278,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     mutants=["module-handle-removes-nothing"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle takes the hook away for all later calls of the module, and leaves the others."""
+    """A full backward hook whose handle was removed does not run for later calls of the module; other hooks do."""
     module = doubling(backend)
     handle = backend.register_full_backward_hook(module, lambda *_: trace.log("removed"))
     backend.register_full_backward_hook(module, lambda *_: trace.log("stays"))
@@ -299,7 +297,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     mutants=["module-with-backward-hooks-records"],
 )
 def test_without_recording(backend: Backend, trace: Trace) -> None:
-    """The hook changes nothing about a forward that is not recorded."""
+    """A full backward hook does not change a forward that is not recorded."""
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 
@@ -319,7 +317,7 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
     mutants=["exception-in-a-module-hook-is-lost"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised in the hook reaches the caller of backward with its own type."""
+    """An exception raised in a full backward hook reaches the caller of backward with its own type."""
 
     def fail(*_: object) -> None:
         raise UserError("from the hook")
@@ -340,7 +338,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     mutants=["global-module-hooks-on-the-outermost-module"],
 )
 def test_all_modules(backend: Backend, trace: Trace) -> None:
-    """A hook on all modules runs for a module inside another one too, and before it runs for that one."""
+    """A global full backward hook runs for a module inside another module too, and first for the inner one."""
     inner = doubling(backend)
     outer = backend.module({}, lambda _module, x: inner(x) * 3)
     handle = backend.register_module_full_backward_hook(

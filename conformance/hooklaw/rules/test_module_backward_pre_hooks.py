@@ -1,11 +1,9 @@
-"""Hooks before a module's backward: what they are given, and what follows from what they return."""
+"""Backward pre-hooks of a module: their arguments, and the effects of what they return."""
 
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
@@ -31,7 +29,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["module-backward-hooks-deferred-to-the-end"],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module and a tuple of its outputs' gradients, before anything of its backward runs."""
+    """A backward pre-hook gets the module and the tuple of its outputs' gradients before the module's backward."""
 
     def forward(_module, x):
         y = x * 2
@@ -58,7 +56,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-by-a-module-hook-ignored"],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
-    """What the hook returns is the gradient of the output for all that follows: the weights and the inputs."""
+    """The gradients of a module's weights and inputs are computed from what its backward pre-hook returns."""
     x, module = leaf(backend), weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
@@ -76,7 +74,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-by-a-module-hook-ignored"],
 )
 def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
-    """What the hook returns is what the full backward hooks of the module are given for the output."""
+    """A module's full backward hooks get what its backward pre-hook returns as the outputs' gradients."""
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
@@ -94,7 +92,7 @@ def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
     mutants=["backward-pre-hook-of-a-module-returns-tuples-alone"],
 )
 def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
-    """The hook of a module with one output may return the gradient itself, without a tuple around it."""
+    """A backward pre-hook of a module with one output may return a gradient instead of a tuple."""
     x, module = leaf(backend), weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: grad_output[0] * 10)
 
@@ -111,7 +109,7 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Hooks run as registered, each on what the one before returned: those on all modules, the prepended, the rest."""
+    """Backward pre-hooks run in order, global, prepended, others, each with what the one before it returned."""
 
     def times(factor):
         return lambda _, grad_output: (trace.log("hook", [factor, *grad_output]), (grad_output[0] * factor,))[1]
@@ -142,7 +140,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     mutants=["wrong-return-of-a-module-hook-accepted"],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
-    """A hook that returns more or fewer gradients than the module has outputs is an error."""
+    """A backward pre-hook that returns more or fewer gradients than the module has outputs is an error."""
     module = weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (*grad_output, None))
 
@@ -158,7 +156,7 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-silent-without-input-gradients"],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
-    """The hook runs also where no input of the module requires grad, and replaces what reaches its parameters."""
+    """A backward pre-hook runs even if no input requires grad, and replaces the gradient that the parameters get."""
     module = weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
@@ -176,7 +174,7 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     mutants=["changes-in-place-around-modules-accepted"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
-    """To change an input of a module in place that has such a hook is an error."""
+    """Changing an input of a module in place is an error if the module has a backward pre-hook."""
     module = backend.module({}, lambda _module, x: backend.mul_(x, 2))
     backend.register_full_backward_pre_hook(module, lambda *_: None)
 

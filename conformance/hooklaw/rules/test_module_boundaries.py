@@ -1,16 +1,14 @@
-"""Where the backward hooks of a module are: at views of its inputs and outputs, if these can have any."""
+"""The boundary of a module with backward hooks: views of its inputs and outputs."""
 
 from collections import namedtuple
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
-Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - types of its fields are beside the point
+Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - the types of its fields do not matter
 
 
 def doubling(backend: Backend) -> Any:
@@ -31,7 +29,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
 )
 def test_views(backend: Backend, trace: Trace) -> None:
-    """Forward is given views of the inputs of a module that has such a hook, and the caller a view of its output."""
+    """In a module with a full backward hook forward gets views of the inputs, and the caller a view of the output."""
     inside: list[Any] = []
 
     def forward(_module, given):
@@ -57,7 +55,7 @@ def test_views(backend: Backend, trace: Trace) -> None:
     mutants=["changes-in-place-around-modules-accepted"],
 )
 def test_works_in_place(backend: Backend, trace: Trace) -> None:
-    """A module that computes in place on its input, as activations may, cannot have such a hook: its call fails."""
+    """The call of a module with a full backward hook fails if its forward changes its input in place."""
     x, module = leaf(backend), backend.module({}, lambda _module, x: backend.mul_(x, 2))
 
     backend.backward(backend.call(lambda x: backend.sum(module(x * 3)), x))
@@ -76,7 +74,7 @@ def test_works_in_place(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hooks-called-for-nothing", "warnings-of-a-call-are-lost"],
 )
 def test_output_in_a_container(backend: Backend, trace: Trace) -> None:
-    """Where the output is neither a tensor nor a tuple the hook does not run, and a warning at the call says so."""
+    """If the output is not a tensor or a tuple, a full backward hook does not run, and the module's call warns."""
     module = backend.module({}, lambda _module, x, container: container(x * 2))
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 
@@ -93,12 +91,12 @@ def test_output_in_a_container(backend: Backend, trace: Trace) -> None:
     "module.full-backward.namedtuple-output",
     level=Level.MAY,
     basis=Basis.OBSERVED,
-    sources=[observed("a tuple of a type of its own is returned as one")],
+    sources=[observed("a named tuple is returned as a named tuple")],
     needs=NEEDS,
     mutants=["namedtuple-becomes-a-tuple"],
 )
 def test_named_tuple(backend: Backend, trace: Trace) -> None:
-    """An output that is a named tuple may keep its type, and the hook run as for any tuple."""
+    """An output that is a named tuple may keep its type, and full backward hooks run as for any tuple."""
     module = backend.module({}, lambda _module, x: Pair(x * 2, x * 3))
     backend.register_full_backward_hook(module, lambda _module, _input, grads: trace.log("hook", grads))
 
@@ -116,7 +114,7 @@ def test_named_tuple(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
 )
 def test_unused_output(backend: Backend, trace: Trace) -> None:
-    """The gradient of an output that nothing uses may be None."""
+    """The gradient of an unused output that a full backward hook gets may be None."""
     module = backend.module({}, lambda _module, x: (x * 2, x * 3))
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -133,7 +131,7 @@ def test_unused_output(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-silent-without-input-gradients"],
 )
 def test_keywords_alone(backend: Backend, trace: Trace) -> None:
-    """A module that is given keyword arguments alone may be one without inputs, whatever those require."""
+    """A module called with keyword arguments alone may count as a module without inputs, even if they require grad."""
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -151,7 +149,7 @@ def test_keywords_alone(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-silent-without-input-gradients"],
 )
 def test_no_inputs(backend: Backend, trace: Trace) -> None:
-    """A module that takes no input may have its hook run for the gradients of the outputs."""
+    """A full backward hook of a module without inputs may run for the gradients of the outputs."""
     module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module: module.weight * 2)
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -169,7 +167,7 @@ def test_no_inputs(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
 )
 def test_constant_among_the_inputs(backend: Backend, trace: Trace) -> None:
-    """The gradient of an input that is a tensor and does not require grad may be zeros, where another input does."""
+    """The gradient of an input tensor that does not require grad may be zeros if another input requires grad."""
     module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", grad_input))
 
@@ -186,7 +184,7 @@ def test_constant_among_the_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hooks-called-for-nothing", "full-backward-hook-at-the-outputs"],
 )
 def test_weight_alone(backend: Backend, trace: Trace) -> None:
-    """Where the gradient of a weight alone is asked for and not that of the input, the hook may not run."""
+    """A full backward hook may not run if only a weight's gradient is computed, and not the input's."""
     module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 
@@ -204,7 +202,7 @@ def test_weight_alone(backend: Backend, trace: Trace) -> None:
     mutants=["backward-hooks-of-a-module-looked-up-late"],
 )
 def test_removed_late(backend: Backend, trace: Trace) -> None:
-    """A hook that is removed after the call of the module may run in the backward of that call."""
+    """A full backward hook that is removed after the call of its module may run in the backward of that call."""
     module = doubling(backend)
     handle = backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
     output = backend.call(module, leaf(backend))
@@ -224,7 +222,7 @@ def test_removed_late(backend: Backend, trace: Trace) -> None:
     mutants=["module-backward-hooks-called-for-nothing"],
 )
 def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
-    """Where a gradient is differentiated again, what reaches the module's input by that alone may call no hook."""
+    """In a double backward, a gradient that reaches a module's input by that alone may call no full backward hook."""
     x, module = leaf(backend), backend.module({}, lambda _module, x: x * x)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("hook", grad_input))
 

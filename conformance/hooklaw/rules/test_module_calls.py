@@ -1,11 +1,9 @@
-"""A call of a module and its forward: what a hook misses, what comes too late, and what a copy takes along."""
+"""Module calls: direct calls of forward, late hooks, and deep copies."""
 
 from copy import deepcopy
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 MODULES = notes("modules", "module-hooks")
@@ -24,7 +22,7 @@ def doubling(backend: Backend) -> Any:
     mutants=["forward-runs-the-module-hooks"],
 )
 def test_forward_itself(backend: Backend, trace: Trace) -> None:
-    """Hooks belong to a call of the module: none runs where its forward is called directly."""
+    """Module hooks run when the module is called, and not when its forward is called directly."""
     module = doubling(backend)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"))
     backend.register_forward_hook(module, lambda *_: trace.log("hook"))
@@ -58,7 +56,7 @@ def test_input_changed_too_late(backend: Backend, trace: Trace) -> None:
     "module.forward.register-during",
     level=Level.MAY,
     basis=Basis.OBSERVED,
-    sources=[observed("a hook that is registered by one of its kind is not among those that are being run")],
+    sources=[observed("a forward hook that a forward hook registers does not run in the current call")],
     needs=[Capability.MODULES],
     mutants=["hook-registered-meanwhile-runs-at-once"],
 )

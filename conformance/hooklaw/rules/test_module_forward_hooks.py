@@ -1,12 +1,10 @@
-"""Hooks after a module's forward: what they are given, what they replace, and what happens where something fails."""
+"""Forward hooks of a module: their arguments, what they replace, their order, and exceptions."""
 
 from collections.abc import Callable
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -14,11 +12,11 @@ MODULES = notes("modules", "module-hooks")
 
 
 class UserError(Exception):
-    """What a user's forward or hook raises."""
+    """Raised by a user's forward or hook."""
 
 
 def fail(*_args: object, **_kwargs: object) -> None:
-    """Raise it."""
+    """Raise OwnError."""
     raise UserError("of the user")
 
 
@@ -40,7 +38,7 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     mutants=["forward-hook-before-forward", "module-hook-gets-bare-arguments", "output-of-a-module-hook-in-a-tuple"],
 )
 def test_after_forward(backend: Backend, trace: Trace) -> None:
-    """The hook runs after forward, with the module, a tuple of its arguments, and the output as it is."""
+    """A forward hook runs after forward, with the module, the tuple of its arguments, and the output."""
 
     def forward(_module, x):
         trace.log("forward", x)
@@ -65,7 +63,7 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-by-a-module-hook-ignored", "module-hooks-run-in-reverse-order"],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
-    """What the hook returns is the output of the module, and what the next hook is given."""
+    """What a forward hook returns becomes the output of the module, and the next forward hook gets it."""
     module = doubling(backend)
     backend.register_forward_hook(module, lambda _module, _args, output: output + 1)
     backend.register_forward_hook(module, lambda _module, _args, output: output * 10)
@@ -81,7 +79,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     mutants=["forward-hook-gets-the-arguments-of-the-caller"],
 )
 def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
-    """The hook is given the arguments that forward had, which pre-hooks may have replaced."""
+    """A forward hook gets the arguments of forward, which forward pre-hooks may have replaced."""
     module = doubling(backend)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
     backend.register_forward_hook(module, lambda _module, args, _output: trace.log("hook", args))
@@ -99,7 +97,7 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored"],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
-    """A hook is given keyword arguments, between the others and the output, if it has asked for them."""
+    """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
 
     def with_keywords(_module, _args, kwargs, output):
         trace.log("with", [kwargs["factor"], output])
@@ -121,7 +119,7 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     mutants=["prepend-ignored", "global-module-hooks-run-last", "module-hooks-run-in-reverse-order"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Hooks run as they were registered, a prepended one before them, and one on all modules before all others."""
+    """Forward hooks run in order of registration, after a prepended one, and global forward hooks before all."""
     module = doubling(backend)
     backend.register_forward_hook(module, saw(trace, "first"))
     backend.register_forward_hook(module, saw(trace, "second"))
@@ -142,7 +140,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     mutants=["always-call-ignored", "every-forward-hook-always-called"],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
-    """Where forward fails, the hooks that are always called run, the others do not, and the caller gets the error."""
+    """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
     module = backend.module({}, fail)
     backend.register_forward_hook(module, saw(trace, "ordinary"))
     backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
@@ -161,7 +159,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
     mutants=["always-called-hook-called-twice"],
 )
 def test_always_called_once(backend: Backend, trace: Trace) -> None:
-    """A hook that is always called runs once a call, also where a hook after it fails."""
+    """A forward hook with always_call=True runs once in each call, even if a hook after it fails."""
     module = doubling(backend)
     backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
     backend.call(module, backend.tensor([1.0, 2.0]))
@@ -181,7 +179,7 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
     mutants=["always-call-ignored", "always-called-hook-needs-forward"],
 )
 def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
-    """A hook that is always called runs also where a pre-hook failed and forward never began."""
+    """A forward hook with always_call=True runs even if a forward pre-hook failed and forward never began."""
     module = doubling(backend)
     backend.register_forward_pre_hook(module, fail)
     backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
@@ -200,7 +198,7 @@ def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
 )
 def test_always_called_fails(backend: Backend, trace: Trace) -> None:
-    """Where a hook that is always called fails too, the caller may get the first error, and the second as a warning."""
+    """If a hook with always_call=True fails too, the caller may get the first error, and a warning of the second."""
 
     def fail_too(*_: object) -> None:
         trace.log("always called")
@@ -223,7 +221,7 @@ def test_always_called_fails(backend: Backend, trace: Trace) -> None:
     mutants=["always-call-ignored", "global-module-hooks-run-last"],
 )
 def test_global_always_called(backend: Backend, trace: Trace) -> None:
-    """Where forward fails, a hook on all modules that is always called runs before those of the module itself."""
+    """If forward fails, a global forward hook with always_call=True runs before those of the module."""
     module = backend.module({}, fail)
     backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
     handle = backend.register_module_forward_hook(saw(trace, "global"), always_call=True)
@@ -243,7 +241,7 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
     mutants=["keyword-arguments-lost-after-a-failure"],
 )
 def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:
-    """A hook on all modules that is always called has the keyword arguments it asked for also where forward fails."""
+    """A global forward hook with always_call=True and with_kwargs=True gets kwargs even if forward fails."""
 
     def hook(_module, _args, kwargs, _output):
         trace.log("factor", kwargs["factor"])
@@ -266,7 +264,7 @@ def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> N
     mutants=["forward-hook-for-tensors-alone", "replacement-by-a-module-hook-ignored"],
 )
 def test_any_output(backend: Backend, trace: Trace) -> None:
-    """The output may be of any type, and so may what the hook makes of it."""
+    """The output of a module and the result of its forward hook may be of any type."""
     module = backend.module({}, lambda _module, x: {"doubled": x * 2})
     backend.register_forward_hook(module, lambda _module, _args, output: ["in a list", output["doubled"]])
 
@@ -282,7 +280,7 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
     mutants=["exception-in-a-module-hook-is-lost"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised in a hook before or after forward reaches the caller, and no later hook runs."""
+    """An exception raised in a forward pre-hook or forward hook reaches the caller, and no later hook runs."""
     module = doubling(backend)
     before = backend.register_forward_pre_hook(module, fail)
     backend.register_forward_hook(module, fail)
@@ -305,7 +303,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     mutants=["module-handle-removes-nothing"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle takes the hook away, also from inside the hook, which then does not run again."""
+    """The handle of a forward hook removes it, also from inside the hook, and the hook does not run again."""
     module = doubling(backend)
     handles = [backend.register_forward_hook(module, lambda *_: (trace.log("removes itself"), handles[0].remove())[1])]
     backend.register_forward_hook(module, saw(trace, "stays"))
@@ -324,7 +322,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-only-where-it-is-recorded"],
 )
 def test_without_recording(backend: Backend, trace: Trace) -> None:
-    """Hooks around forward run whether operations are being recorded or not."""
+    """Forward pre-hooks and forward hooks run whether grad mode is on or off."""
     module = doubling(backend)
     backend.register_forward_pre_hook(module, saw(trace, "pre-hook"))
     backend.register_forward_hook(module, saw(trace, "hook"))
@@ -343,7 +341,7 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
     mutants=["module-handle-removes-nothing"],
 )
 def test_global_handles(backend: Backend, trace: Trace) -> None:
-    """The handles of hooks on all modules take them away from every module."""
+    """The handle of a global forward hook or pre-hook removes it for every module."""
     backend.register_module_forward_pre_hook(saw(trace, "pre-hook")).remove()
     backend.register_module_forward_hook(saw(trace, "hook")).remove()
     backend.register_module_full_backward_pre_hook(saw(trace, "backward pre-hook")).remove()
@@ -362,7 +360,7 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
-    """The hooks of a module may enclose those of the modules that its forward calls."""
+    """The forward hooks of a module may run around those of the modules that its forward calls."""
     inner = doubling(backend)
     outer = backend.module({}, lambda _module, x: inner(x))
     for label, module in (("inner", inner), ("outer", outer)):

@@ -1,10 +1,8 @@
-"""Hooks before a module's forward: what they are given, and how they change the arguments."""
+"""Forward pre-hooks of a module: their arguments, and how they replace those of forward."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
@@ -29,7 +27,7 @@ def doubling(backend: Backend, trace: Trace) -> Any:
     mutants=["forward-pre-hook-after-forward", "module-hook-gets-bare-arguments"],
 )
 def test_before_forward(backend: Backend, trace: Trace) -> None:
-    """The hook runs before forward at every call of the module, with the module and a tuple of its arguments."""
+    """A forward pre-hook runs before forward in every call, with the module and the tuple of its arguments."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(
         module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), *args])
@@ -54,7 +52,7 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-by-a-module-hook-ignored"],
 )
 def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
-    """A single value that the hook returns is what forward is given instead."""
+    """A single value that a forward pre-hook returns becomes the argument of forward."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
 
@@ -72,7 +70,7 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     mutants=["tuple-of-a-pre-hook-is-one-argument"],
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
-    """A tuple that the hook returns is what the positional arguments of forward are then, as many as it has."""
+    """A tuple that a forward pre-hook returns becomes the positional arguments of forward, however many it has."""
     module = backend.module({}, lambda _module, *args: args[0] * args[1])
     backend.register_forward_pre_hook(module, lambda _, args: (args[0], args[0] + 1))
 
@@ -87,7 +85,7 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
     mutants=["none-of-a-module-hook-is-a-replacement"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
-    """A hook that returns None leaves the arguments as they are."""
+    """A forward pre-hook that returns None does not change the arguments of forward."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"))
 
@@ -104,7 +102,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     mutants=["keyword-arguments-given-to-every-module-hook"],
 )
 def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
-    """Keyword arguments are for forward alone, unless the hook has asked for them."""
+    """A forward pre-hook registered without with_kwargs does not get the keyword arguments; forward does."""
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     backend.register_forward_pre_hook(module, lambda *given: trace.log("arguments of the pre-hook", len(given)))
 
@@ -122,7 +120,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-by-a-module-hook-ignored", "with-kwargs-ignored"],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:
-    """A hook that asks for the keyword arguments is given them, and returns both kinds if it changes any."""
+    """A forward pre-hook with with_kwargs=True gets the keyword arguments, and returns (args, kwargs) to change any."""
 
     def hook(_module, args, kwargs):
         trace.log("factor", kwargs["factor"])
@@ -145,7 +143,7 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     mutants=["wrong-return-of-a-module-hook-accepted"],
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
-    """A hook that asks for the keyword arguments and returns anything but None or both kinds is an error."""
+    """A forward pre-hook with with_kwargs=True that returns anything but None or (args, kwargs) is an error."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args, _kwargs: args[0], with_kwargs=True)
 
@@ -161,7 +159,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Hooks run in the order in which they were registered, each on what the one before it returned."""
+    """Forward pre-hooks run in order of registration, each with what the one before it returned."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 1)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] * 10)
@@ -179,7 +177,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     mutants=["prepend-ignored"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
-    """A hook that is prepended runs before all those that the module has already."""
+    """A forward pre-hook registered with prepend=True runs before those that the module already has."""
     module = backend.module({}, lambda _module, x: x * 2)
     for label in ("first", "second, prepended", "third, prepended"):
         backend.register_forward_pre_hook(
@@ -199,7 +197,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     mutants=["global-module-hooks-run-last"],
 )
 def test_global_first(backend: Backend, trace: Trace) -> None:
-    """A hook on all modules runs before every hook of the module itself, those that were prepended included."""
+    """A global forward pre-hook runs before every forward pre-hook of the module itself, even a prepended one."""
     module = backend.module({}, lambda _module, x: x * 2)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("own"))
     handle = backend.register_module_forward_pre_hook(lambda *_: trace.log("global"))
@@ -219,7 +217,7 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
     mutants=["global-module-hooks-on-the-outermost-module", "replacement-by-a-module-hook-ignored"],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
-    """A hook on all modules may replace the arguments of each, also of a module inside another one."""
+    """A global forward pre-hook may replace the arguments of each module, also of a module inside another."""
     inner = doubling(backend, trace)
     outer = backend.module({}, lambda _module, x: inner(x))
     handle = backend.register_module_forward_pre_hook(lambda _, args: args[0] + 1)
@@ -238,7 +236,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     mutants=["module-handle-removes-nothing"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle takes the hook away from the module, and leaves the others."""
+    """The handle of a forward pre-hook removes this hook from the module, and no other."""
     module = backend.module({}, lambda _module, x: x * 2)
     handle = backend.register_forward_pre_hook(module, lambda *_: trace.log("removed"))
     backend.register_forward_pre_hook(module, lambda *_: trace.log("stays"))

@@ -1,11 +1,9 @@
-"""Gradients of a module's inputs: which of them a full backward hook is given, and what takes their place."""
+"""The gradients of a module's inputs that a full backward hook gets, and their replacement."""
 
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 MODULES = notes("modules", "module-hooks")
@@ -35,7 +33,7 @@ def leaf(backend: Backend) -> Any:
     mutants=["full-backward-hook-has-one-gradient-too-many"],
 )
 def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
-    """The gradients of the inputs are those of the positional arguments; a keyword argument has none among them."""
+    """The grad_input of a full backward hook has the gradients of positional arguments, none of keyword arguments."""
     x, factor = leaf(backend), backend.tensor([3.0, 4.0], requires_grad=True)
     module = backend.module({}, lambda _module, x, factor: x * factor)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", len(grad_input)))
@@ -54,7 +52,7 @@ def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-get-gradients-of-tensors-alone"],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
-    """None stands for an input or an output that is no tensor, in its place among the others."""
+    """A full backward hook gets None, in its position, for an input or an output that is not a tensor."""
     module = backend.module({}, lambda _module, _name, x, number: (x * number, "text"))
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -71,7 +69,7 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
 )
 def test_given_twice(backend: Backend, trace: Trace) -> None:
-    """A tensor that is two of the inputs may have a gradient of its own for each of them."""
+    """A tensor that is passed as two inputs may have a separate gradient for each in a full backward hook."""
     x = leaf(backend)
     module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", grad_input))
@@ -90,7 +88,7 @@ def test_given_twice(backend: Backend, trace: Trace) -> None:
     mutants=["replacement-by-a-module-hook-ignored"],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
-    """A tuple that the hook returns takes the place of the gradients of the inputs."""
+    """A tuple that a full backward hook returns replaces the gradients of the inputs."""
     x, module = leaf(backend), doubling(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
 
@@ -107,7 +105,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     mutants=["full-backward-hook-at-the-outputs"],
 )
 def test_replaces_none_of_the_weights(backend: Backend, trace: Trace) -> None:
-    """What the hook returns changes nothing about the gradients of the module's own parameters."""
+    """What a full backward hook returns does not change the gradients of the module's own parameters."""
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
 
@@ -124,7 +122,7 @@ def test_replaces_none_of_the_weights(backend: Backend, trace: Trace) -> None:
     mutants=["wrong-return-of-a-module-hook-accepted"],
 )
 def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
-    """Where no input requires grad, a gradient that the hook returns for one is an error."""
+    """If no input requires grad, a gradient that a full backward hook returns for an input is an error."""
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: grad_output)
 
@@ -140,7 +138,7 @@ def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
     mutants=["wrong-return-of-a-module-hook-accepted"],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
-    """A hook that returns more or fewer gradients than the module has inputs is an error."""
+    """A full backward hook that returns more or fewer gradients than the module has inputs is an error."""
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: (*grad_input, None))
 
@@ -156,7 +154,7 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     mutants=["changes-in-place-around-modules-accepted"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
-    """To change an input or an output of a module in place that has such a hook is an error."""
+    """Changing an input or output of a module in place is an error if the module has a full backward hook."""
 
     def module(forward):
         made = backend.module({}, forward)

@@ -1,8 +1,6 @@
-"""One hook on several tensors: for which gradients it waits, and what it is given."""
+"""Multi-grad hooks: for which gradients they wait, and which they get."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 
@@ -15,7 +13,7 @@ HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
     mutants=["multi-grad-hook-once-a-tensor"],
 )
 def test_once(backend: Backend, trace: Trace) -> None:
-    """In mode all the hook runs once a backward pass, when the gradients of all its tensors are there."""
+    """A multi-grad hook in mode all runs once in a backward pass, when all its tensors' gradients are computed."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook([a, b], trace.saw("hook"))
@@ -33,7 +31,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-misses-the-root"],
 )
 def test_root(backend: Backend, trace: Trace) -> None:
-    """A tensor that backward starts from counts like any other, and its gradient is given to the hook."""
+    """A multi-grad hook gets the gradient of a tensor that is the root of backward like any other."""
 
     def forward(x):
         y = backend.sum(x * 2)
@@ -54,7 +52,7 @@ def test_root(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
 )
 def test_documented_example(backend: Backend, trace: Trace) -> None:
-    """None stands for a tensor that is not in the graph of the root, or not needed for the inputs asked for."""
+    """A multi-grad hook gets None for a tensor that is not in the root's graph, or not needed for the inputs."""
 
     def forward(a, b):
         c, d = a * b, a * b
@@ -80,7 +78,7 @@ def test_documented_example(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-gradients-in-reverse"],
 )
 def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
-    """The gradients come in the order in which the tensors were given, not in the order in which they were computed."""
+    """A multi-grad hook gets the gradients in the order of its tensors, not in the order of their computation."""
 
     def forward(x):
         y = x * 2
@@ -101,7 +99,7 @@ def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
 )
 def test_ignored(backend: Backend, trace: Trace) -> None:
-    """A tensor that is not in the graph is not waited for, and the hook is given None in its place."""
+    """A multi-grad hook does not wait for a tensor that is not in the graph, and gets None for it."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     elsewhere = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook([a, elsewhere], trace.saw("hook"))
@@ -119,7 +117,7 @@ def test_ignored(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-fires-once-ever"],
 )
 def test_every_backward(backend: Backend, trace: Trace) -> None:
-    """The hook runs again in each backward pass, whichever of its tensors take part."""
+    """A multi-grad hook runs in each backward pass, whichever of its tensors take part."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook([a, b], trace.saw("hook"))
@@ -143,7 +141,7 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-skipped-in-autograd-grad"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
-    """The hook runs in autograd.grad too, which computes gradients only of what its inputs need."""
+    """A multi-grad hook runs in autograd.grad too, which computes only gradients that its inputs need."""
 
     def forward(a, b):
         y, z = a * 2, b * 3
@@ -165,7 +163,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-skipped-in-autograd-grad"],
 )
 def test_autograd_grad_of_leaves(backend: Backend, trace: Trace) -> None:
-    """The hook runs in autograd.grad also where its tensors are the leaves that gradients are asked of."""
+    """A multi-grad hook runs in autograd.grad even if its tensors are the leaves in the inputs of autograd.grad."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook([a, b], trace.saw("hook"))
@@ -183,7 +181,7 @@ def test_autograd_grad_of_leaves(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-called-for-nothing"],
 )
 def test_none_takes_part(backend: Backend, trace: Trace) -> None:
-    """A backward pass that computes the gradient of none of the tensors does not call the hook."""
+    """A backward pass that computes the gradient of none of a multi-grad hook's tensors does not call the hook."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     elsewhere = [backend.tensor([3.0], requires_grad=True) for _ in range(2)]
     backend.register_multi_grad_hook(elsewhere, trace.saw("all"))
@@ -202,7 +200,7 @@ def test_none_takes_part(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-once-a-tensor", "multi-grad-hook-any-gets-a-list", "multi-grad-hook-fires-once-ever"],
 )
 def test_first_only(backend: Backend, trace: Trace) -> None:
-    """In mode any the hook runs once a backward pass, with the gradient that is computed first, and no list."""
+    """A multi-grad hook in mode any runs once in a backward pass, with the first computed gradient, not a list."""
 
     def forward(x):
         y = x * 2
@@ -226,7 +224,7 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-any-takes-none-for-a-gradient"],
 )
 def test_first_is_a_gradient(backend: Backend, trace: Trace) -> None:
-    """In mode any an output that nothing uses, and that has no gradient, is not the first one."""
+    """For a multi-grad hook in mode any an unused output, which has no gradient, does not count as the first."""
 
     def forward(x):
         unused, used = backend.split(x, 1)
@@ -247,7 +245,7 @@ def test_first_is_a_gradient(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-mode-unchecked"],
 )
 def test_unknown_mode(backend: Backend, trace: Trace) -> None:
-    """There are two modes, and to ask for another one is an error."""
+    """Registering a multi-grad hook in a mode other than all or any is an error."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     with trace.raises(ErrorKind.MULTI_GRAD_MODE):
@@ -262,7 +260,7 @@ def test_unknown_mode(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-refuses-constants"],
 )
 def test_constants(backend: Backend, trace: Trace) -> None:
-    """A tensor that does not require grad may be among the tensors in either mode, and is ignored."""
+    """A multi-grad hook in either mode may be registered on a tensor that does not require grad, which is ignored."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     constant = backend.tensor([3.0, 4.0])
     backend.register_multi_grad_hook([constant, x], trace.saw("all"))
@@ -281,7 +279,7 @@ def test_constants(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-replaces-the-gradient"],
 )
 def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
-    """The hook may return a tensor in either mode, and it takes the place of no gradient."""
+    """A multi-grad hook in either mode may return a tensor, which replaces no gradient."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_multi_grad_hook([x], trace.saw("all", lambda grads: grads[0] * 10))
     backend.register_multi_grad_hook([x], trace.saw("any", lambda grad: grad * 10), mode="any")
@@ -300,7 +298,7 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-handle-of-the-first-tensor"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle takes the hook away from all of the tensors."""
+    """The handle of a multi-grad hook removes it from all of its tensors."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     for mode in ("all", "any"):

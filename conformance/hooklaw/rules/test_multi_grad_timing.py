@@ -1,12 +1,10 @@
-"""When a hook on several tensors runs: among the other hooks, and in passes inside or beside each other."""
+"""When a multi-grad hook runs: among other hooks, in nested passes and in concurrent passes."""
 
 import threading
 from collections import Counter
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 SPECIAL = notes("autograd", "special-hooks")
@@ -23,7 +21,7 @@ LIMIT = 30
     mutants=["multi-grad-hook-deferred-to-the-end", "multi-grad-hook-before-earlier-tensor-hooks"],
 )
 def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
-    """The hook runs among the tensor hooks: it sees what those before it made of the gradient, not those after it."""
+    """A multi-grad hook gets gradients as earlier tensor hooks left them, before later tensor hooks run."""
 
     def forward(x):
         y = x * 3
@@ -46,7 +44,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-deferred-to-the-end"],
 )
 def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
-    """The hook runs before the pre-hooks of the Node of whichever tensor comes last."""
+    """A multi-grad hook runs before the Node pre-hooks of the tensor whose gradient is computed last."""
 
     def forward(x):
         y = x * 3
@@ -69,16 +67,16 @@ def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-deferred-to-the-end"],
 )
 def test_before_accumulation(backend: Backend, trace: Trace) -> None:
-    """When the hook runs for leaves, the gradient of the last of them is not in its .grad yet."""
+    """When a multi-grad hook on leaves runs, the gradient computed last is not in its leaf's .grad yet."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook(
-        [a, b], lambda _: trace.log("one is missing", any(backend.grad_of(leaf) is None for leaf in (a, b)))
+        [a, b], lambda _: trace.log("a gradient is missing", any(backend.grad_of(leaf) is None for leaf in (a, b)))
     )
 
     backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
-    trace.expect(("one is missing", True))
+    trace.expect(("a gradient is missing", True))
 
 
 @rule(
@@ -89,7 +87,7 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-counts-what-an-inner-pass-needs"],
 )
 def test_nested_pass(backend: Backend, trace: Trace) -> None:
-    """A backward pass inside another one has calls of its own, and the outer one still has its."""
+    """A multi-grad hook is called for a nested backward pass, and still for the outer pass."""
     waiting: list[Any] = []
 
     def once(_: object) -> None:
@@ -119,7 +117,7 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
     mutants=["threads-share-the-gradients-of-a-multi-grad-hook"],
 )
 def test_threads(backend: Backend, trace: Trace) -> None:
-    """Of backward passes at the same time each may have its own call, with its own gradients."""
+    """Concurrent backward passes may each call a multi-grad hook, with their own gradients."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     both, waited = threading.Barrier(2), Counter[int]()
@@ -133,7 +131,7 @@ def test_threads(backend: Backend, trace: Trace) -> None:
             backend.backward(loss)
         finally:
             if waited[threading.get_ident()] < len("ab"):
-                both.abort()  # or the other thread would wait in vain
+                both.abort()  # else the other thread waits for ever
 
     for leaf in (a, b):
         backend.register_hook(leaf, wait)

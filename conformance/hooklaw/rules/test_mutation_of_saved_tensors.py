@@ -1,10 +1,8 @@
-"""A context in which saved tensors may be changed in place, since they are copied when that happens."""
+"""allow_mutation_on_saved_tensors, a context in which saved tensors may be changed in place."""
 
 from contextlib import suppress
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 MUTATION = docstring("torch.autograd.graph.allow_mutation_on_saved_tensors")
 NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
@@ -18,7 +16,7 @@ NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
     mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
 )
 def test_works(backend: Backend, trace: Trace) -> None:
-    """Inside the context a saved tensor may be changed in place, and backward computes with the value it had."""
+    """Inside allow_mutation_on_saved_tensors a saved tensor may be changed in place; backward uses the old value."""
 
     def forward(x):
         y = x * 1
@@ -41,7 +39,7 @@ def test_works(backend: Backend, trace: Trace) -> None:
     mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
 )
 def test_part(backend: Backend, trace: Trace) -> None:
-    """Inside the context any part of a saved tensor may be changed in place, with its values in backward as before."""
+    """Inside allow_mutation_on_saved_tensors any part of a saved tensor may be changed; backward uses its old value."""
 
     def forward(x):
         y = x * 1
@@ -65,7 +63,7 @@ def test_part(backend: Backend, trace: Trace) -> None:
     mutants=["mutation-context-open-until-backward", "mutation-of-saved-tensors-not-allowed"],
 )
 def test_backward_outside(backend: Backend, trace: Trace) -> None:
-    """Forward and backward belong into the same context: a backward after it is an error."""
+    """A backward after the allow_mutation_on_saved_tensors context in which its forward ran is an error."""
     with backend.allow_mutation_on_saved_tensors():
         loss = backend.call(lambda x: backend.sum(x * x), backend.tensor([1.0, 2.0], requires_grad=True))
 
@@ -82,7 +80,7 @@ def test_backward_outside(backend: Backend, trace: Trace) -> None:
     mutants=["mutation-of-saved-tensors-not-allowed"],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
-    """To enter the context inside itself may be an error."""
+    """Nesting allow_mutation_on_saved_tensors may be an error."""
     with (
         backend.allow_mutation_on_saved_tensors(),
         trace.raises(ErrorKind.NESTED_MUTATION),
@@ -98,7 +96,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     needs=[Capability.ALLOW_MUTATION],
 )
 def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
-    """Where the context cannot be entered inside itself, the refusal leaves the outer one as it was."""
+    """If nesting allow_mutation_on_saved_tensors is an error, the outer context works as before."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     with backend.allow_mutation_on_saved_tensors():
         loss = backend.call(lambda x: backend.sum(x * x), x)
@@ -117,7 +115,7 @@ def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-checked", "mutation-allowed-for-good"],
 )
 def test_outside(backend: Backend, trace: Trace) -> None:
-    """The context allows nothing beyond its end: there a saved tensor that was changed in place is an error again."""
+    """After allow_mutation_on_saved_tensors an in-place change of a saved tensor is an error again."""
 
     def forward(x):
         y = x * 1

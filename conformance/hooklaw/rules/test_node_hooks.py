@@ -1,8 +1,6 @@
-"""Nodes, and hooks that run after a Node was executed: what they see and what they may replace."""
+"""Nodes, and Node post-hooks: their arguments, and what they replace."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
@@ -22,7 +20,7 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     mutants=["next-functions-empty"],
 )
 def test_identity(backend: Backend, trace: Trace) -> None:
-    """The grad_fn of a non-leaf is a Node with a name, from which Node leads to Node down to those of the leaves."""
+    """The grad_fn of a non-leaf is a Node with a name, and edges lead from Node to Node to those of the leaves."""
 
     def forward(x):
         node = backend.grad_fn(backend.clone(backend.clone(x)))
@@ -51,9 +49,9 @@ def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
 
 
 def _behind(backend, node):
-    """Return every Node that this one leads to."""
-    nexts = [one for one in backend.node_next(node) if one is not None]
-    return nexts + [further for one in nexts for further in _behind(backend, one)]
+    """Return every Node that this Node leads to."""
+    nexts = [after for after in backend.node_next(node) if after is not None]
+    return nexts + [behind for after in nexts for behind in _behind(backend, after)]
 
 
 @rule(
@@ -64,7 +62,7 @@ def _behind(backend, node):
     mutants=["node-metadata-made-anew"],
 )
 def test_metadata(backend: Backend, trace: Trace) -> None:
-    """A Node may offer a mapping in which user data lasts as long as the Node."""
+    """A Node may have a mapping for user data that lasts as long as the Node."""
 
     def forward(x):
         y = x * 2
@@ -84,7 +82,7 @@ def test_metadata(backend: Backend, trace: Trace) -> None:
     mutants=["node-post-hook-arguments-swapped", "node-post-hook-gets-lists"],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
-    """A Node post-hook is given two tuples: the gradients the execution computed, then those it was given."""
+    """A Node post-hook gets two tuples: the gradients that the Node computed, and those that it was given."""
 
     def types(grad_inputs, grad_outputs):
         trace.log("tuples", isinstance(grad_inputs, tuple) and isinstance(grad_outputs, tuple))
@@ -109,7 +107,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["node-post-hook-replacement-not-propagated"],
 )
 def test_replacement(backend: Backend, trace: Trace) -> None:
-    """The tuple that a post-hook returns goes on through the graph in place of what the execution computed."""
+    """The tuple that a Node post-hook returns replaces the gradients that the Node computed."""
 
     def forward(x):
         y = backend.clone(x * 5)
@@ -130,7 +128,7 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     mutants=["none-taken-as-zero"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
-    """A post-hook that returns None leaves the computed gradients as they are."""
+    """A Node post-hook that returns None does not change the computed gradients."""
 
     def forward(x):
         y = x * 5
@@ -152,7 +150,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient"],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
-    """The post-hooks of a Node run in the order of registration, each on what the one before it returned."""
+    """The post-hooks of a Node run in order of registration, each with what the one before it returned."""
 
     def forward(x):
         y = backend.clone(x)
@@ -176,7 +174,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     mutants=["node-post-hook-sees-the-raw-gradient"],
 )
 def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
-    """The grad_outputs of a post-hook are those the Node was executed with: what its pre-hooks have left."""
+    """The grad_outputs of a Node post-hook are those the Node was executed with: what its pre-hooks returned."""
 
     def forward(x):
         y = x * 5
@@ -199,7 +197,7 @@ def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
     mutants=["node-hook-return-count-unchecked"],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
-    """A post-hook that returns more gradients than the execution computed is an error."""
+    """A Node post-hook that returns more gradients than the Node computed is an error."""
 
     def forward(x):
         y = backend.clone(x)
@@ -221,7 +219,7 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     mutants=["node-hook-bare-tensor-accepted"],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
-    """A post-hook that returns a bare tensor where a tuple is due may be refused."""
+    """A Node post-hook that returns a tensor instead of a tuple may be an error."""
 
     def forward(x):
         y = backend.clone(x)
@@ -243,7 +241,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["remove-does-nothing"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
-    """Once its handle has removed it, a Node hook of either kind no longer runs, and the others still do."""
+    """After its handle has removed it, a Node pre-hook or post-hook no longer runs, and other hooks still do."""
 
     def forward(x):
         y = x * 5
@@ -271,7 +269,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised in a Node hook of either kind reaches the caller of backward as it is."""
+    """An exception raised in a Node pre-hook or post-hook reaches the caller of backward unchanged."""
 
     def stop(_grads, _grad_outputs=None):
         raise KeyError("stop")
@@ -296,7 +294,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     mutants=["node-hook-results-detached"],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
-    """Where a backward is to be differentiable, what a Node hook of either kind computes is part of its graph."""
+    """In a backward with create_graph, what a Node pre-hook or post-hook computes is part of the graph."""
     x = backend.tensor([3.0], requires_grad=True)
 
     def forward(register, x):
@@ -321,7 +319,7 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     mutants=["late-node-post-hook-waits-for-the-next-pass"],
 )
 def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
-    """A post-hook put on a Node by its own pre-hook may still replace the grad_inputs of this execution."""
+    """A post-hook that a Node's own pre-hook registers may still replace the grad_inputs of this execution."""
 
     def forward(x):
         y = backend.clone(x)
@@ -347,7 +345,7 @@ def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
     mutants=["late-node-post-hook-waits-for-the-next-pass"],
 )
 def test_registered_by_backward(backend: Backend, trace: Trace) -> None:
-    """A post-hook put on a Node by the custom backward it executes may still replace the grad_inputs."""
+    """A post-hook registered on a Node by the custom backward it executes may still replace the grad_inputs."""
     nodes = []
 
     def execution(_ctx, grad):

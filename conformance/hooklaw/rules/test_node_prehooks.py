@@ -1,8 +1,6 @@
-"""Hooks that run before a Node is executed: what they see, what they may replace, and when they run at all."""
+"""Node pre-hooks: their arguments, what they replace, and when they run."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -17,7 +15,7 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     mutants=["node-pre-hook-gets-a-bare-tensor", "node-pre-hook-gets-grad-inputs"],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
-    """A Node pre-hook is given one tuple: the gradients of all the Node's outputs."""
+    """A Node pre-hook gets one tuple: the gradients of all the Node's outputs."""
 
     def forward(x):
         left, right = backend.split(x, 1)
@@ -60,7 +58,7 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     mutants=["none-taken-as-zero"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
-    """A pre-hook that returns None leaves the gradients as they are."""
+    """A Node pre-hook that returns None does not change the gradients."""
 
     def forward(x):
         y = x * 5
@@ -82,7 +80,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient", "node-pre-hooks-in-reverse"],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
-    """The pre-hooks of a Node run in the order of registration, each on what the one before it returned."""
+    """The pre-hooks of a Node run in order of registration, each with what the one before it returned."""
 
     def forward(x):
         y = x * 5
@@ -106,7 +104,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     mutants=["node-pre-hook-before-tensor-hook", "node-pre-hook-sees-the-raw-gradient"],
 )
 def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
-    """A pre-hook is given the gradient that the hooks on the Node's output tensor have left."""
+    """A Node pre-hook gets the gradient that the tensor hooks on the Node's output returned."""
 
     def forward(x):
         y = x * 5
@@ -128,7 +126,7 @@ def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["node-pre-hook-changes-captured-gradient"],
 )
 def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
-    """The gradient that autograd.grad returns for a tensor is without what the pre-hooks of its Node would make of it.
+    """autograd.grad returns the gradient of a tensor as it was before the pre-hooks of the tensor's grad_fn.
 
     For a tensor further up the graph the Node is executed, so what its pre-hooks return counts.
     """
@@ -154,7 +152,7 @@ def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
     mutants=["node-hook-return-count-unchecked"],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
-    """A pre-hook that returns more gradients than the Node has outputs is an error."""
+    """A Node pre-hook that returns more gradients than the Node has outputs is an error."""
 
     def forward(x):
         y = x * 5
@@ -176,7 +174,7 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     mutants=["node-hook-bare-tensor-accepted"],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
-    """A pre-hook that returns a bare tensor where a tuple is due may be refused."""
+    """A Node pre-hook that returns a tensor instead of a tuple may be an error."""
 
     def forward(x):
         y = x * 5
@@ -198,7 +196,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-grad-executes-the-nodes-of-its-inputs"],
 )
 def test_not_executed(backend: Backend, trace: Trace) -> None:
-    """Where autograd.grad asks for a tensor and nothing before it, the hooks of the tensor's Node do not run."""
+    """If autograd.grad asks for a non-leaf and for nothing that its grad_fn leads to, that Node's hooks do not run."""
 
     def forward(x):
         y = x * 5
@@ -223,7 +221,7 @@ def test_not_executed(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-grad-never-runs-node-hooks"],
 )
 def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
-    """Where another input of autograd.grad needs the Node executed, the Node's hooks run, and once."""
+    """If another input of autograd.grad needs a tensor's grad_fn executed, the hooks of that Node run once."""
 
     def forward(x):
         y = x * 5
@@ -247,7 +245,7 @@ def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
     mutants=["backward-spares-the-nodes-of-its-inputs"],
 )
 def test_executed_for_backward_inputs(backend: Backend, trace: Trace) -> None:
-    """Where backward is limited to a non-leaf, that tensor's Node may be executed too, and then its hooks run."""
+    """If a non-leaf is in the inputs of backward, its grad_fn may be executed too, and then its Node hooks run."""
 
     def forward(x):
         y = x * 5
@@ -273,7 +271,7 @@ def test_executed_for_backward_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["undefined-gradients-skip-node-hooks"],
 )
 def test_undefined(backend: Backend, trace: Trace) -> None:
-    """Where what a Node feeds computed no gradient for it, its hooks may run all the same, with None in its place."""
+    """If no gradient is computed for a Node's outputs, its hooks may still run, with None as the gradient."""
     dead_end = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: None)
 
     def forward(x):

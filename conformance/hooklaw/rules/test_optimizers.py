@@ -1,10 +1,8 @@
-"""Hooks around the step of an optimizer, and around the saving and loading of its state."""
+"""Optimizer hooks: around the step, and around saving and loading the state."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
@@ -16,7 +14,7 @@ NEEDS = [Capability.OPTIMIZERS]
 
 
 def prepared(backend: Backend) -> tuple[Any, Any]:
-    """Make a parameter that has a gradient of ones, and an optimizer that subtracts it."""
+    """Make a parameter with a gradient of ones, and an optimizer that subtracts the gradient."""
     x = backend.tensor([5.0], requires_grad=True)
     backend.set_grad(x, backend.tensor([1.0]))
     return x, backend.sgd([x], lr=1.0)
@@ -30,7 +28,7 @@ def prepared(backend: Backend) -> tuple[Any, Any]:
     mutants=["step-hooks-change-places"],
 )
 def test_before(backend: Backend, trace: Trace) -> None:
-    """The hook runs before the step, with the optimizer and the arguments of the step."""
+    """A step pre-hook runs before the optimizer's step, with the optimizer and the arguments of the step."""
     x, optimizer = prepared(backend)
 
     def hook(given, args, kwargs):
@@ -51,7 +49,7 @@ def test_before(backend: Backend, trace: Trace) -> None:
     mutants=["step-hooks-change-places"],
 )
 def test_after(backend: Backend, trace: Trace) -> None:
-    """The hook runs after the step, with the optimizer and the arguments of the step."""
+    """A step post-hook runs after the optimizer's step, with the optimizer and the arguments of the step."""
     x, optimizer = prepared(backend)
     backend.register_step_post_hook(optimizer, lambda given, *_: trace.log("hook", [given is optimizer, x]))
 
@@ -68,7 +66,7 @@ def test_after(backend: Backend, trace: Trace) -> None:
     mutants=["return-of-a-step-hook-ignored"],
 )
 def test_changes_arguments(backend: Backend, trace: Trace) -> None:
-    """The hook may return the arguments that the step is called with instead."""
+    """A step pre-hook may return new arguments for the optimizer's step."""
     _, optimizer = prepared(backend)
 
     def closure():
@@ -90,7 +88,7 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["return-of-a-step-hook-ignored"],
 )
 def test_wrong_return(backend: Backend, trace: Trace) -> None:
-    """A hook before the step that returns anything but None or both kinds of arguments is an error."""
+    """A step pre-hook that returns anything but None or (args, kwargs) is an error."""
     _, optimizer = prepared(backend)
     backend.register_step_pre_hook(optimizer, lambda *_: 1)
 
@@ -105,7 +103,7 @@ def test_wrong_return(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
 )
 def test_first_argument(backend: Backend, trace: Trace) -> None:
-    """The first of the arguments may be the optimizer itself."""
+    """The args that a step pre-hook gets may begin with the optimizer itself."""
     _, optimizer = prepared(backend)
     backend.register_step_pre_hook(
         optimizer, lambda _, args, _kwargs: trace.log("is the optimizer", args[:1] == (optimizer,))
@@ -127,7 +125,7 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
     mutants=["global-step-hooks-never-run"],
 )
 def test_all_optimizers(backend: Backend, trace: Trace) -> None:
-    """A hook on all optimizers runs for each of them, before its step or after it."""
+    """A global step hook runs for every optimizer, a pre-hook before the step and a post-hook after it."""
     pairs = [prepared(backend) for _ in range(2)]
     before = backend.register_optimizer_step_pre_hook(
         lambda given, *_: trace.log("before", [given is optimizer for _, optimizer in pairs])
@@ -155,7 +153,7 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     mutants=["step-hook-stays", "step-hooks-in-reverse"],
 )
 def test_order_and_handles(backend: Backend, trace: Trace) -> None:
-    """Hooks run in the order of their registration, and the handle takes one away."""
+    """Step hooks run in order of registration, and a handle removes its hook."""
     _, optimizer = prepared(backend)
     handles = [backend.register_step_pre_hook(optimizer, lambda *_, nr=nr: trace.log("hook", nr)) for nr in range(3)]
 
@@ -174,7 +172,7 @@ def test_order_and_handles(backend: Backend, trace: Trace) -> None:
     mutants=["returned-state-ignored"],
 )
 def test_state(backend: Backend, trace: Trace) -> None:
-    """Hooks run before and after the state of an optimizer is saved or loaded; a dict that one returns replaces it."""
+    """An optimizer's state dict hooks run before and after saving and loading; a dict that a hook returns is used."""
     _, optimizer = prepared(backend)
     backend.register_state_dict_pre_hook(optimizer, lambda given: trace.log("before saving", given is optimizer))
     backend.register_state_dict_post_hook(optimizer, lambda _, state: {**state, "more": 7})
@@ -202,7 +200,7 @@ def test_state(backend: Backend, trace: Trace) -> None:
     mutants=["prepending-a-state-hook-ignored"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
-    """A hook that is prepended runs before all those that are there."""
+    """A state dict hook of an optimizer registered with prepend=True runs before those registered earlier."""
     _, optimizer = prepared(backend)
     backend.register_state_dict_pre_hook(optimizer, lambda _: trace.log("first"))
     backend.register_state_dict_pre_hook(optimizer, lambda _: trace.log("second, prepended"), prepend=True)
@@ -220,7 +218,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     mutants=["load-hook-given-the-callers-dict"],
 )
 def test_shallow_copy(backend: Backend, trace: Trace) -> None:
-    """A hook before loading is given a copy of the caller's dict: what it adds to it the caller does not see."""
+    """An optimizer's load_state_dict pre-hook gets a copy of the caller's dict: the caller does not see added keys."""
     _, optimizer = prepared(backend)
     state = backend.state_dict(optimizer)
     backend.register_load_state_dict_pre_hook(optimizer, lambda _, given: given.update(more=7))
@@ -238,7 +236,7 @@ def test_shallow_copy(backend: Backend, trace: Trace) -> None:
     mutants=["zero-grad-writes-zeros"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
-    """zero_grad sets gradients to None, unless it is told to write zeros."""
+    """An optimizer's zero_grad sets gradients to None by default, and to zeros with set_to_none=False."""
     x, optimizer = prepared(backend)
 
     backend.zero_grad(optimizer, set_to_none=False)
@@ -255,7 +253,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     mutants=["step-takes-none-for-zero"],
 )
 def test_skipped(backend: Backend, trace: Trace) -> None:
-    """A step passes over a parameter whose gradient is None, and not over one whose gradient is zero."""
+    """An optimizer's step skips a parameter whose gradient is None, but not a parameter whose gradient is zero."""
     x = backend.tensor([5.0], requires_grad=True)
     optimizer = backend.sgd([x], lr=1.0, weight_decay=1.0)
 
@@ -275,7 +273,7 @@ def test_skipped(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
 )
 def test_no_hooks(backend: Backend, trace: Trace) -> None:
-    """zero_grad may run no hook of the tensors whose gradients it resets."""
+    """An optimizer's zero_grad may reset gradients without running any hook."""
     x, optimizer = prepared(backend)
     backend.register_hook(x, trace.saw("hook"))
 

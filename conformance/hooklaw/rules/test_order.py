@@ -1,8 +1,6 @@
-"""In which order the kinds of hooks fire, for one tensor and along the graph."""
+"""The order of the kinds of hooks, for one tensor and along the graph."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, notes, rule
 
 ORDER = notes("autograd", "backward-hooks-execution")
 
@@ -17,7 +15,7 @@ ORDER = notes("autograd", "backward-hooks-execution")
 def test_leaf(backend: Backend, trace: Trace) -> None:
     """For a leaf the order is: tensor hooks, Node pre-hooks, accumulation, post-accumulate hooks, Node post-hooks.
 
-    They are registered the other way round.
+    They are registered in reverse order.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     node = backend.accumulate_grad(x)
@@ -104,7 +102,7 @@ def test_retain_grad_after_prehook(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-of-the-graph-run-from-the-leaves"],
 )
 def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
-    """Every hook of a Node nearer the root runs before any hook of the Nodes it feeds."""
+    """Every hook of a Node runs before any hook of the Nodes that receive gradients from it."""
 
     def forward(x):
         for label in ("a", "b", "c"):

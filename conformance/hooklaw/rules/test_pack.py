@@ -1,8 +1,6 @@
-"""When pack is called, what it receives, what it may return, and what it must not do."""
+"""Pack hooks: when they run, what they get, what they may return, and what is an error."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule, tutorial
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -11,7 +9,7 @@ TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
 
 
 class PackError(Exception):
-    """The user's own exception."""
+    """A user's own exception."""
 
 
 @rule(
@@ -22,7 +20,7 @@ class PackError(Exception):
     mutants=["packed-again-by-backward"],
 )
 def test_once(backend: Backend, trace: Trace) -> None:
-    """Pack is called once for each save, however many backward passes follow."""
+    """A pack hook is called once for each save, however many backward passes follow."""
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
@@ -43,7 +41,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
     mutants=["packed-at-context-exit", "packed-by-backward", "unpacked-during-forward"],
 )
 def test_during_forward(backend: Backend, trace: Trace) -> None:
-    """Pack runs while the operation saves the tensor, unpack not before backward needs it."""
+    """A pack hook runs when the operation saves the tensor, an unpack hook not before backward needs it."""
 
     def forward(x):
         with backend.saved_tensors_hooks(
@@ -69,7 +67,7 @@ def test_during_forward(backend: Backend, trace: Trace) -> None:
     mutants=["saves-of-one-tensor-packed-once"],
 )
 def test_per_save(backend: Backend, trace: Trace) -> None:
-    """Each save is packed on its own, also where one operation saves the same tensor twice."""
+    """Each save of a tensor is packed separately, even if one operation saves the same tensor twice."""
     unpacked = []
 
     def unpack(packed):
@@ -96,7 +94,7 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
     mutants=["pack-must-return-a-tensor", "packed-containers-flattened"],
 )
 def test_any_object(backend: Backend, trace: Trace) -> None:
-    """Pack may return any Python object, None among them."""
+    """A pack hook may return any Python object, also None."""
 
     def gradient_with(packed):
         kept = []
@@ -114,7 +112,7 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
         return backend.grad_of(x)
 
     objects = ["name", 7, None, True, 1.5, ("name", 7), backend.tensor([5.0]), object()]
-    trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(one) for one in objects])
+    trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(packed) for packed in objects])
     trace.expect_value("unpacked", trace.snapshot(objects), trace.values("unpack"))
 
 
@@ -126,7 +124,7 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
     mutants=["pack-must-return-a-tensor"],
 )
 def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
-    """Pack may return any Python object for a custom Function's tensors too, such as a tuple that holds the tensor."""
+    """A pack hook may return any Python object, e.g. a tuple, for a custom Function's tensors too."""
 
     def save(ctx, x):
         ctx.save_for_backward(x)
@@ -179,7 +177,7 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
     mutants=["pack-receives-a-detached-tensor"],
 )
 def test_input_is_live(backend: Backend, trace: Trace) -> None:
-    """Pack receives the live tensor, with its place in the graph: a leaf, an intermediate, or the output being made."""
+    """A pack hook gets the saved tensor with its place in the graph: a leaf, an intermediate, or an output."""
 
     def pack(tensor):
         trace.log("pack", [backend.requires_grad(tensor), backend.is_leaf(tensor)])
@@ -207,7 +205,7 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
     mutants=["pack-runs-with-grad"],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
-    """Pack runs with gradient tracking off: what it computes, even from another leaf, requires no grad."""
+    """A pack hook runs with grad mode off: its results, even from another leaf, do not require grad."""
     other = backend.tensor([3.0], requires_grad=True)
 
     def pack(tensor):
@@ -232,7 +230,7 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     mutants=["pack-runs-with-grad"],
 )
 def test_not_recursive(backend: Backend, trace: Trace) -> None:
-    """Operations inside pack and unpack call neither of them again, even where the context is active around them."""
+    """Operations inside pack and unpack hooks are not packed or unpacked by these hooks, even inside the context."""
     factor = backend.tensor([2.0], requires_grad=True)
 
     def multiply(tensor):
@@ -263,7 +261,7 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
     mutants=["pair-exception-wrapped", "pair-exception-swallowed", "packed-by-backward"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised by pack comes out of the operation that saves, as what it is."""
+    """An exception raised by a pack hook reaches the caller of the operation that saves, unchanged."""
 
     def pack(_):
         raise PackError

@@ -1,8 +1,6 @@
-"""A pair of hooks given to one saved tensor, after the operation has saved it."""
+"""Per-tensor hooks: a pair registered on one saved tensor after the operation saved it."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, notes, observed, rule
 
 SECTION = notes("autograd", "hooks-for-saved-tensors")
 ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
@@ -18,7 +16,7 @@ REGISTER = [Capability.NODES, Capability.SAVED_TENSOR_REGISTER]
     mutants=["per-tensor-pack-deferred"],
 )
 def test_packs_immediately(backend: Backend, trace: Trace) -> None:
-    """Giving a saved tensor its own pair calls pack at once, and only then."""
+    """Registering a pair of hooks on a saved tensor calls pack at once, and only then."""
 
     def forward(x):
         y = backend.exp(x)
@@ -41,7 +39,7 @@ def test_packs_immediately(backend: Backend, trace: Trace) -> None:
     mutants=["unpacked-tensor-cached", "per-tensor-hooks-ignored-by-backward"],
 )
 def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
-    """The unpack of a saved tensor's own pair runs at every access, by a read or by backward."""
+    """The unpack hook of a saved tensor's own pair runs at every access, by a read or by backward."""
 
     def forward(x):
         y = backend.exp(x)
@@ -68,7 +66,7 @@ def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
     mutants=["per-tensor-pack-receives-the-live-tensor"],
 )
 def test_input_is_detached(backend: Backend, trace: Trace) -> None:
-    """The pack of a saved tensor's own pair receives a detached tensor: leaf, intermediate or output."""
+    """The pack hook of a saved tensor's own pair gets a detached tensor, whether leaf, intermediate or output."""
 
     def pack(tensor):
         trace.log("pack", backend.requires_grad(tensor))
@@ -96,10 +94,8 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-accepted-after-release"],
 )
 def test_after_release(backend: Backend, trace: Trace) -> None:
-    """Giving hooks to a saved tensor that backward has released is an error."""
-    y = backend.exp(
-        backend.tensor([0.0], requires_grad=True)
-    )  # not by call: torch corrupts its memory where Nodes differ
+    """Registering hooks on a saved tensor that backward has freed is an error."""
+    y = backend.exp(backend.tensor([0.0], requires_grad=True))  # not by call: torch corrupts memory if Nodes differ
     (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
     backend.backward(backend.sum(y))
 
@@ -111,12 +107,12 @@ def test_after_release(backend: Backend, trace: Trace) -> None:
     "saved-tensor.per-tensor.twice",
     level=Level.MAY,
     basis=Basis.OBSERVED,
-    sources=[observed("a saved tensor takes one pair, be it its own or the context's")],
+    sources=[observed("a saved tensor takes one pair, its own or that of a context")],
     needs=[*REGISTER, Capability.SAVED_TENSOR_HOOKS],
     mutants=["second-pair-replaces-the-first"],
 )
 def test_only_one_pair(backend: Backend, trace: Trace) -> None:
-    """Giving hooks to a saved tensor that has a pair, its own or that of a context, may be an error."""
+    """Registering hooks on a saved tensor that has a pair, its own or that of a context, may be an error."""
 
     def give_hooks(y):
         (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
@@ -144,7 +140,7 @@ def test_only_one_pair(backend: Backend, trace: Trace) -> None:
     mutants=["pack-in-place-not-detected"],
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
-    """The pack of a saved tensor's own pair must not change its input in place either, and doing so is an error."""
+    """An in-place change of its input by the pack hook of a saved tensor's own pair is an error."""
     y = backend.call(backend.exp, backend.tensor([0.0], requires_grad=True))
     (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
 

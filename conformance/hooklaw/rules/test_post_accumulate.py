@@ -1,10 +1,8 @@
-"""Hooks that run after a leaf's gradient was accumulated: when, with what, and what they may do."""
+"""Post-accumulate-grad hooks of a leaf: when they run, their argument, and what they may do."""
 
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -18,7 +16,7 @@ EXECUTION = notes("autograd", "backward-hooks-execution")
     mutants=["post-accumulate-before-accumulation"],
 )
 def test_after_accumulation(backend: Backend, trace: Trace) -> None:
-    """The hook runs once the leaf's .grad holds what was there before plus the gradient of this pass."""
+    """A post-accumulate-grad hook runs when the leaf's .grad is the old value plus the gradient of this pass."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
 
@@ -36,7 +34,7 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-without-gradient"],
 )
 def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
-    """Where no gradient arrives at the leaf and nothing is accumulated, the hook does not run."""
+    """If no gradient arrives at the leaf and nothing is accumulated, a post-accumulate-grad hook does not run."""
     dead_end = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: None)
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
@@ -54,7 +52,7 @@ def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-gets-the-gradient", "post-accumulate-gets-a-detached-alias"],
 )
 def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
-    """The hook is given the leaf itself, not its gradient and not a copy."""
+    """A post-accumulate-grad hook gets the leaf itself, not its gradient and not a copy."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda param: trace.log("argument is the leaf", param is x))
 
@@ -71,7 +69,7 @@ def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-accepted-on-non-leaf"],
 )
 def test_leaf_only(backend: Backend, trace: Trace) -> None:
-    """Registering the hook on a non-leaf tensor is an error."""
+    """Registering a post-accumulate-grad hook on a non-leaf tensor is an error."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
 
@@ -88,7 +86,7 @@ def test_leaf_only(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-accepted-without-gradient"],
 )
 def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
-    """Registering the hook on a tensor that does not require grad is an error."""
+    """Registering a post-accumulate-grad hook on a tensor that does not require grad is an error."""
     x = backend.tensor([1.0, 2.0])
 
     with trace.raises(ErrorKind.NO_GRADIENT):
@@ -103,7 +101,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-once-per-use", "node-runs-before-all-its-gradients-arrived", "gradients-summed-in-place"],
 )
 def test_once_per_backward(backend: Backend, trace: Trace) -> None:
-    """However often a leaf is used, the hook runs once a backward pass, when all its contributions have been added."""
+    """A post-accumulate-grad hook runs once in a pass, after all contributions, however often its leaf is used."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
 
@@ -120,7 +118,7 @@ def test_once_per_backward(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-deferred-to-the-end"],
 )
 def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
-    """The hook may run as soon as its own leaf is done, while other parts of the graph still wait for their turn."""
+    """A post-accumulate-grad hook may run as soon as its leaf is done, before other parts of the graph are executed."""
     near = backend.tensor([1.0, 2.0], requires_grad=True)
     deep = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(near, trace.saw("post-accumulate, near the root"))
@@ -139,7 +137,7 @@ def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-fires-in-autograd-grad"],
 )
 def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
-    """A gradient computed by autograd.grad is not accumulated, so the hook does not run."""
+    """autograd.grad accumulates nothing, so post-accumulate-grad hooks do not run."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate"))
 
@@ -157,7 +155,7 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     mutants=["backward-inputs-ignored", "limited-pass-executes-the-whole-graph"],
 )
 def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
-    """Where backward is limited to some leaves, the hooks of those run and the hooks of all others do not."""
+    """In a backward with inputs the post-accumulate-grad hooks of these leaves run, and those of others do not."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(a, trace.saw("included"))
@@ -178,7 +176,7 @@ def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-run-in-reverse-order"],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
-    """Several hooks on one leaf run in the order in which they were registered."""
+    """Several post-accumulate-grad hooks on one leaf run in order of registration."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for label in ("first", "second", "third"):
         backend.register_post_accumulate_grad_hook(x, trace.saw(label))
@@ -196,7 +194,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-before-tensor-hooks", "replacement-ignored"],
 )
 def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
-    """The hook runs after the leaf's tensor hooks, even those put later, and finds what they made of the gradient."""
+    """A post-accumulate-grad hook runs after all tensor hooks of its leaf, and sees the gradient they left."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
     backend.register_hook(x, trace.saw("tensor hook", lambda grad: grad * 4))
@@ -214,7 +212,7 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-in-place-refused", "gradient-restored-after-post-accumulate"],
 )
 def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
-    """The hook may change the leaf in place and clear its .grad, and both outlast the pass."""
+    """A post-accumulate-grad hook may change the leaf in place and clear its .grad, with effect after the pass."""
 
     def step(param):
         backend.mul_(param, backend.grad_of(param))
@@ -236,7 +234,7 @@ def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["first-gradient-kept-as-it-is"],
 )
 def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
-    """The hook may change .grad of its leaf in place, and the gradients of other tensors stay what they are."""
+    """A post-accumulate-grad hook may change its leaf's .grad in place; gradients of other tensors do not change."""
 
     def forward(x, w):
         product = w * 2
@@ -263,7 +261,7 @@ def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-return-refused", "post-accumulate-return-replaces-gradient"],
 )
 def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
-    """The hook may return the leaf itself, as the one in the documentation's example does, and nothing comes of it.
+    """A post-accumulate-grad hook may return the leaf, as the documentation's example does, without any effect.
 
     The signature asks for None; of any other value the documentation says nothing.
     """
@@ -285,12 +283,12 @@ def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["post-accumulate-always-recorded", "post-accumulate-never-recorded"],
 )
 def test_mode(backend: Backend, trace: Trace) -> None:
-    """Recording is off while the hook runs, unless the pass was asked to create a graph."""
+    """A post-accumulate-grad hook runs with grad mode off, unless the backward has create_graph=True."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("recording", backend.is_grad_enabled()))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    with catch_warnings(action="ignore"):  # torch warns of the cycle that create_graph makes
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
         backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
 
     trace.expect(("recording", False), ("recording", True))
@@ -305,7 +303,7 @@ def test_mode(backend: Backend, trace: Trace) -> None:
     mutants=["grad-mode-locked-in-hooks"],
 )
 def test_enable_grad(backend: Backend, trace: Trace) -> None:
-    """The hook may switch recording on for itself."""
+    """A post-accumulate-grad hook may turn grad mode on inside itself."""
 
     def hook(param):
         trace.log("requires grad", backend.requires_grad(param * 2))
@@ -327,7 +325,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     mutants=["remove-does-nothing"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
-    """Once its handle has removed it, the hook no longer runs, and the others still do."""
+    """After its handle has removed it, a post-accumulate-grad hook no longer runs, and other hooks still do."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed"))
     backend.register_post_accumulate_grad_hook(x, trace.saw("kept"))
@@ -347,7 +345,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised in the hook reaches the caller of backward as it is, and the leaf keeps its new .grad."""
+    """An exception raised in a post-accumulate-grad hook reaches backward's caller; the leaf keeps its new .grad."""
 
     def hook(_param):
         raise KeyError("stop")

@@ -1,8 +1,6 @@
-"""Where and when a hook can be put on a tensor, and in which order several of them run."""
+"""Registering tensor hooks: on which tensors, when, and in which order several run."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -41,7 +39,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     mutants=["tensor-hooks-frozen-at-forward"],
 )
 def test_after_consumers(backend: Backend, trace: Trace) -> None:
-    """A hook may be put on a tensor at any time before its gradient is computed, also after its consumers exist."""
+    """A hook can be registered on a tensor any time before its gradient is computed, also after consumers exist."""
 
     def forward(x):
         y = x * 2
@@ -66,7 +64,7 @@ def test_after_consumers(backend: Backend, trace: Trace) -> None:
     mutants=["same-hook-registered-once"],
 )
 def test_same_function_twice(backend: Backend, trace: Trace) -> None:
-    """One function registered twice on a tensor runs twice, and each handle removes one of the two."""
+    """A function registered twice as a hook of a tensor runs twice, and each handle removes one of the two."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     hook = trace.saw("hook")
     backend.register_hook(x, hook)
@@ -89,7 +87,7 @@ def test_same_function_twice(backend: Backend, trace: Trace) -> None:
     mutants=["hook-accepted-without-requires-grad"],
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
-    """Putting a hook on a tensor that does not require grad is an error."""
+    """Registering a hook on a tensor that does not require grad is an error."""
     x = backend.tensor([1.0, 2.0])
 
     with trace.raises(ErrorKind.NO_GRADIENT):
@@ -104,7 +102,7 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
     needs=[Capability.TENSOR_HOOKS],
 )
 def test_during_backward(backend: Backend, trace: Trace) -> None:
-    """A hook put, during a backward, on a tensor that has not been reached yet may fire in that same backward."""
+    """A hook registered during a backward on a tensor that is not reached yet may fire in the same backward."""
 
     def forward(x):
         y = x * 2
@@ -127,7 +125,7 @@ def test_during_backward(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-of-hooks-run-at-once"],
 )
 def test_on_itself_during_backward(backend: Backend, trace: Trace) -> None:
-    """A hook put on a tensor by a hook of that tensor while it runs may have to wait for the next backward."""
+    """A hook that a running hook of the same tensor registers may not run before the next backward."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("outer", lambda _: _then_none(backend.register_hook(x, trace.saw("inner")))))
 
@@ -139,4 +137,4 @@ def test_on_itself_during_backward(backend: Backend, trace: Trace) -> None:
 
 
 def _then_none(_: object) -> None:
-    """Keep a handle out of a hook's result."""
+    """Drop a handle, so that a hook returns None."""

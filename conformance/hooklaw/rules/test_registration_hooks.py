@@ -1,10 +1,8 @@
-"""Hooks on the registration of parameters, buffers and modules, in all modules at once."""
+"""Global hooks on the registration of parameters, buffers and modules."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registration_hook")
 BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")
@@ -25,7 +23,7 @@ def bare(backend: Backend) -> Any:
     mutants=["registration-hooks-never-run", "return-of-a-registration-hook-ignored"],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module, the name and each module when it is registered; one it returns replaces it."""
+    """A module registration hook gets the parent, name and child; a module that it returns replaces the child."""
 
     def hook(given, name, child):
         trace.log("hook", [given is outer, name, child is inner])
@@ -36,7 +34,7 @@ def test_module(backend: Backend, trace: Trace) -> None:
         backend.add_module(outer, "inner", inner)
 
     trace.expect(("hook", [True, "inner", True]))
-    trace.expect_value("is the other one", expected=True, observed=outer.inner is other)
+    trace.expect_value("is the other module", expected=True, observed=outer.inner is other)
 
 
 @rule(
@@ -47,7 +45,7 @@ def test_module(backend: Backend, trace: Trace) -> None:
     mutants=["registration-hooks-never-run", "return-of-a-registration-hook-ignored"],
 )
 def test_parameter(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module, the name and each parameter when it is registered; one it returns replaces it."""
+    """A parameter registration hook gets the module, name and parameter; a parameter it returns replaces that one."""
     other = backend.module({"weight": backend.tensor([7.0])}, lambda _module, x: x).weight
 
     def hook(_module, name, parameter):
@@ -58,7 +56,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
         module = backend.module({"weight": backend.tensor([3.0])}, lambda _module, x: x)
 
     trace.expect(("hook", ["weight", [3.0]]))
-    trace.expect_value("is the other one", expected=True, observed=module.weight is other)
+    trace.expect_value("is the other parameter", expected=True, observed=module.weight is other)
 
 
 @rule(
@@ -69,7 +67,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
     mutants=["registration-hooks-never-run", "return-of-a-registration-hook-ignored"],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module, the name and each buffer when it is registered; one it returns replaces it."""
+    """A buffer registration hook gets the module, name and buffer; a buffer it returns replaces that one."""
 
     def hook(given, name, buffer):
         trace.log("hook", [given is module, name, buffer])
@@ -91,7 +89,7 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
     mutants=["registration-hooks-never-run"],
 )
 def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
-    """The hook may run as well where a buffer that is there is assigned another value."""
+    """A buffer registration hook may also run when another value is assigned to an existing buffer."""
     module = bare(backend)
     backend.register_buffer(module, "mean", backend.tensor([3.0]))
     with backend.register_module_buffer_registration_hook(lambda *given: trace.log("hook", given[1:])):
@@ -104,12 +102,12 @@ def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
     "registration-hook.order",
     level=Level.MAY,
     basis=Basis.OBSERVED,
-    sources=[observed("several hooks run as registered, each on what the one before returned")],
+    sources=[observed("several registration hooks run in order, each with what the one before it returned")],
     needs=NEEDS,
     mutants=["return-of-a-registration-hook-ignored"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Several hooks may run in the order of their registration, each on what the one before it returned."""
+    """Several registration hooks may run in order of registration, each with what the one before it returned."""
     module = bare(backend)
     register = backend.register_module_buffer_registration_hook
     with register(lambda *given: given[2] + 1), register(lambda *given: given[2] * 10):

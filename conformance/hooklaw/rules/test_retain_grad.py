@@ -1,11 +1,9 @@
-"""What retain_grad keeps of a non-leaf's gradient, and when it takes it."""
+"""retain_grad: which gradient of a non-leaf it keeps."""
 
 import weakref
 from warnings import catch_warnings
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
 IS_LEAF = docstring("torch.Tensor.is_leaf")
@@ -20,7 +18,7 @@ ORDER = notes("autograd", "backward-hooks-execution")
     mutants=["retain-grad-has-no-effect"],
 )
 def test_populates(backend: Backend, trace: Trace) -> None:
-    """After retain_grad, backward leaves the gradient of a non-leaf tensor in its .grad."""
+    """After retain_grad, backward puts the gradient of a non-leaf tensor into its .grad."""
 
     def forward(x):
         y = x * 2
@@ -42,7 +40,7 @@ def test_populates(backend: Backend, trace: Trace) -> None:
     mutants=["every-intermediate-gradient-retained"],
 )
 def test_default_none(backend: Backend, trace: Trace) -> None:
-    """Unless it is told to keep its gradient, a non-leaf tensor has no .grad after backward."""
+    """Without retain_grad a non-leaf tensor has no .grad after backward."""
 
     def forward(x):
         y = x * 2
@@ -52,7 +50,7 @@ def test_default_none(backend: Backend, trace: Trace) -> None:
     loss, y = backend.call(forward, x)
     backend.backward(loss)
 
-    with catch_warnings(action="ignore"):  # torch warns whoever reads it
+    with catch_warnings(action="ignore"):  # torch warns when it is read
         trace.expect_value("y.grad", None, backend.grad_of(y))
 
 
@@ -64,7 +62,7 @@ def test_default_none(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-on-leaf-raises", "retain-grad-counts-leaf-twice"],
 )
 def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
-    """On a leaf, retain_grad changes nothing: backward accumulates its gradient as it would have anyway."""
+    """On a leaf retain_grad has no effect: backward accumulates the gradient as without it."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.retain_grad(x)
     backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
@@ -80,7 +78,7 @@ def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
     mutants=["retains-grad-true-for-leaf", "retains-grad-never-true"],
 )
 def test_flag(backend: Backend, trace: Trace) -> None:
-    """A tensor says that it retains its gradient exactly if it is a non-leaf on which retain_grad was called."""
+    """retains_grad is true exactly for a non-leaf on which retain_grad was called."""
 
     def forward(x):
         y = x * 2
@@ -125,7 +123,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-is-an-ordinary-tensor-hook", "retain-grad-before-tensor-hooks"],
 )
 def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
-    """The retained gradient is the one all tensor hooks have left, whenever retain_grad was called."""
+    """The retained gradient is what all tensor hooks of its tensor left, whenever retain_grad was called."""
 
     def forward(x):
         early, late = x * 2, x * 2
@@ -151,7 +149,7 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-before-node-pre-hook"],
 )
 def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
-    """The retained gradient is the one that the pre-hooks of the tensor's Node have left."""
+    """The retained gradient is what the pre-hooks of the tensor's Node left."""
 
     def forward(x):
         y = x * 3
@@ -176,7 +174,7 @@ def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
     mutants=["repeated-retain-grad-adds-up"],
 )
 def test_repeat(backend: Backend, trace: Trace) -> None:
-    """Calling retain_grad again on the same tensor changes nothing."""
+    """Calling retain_grad again on the same tensor has no effect."""
 
     def forward(x):
         y = x * 2
@@ -222,7 +220,7 @@ def test_accumulates(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-only-in-backward"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
-    """A retained gradient may be filled by autograd.grad too, though only backward is promised to."""
+    """autograd.grad may set a retained gradient too, although only backward must."""
 
     def forward(x):
         y = x * 2
@@ -270,8 +268,8 @@ def test_follows_in_place(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-is-an-ordinary-tensor-hook", "retained-gradients-are-mixed-up"],
 )
 def test_in_place_on_one_of_several(backend: Backend, trace: Trace) -> None:
-    """Each output of a Node retains its own gradient, after an in-place operation on one of them too."""
-    both = backend.custom_function(lambda _ctx, x: (x * 2, x * 3), lambda _ctx, one, other: one * 2 + other * 3)
+    """Each output of a Node retains its own gradient, also after an in-place operation on one of the outputs."""
+    both = backend.custom_function(lambda _ctx, x: (x * 2, x * 3), lambda _ctx, first, second: first * 2 + second * 3)
 
     def forward(x):
         first, second = both(x)
@@ -297,7 +295,7 @@ def test_in_place_on_one_of_several(backend: Backend, trace: Trace) -> None:
     mutants=["node-keeps-the-tensor-that-retains"],
 )
 def test_lifetime(backend: Backend, trace: Trace) -> None:
-    """A tensor that retains its gradient may be freed with the last reference to it, though its graph lives on."""
+    """A tensor that retains its gradient may be freed with its last reference, even if its graph lives on."""
 
     def forward(x):
         y = x * 2

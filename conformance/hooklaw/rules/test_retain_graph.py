@@ -1,10 +1,8 @@
-"""How long a graph can be walked: what a backward pass frees, and what keeps it."""
+"""retain_graph: what a backward pass frees, and what it retains."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD = docstring("torch.autograd.grad")
@@ -18,7 +16,7 @@ THREADS = notes("autograd", "multithreaded-autograd")
     mutants=["graph-never-freed", "freed-graph-gives-zeros"],
 )
 def test_second_backward(backend: Backend, trace: Trace) -> None:
-    """A second backward through saved tensors that the first has freed is an error that speaks of retain_graph."""
+    """A second backward through saved tensors that the first has freed is an error that mentions retain_graph."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
     backend.backward(loss)
@@ -34,7 +32,7 @@ def test_second_backward(backend: Backend, trace: Trace) -> None:
     mutants=["walked-root-refused-at-once"],
 )
 def test_nothing_saved(backend: Backend, trace: Trace) -> None:
-    """A graph that saved no tensor may be walked again although it was not retained, and then accumulates again."""
+    """Backward may run again through a graph that saved no tensor and was not retained, and accumulates again."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x + 1), x)
     backend.backward(loss)
@@ -51,7 +49,7 @@ def test_nothing_saved(backend: Backend, trace: Trace) -> None:
     mutants=["retain-graph-ignored", "gradient-overwritten", "released-though-retained"],
 )
 def test_retained(backend: Backend, trace: Trace) -> None:
-    """A graph that each pass retains can be walked any number of times, and every pass adds its gradients."""
+    """Backward can run any number of times through a graph that each pass retains, and each pass adds its gradients."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
     for _ in range(3):
@@ -68,7 +66,7 @@ def test_retained(backend: Backend, trace: Trace) -> None:
     mutants=["retain-graph-ignored", "retained-graph-never-freed"],
 )
 def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
-    """A retained graph is freed by the first pass that does not retain it, which itself still succeeds."""
+    """A retained graph is freed by the first pass that does not retain it; this pass still succeeds."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
     backend.backward(loss, retain_graph=True)
@@ -87,7 +85,7 @@ def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
     mutants=["retain-graph-default-always-false", "create-graph-always-retains"],
 )
 def test_default(backend: Backend, trace: Trace) -> None:
-    """Where nothing is said of retaining, a pass that creates a graph retains the one it walks; saying so prevails."""
+    """Unless retain_graph is given, a pass with create_graph retains the graph it runs through."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
     backend.grad(loss, [x], create_graph=True)
@@ -106,7 +104,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-grad-retains-the-graph"],
 )
 def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
-    """Unless told to retain it, autograd.grad frees the graph just as backward does."""
+    """autograd.grad without retain_graph=True frees the graph, as backward does."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
     backend.grad(loss, [x])
@@ -122,7 +120,7 @@ def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
     mutants=["shared-graph-copied-per-root", "graph-never-freed"],
 )
 def test_shared_part(backend: Backend, trace: Trace) -> None:
-    """A backward from one root also frees the part of the graph it shares with another, whose backward then fails."""
+    """Backward from a root also frees the part of the graph shared with another root, whose backward then fails."""
 
     def forward(x):
         shared = x * x
@@ -144,7 +142,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
     mutants=["shared-graph-copied-per-thread", "graph-never-freed"],
 )
 def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
-    """Where threads run backward on a shared graph, the one that finds it freed gets the error of a second backward."""
+    """If threads run backward on a shared graph, the thread that finds it freed gets the error of a second backward."""
 
     def forward(x):
         shared = x * x
@@ -152,8 +150,8 @@ def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     first, second = backend.call(forward, x)
-    with ThreadPoolExecutor(max_workers=1) as one, ThreadPoolExecutor(max_workers=1) as other:
-        one.submit(backend.backward, first).result()
+    with ThreadPoolExecutor(max_workers=1) as earlier, ThreadPoolExecutor(max_workers=1) as other:
+        earlier.submit(backend.backward, first).result()
         with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
             other.submit(backend.backward, second).result()
 
@@ -167,7 +165,7 @@ def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
     mutants=["walked-root-refused-at-once"],
 )
 def test_hooks_before_the_error(backend: Backend, trace: Trace) -> None:
-    """In a pass that will fail at a freed Node, hooks on the way there may run before the error."""
+    """In a pass that fails at a freed Node, hooks on the way to that Node may run before the error."""
 
     def forward(x):
         y = x * x
@@ -191,7 +189,7 @@ def test_hooks_before_the_error(backend: Backend, trace: Trace) -> None:
     mutants=["failing-pass-rolled-back"],
 )
 def test_no_rollback(backend: Backend, trace: Trace) -> None:
-    """A pass that fails at a freed Node may leave the gradients it had accumulated by then."""
+    """A pass that fails at a freed Node may leave gradients that it accumulated before."""
     near = backend.tensor([1.0, 2.0], requires_grad=True)
     behind = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda near, behind: backend.sum(behind * behind + near), near, behind)

@@ -1,12 +1,10 @@
-"""Keeping saved tensors on the CPU: the same gradients, no copy of what is there already, less held elsewhere."""
+"""save_on_cpu: the right gradients, no copy of CPU tensors, less memory on an accelerator."""
 
 import gc
 import weakref
 from contextlib import nullcontext
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
 IN_PLACE = [
@@ -21,7 +19,7 @@ BYTES = 4 * ELEMENTS
 
 
 def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
-    """Tell of each tensor saved by a square under save_on_cpu whether it is on the data of its input."""
+    """Return for each tensor saved by a square under save_on_cpu whether it shares the data of the input."""
 
     def forward(x):
         with backend.save_on_cpu(pin_memory=pin_memory):
@@ -64,7 +62,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     mutants=["save-on-cpu-always-copies"],
 )
 def test_no_copy(backend: Backend, trace: Trace) -> None:
-    """Under save_on_cpu a tensor that is on the CPU already is saved without a copy."""
+    """Under save_on_cpu a tensor that is already on the CPU is saved without a copy."""
     trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=False))
 
 
@@ -76,7 +74,7 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
     mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-to-pinned-memory"],
 )
 def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
-    """With pinned memory too, a tensor that is on the CPU already is saved without a copy."""
+    """Under save_on_cpu with pin_memory too, a tensor that is already on the CPU is saved without a copy."""
     trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=True))
 
 
@@ -88,7 +86,7 @@ def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     mutants=["save-on-cpu-leaks"],
 )
 def test_no_leak(backend: Backend, trace: Trace) -> None:
-    """An output saved under save_on_cpu is freed without a backward too, by the garbage collector at the latest."""
+    """An output saved under save_on_cpu is freed also without a backward, by the garbage collector at the latest."""
 
     def forward(x):
         with backend.save_on_cpu():
@@ -98,7 +96,7 @@ def test_no_leak(backend: Backend, trace: Trace) -> None:
     gc.collect()
     y = alive()
     if y is not None:
-        backend.backward(backend.sum(y))  # which breaks the cycle
+        backend.backward(backend.sum(y))  # breaks the cycle
 
     trace.expect_value("is freed", expected=True, observed=y is None)
 
@@ -112,7 +110,7 @@ def test_no_leak(backend: Backend, trace: Trace) -> None:
     mutants=["nested-pairs-composed"],
 )
 def test_is_a_pair(backend: Backend, trace: Trace) -> None:
-    """Nested with a pair of hooks, save_on_cpu may count as one itself: the innermost applies, alone."""
+    """save_on_cpu may nest like a pair of saved-tensor hooks: only the innermost applies."""
 
     def user_pair(name):
         return backend.saved_tensors_hooks(trace.saw(f"pack {name}", backend.detach), lambda packed: packed)
@@ -137,7 +135,7 @@ def test_is_a_pair(backend: Backend, trace: Trace) -> None:
     mutants=["save-on-cpu-leaves-tensors-on-the-device"],
 )
 def test_moves(backend: Backend, trace: Trace) -> None:
-    """Under save_on_cpu a tensor that only the graph still needs takes no memory of the device until backward."""
+    """Under save_on_cpu a tensor that only the graph needs takes no memory on its device until backward."""
     x = backend.tensor([0.5] * ELEMENTS, requires_grad=True)
 
     def held_by_graph(hooks):
@@ -167,7 +165,7 @@ def test_moves(backend: Backend, trace: Trace) -> None:
     mutants=["save-on-cpu-unpacks-on-the-cpu"],
 )
 def test_moves_back(backend: Backend, trace: Trace) -> None:
-    """Under save_on_cpu backward reads each saved tensor on the device that it came from."""
+    """Under save_on_cpu backward reads each saved tensor on its original device."""
 
     def save(ctx, x):
         ctx.save_for_backward(x)

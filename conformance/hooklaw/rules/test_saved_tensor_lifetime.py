@@ -1,13 +1,11 @@
-"""How long saved tensors and packed objects live."""
+"""The lifetime of saved tensors and packed objects."""
 
 import gc
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, notes, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule, tutorial
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -25,7 +23,7 @@ class Packed:
 
 @contextmanager
 def without_collector() -> Generator[None]:
-    """Free nothing that is in a cycle meanwhile."""
+    """Turn the garbage collector off inside, so that cycles stay alive."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -61,7 +59,7 @@ def test_no_cycle(backend: Backend, trace: Trace) -> None:
     mutants=["packed-tensor-keeps-the-saved-one"],
 )
 def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
-    """A pack hook that detaches its input keeps nothing alive: an output it packed is freed with its last reference."""
+    """An output that a pack hook packed as a detached tensor is freed with its last reference."""
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
@@ -84,7 +82,7 @@ def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
     mutants=["identity-pack-makes-no-cycle"],
 )
 def test_identity_makes_a_cycle(backend: Backend, trace: Trace) -> None:
-    """A pack hook that returns its input may keep an output, and the graph behind it, alive with no reference left."""
+    """A pack hook that returns its input may keep an output and its graph alive without any reference left."""
 
     def forward(x):
         with backend.saved_tensors_hooks(lambda t: t, lambda packed: packed):
@@ -134,7 +132,7 @@ def test_backward_breaks_the_cycle(backend: Backend, trace: Trace) -> None:
     mutants=["retain-graph-ignored"],
 )
 def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> None:
-    """Backward with retain_graph may leave that cycle as it is, so that output and graph stay alive."""
+    """Backward with retain_graph may keep the cycle that a pack hook made by returning its input."""
 
     def forward(x):
         with backend.saved_tensors_hooks(lambda t: t, lambda packed: packed):
@@ -166,7 +164,7 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
     ],
 )
 def test_released_by_backward(backend: Backend, trace: Trace) -> None:
-    """A packed object lives until a backward that does not retain the graph has used it, and not longer."""
+    """A packed object lives until a backward without retain_graph has used it, and no longer."""
 
     def forward(x):
         with backend.saved_tensors_hooks(
@@ -194,7 +192,7 @@ def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     mutants=["unpacked-during-forward", "packed-objects-outlive-the-graph"],
 )
 def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
-    """A packed object is deleted with its graph where no backward ever runs."""
+    """A packed object is deleted with its graph if no backward runs."""
 
     def forward(x):
         with backend.saved_tensors_hooks(lambda t: Packed(trace, backend.detach(t)), lambda packed: packed.tensor):
@@ -222,7 +220,7 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
     mutants=["saved-tensors-released-at-the-end-of-the-pass", "packed-objects-outlive-the-graph"],
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
-    """What a custom Function saved is released when its backward is over, before anything upstream is executed."""
+    """A custom Function's saved tensors are freed after its backward, before anything upstream is executed."""
 
     def square(ctx, x):
         ctx.save_for_backward(x)

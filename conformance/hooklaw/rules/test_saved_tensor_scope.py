@@ -1,16 +1,14 @@
-"""To which saved tensors a pair of hooks applies: inside its context, the innermost one, and nowhere else."""
+"""The scope of saved-tensor hooks: contexts, nesting and exceptions."""
 
 from contextlib import AbstractContextManager
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 
 
 class LeavingError(Exception):
-    """Leaves a context."""
+    """An exception that leaves a context."""
 
 
 def pair(backend: Backend, trace: Trace, name: str) -> AbstractContextManager[object]:
@@ -29,7 +27,7 @@ def pair(backend: Backend, trace: Trace, name: str) -> AbstractContextManager[ob
     mutants=["hooks-outlive-their-context", "hooks-dropped-at-context-exit"],
 )
 def test_context(backend: Backend, trace: Trace) -> None:
-    """Hooks apply to the tensors saved inside their context, and those are unpacked also after it has been left."""
+    """Saved-tensor hooks apply to tensors saved inside their context, and unpack them also after its end."""
 
     def forward(x):
         before = backend.exp(x)
@@ -53,7 +51,7 @@ def test_context(backend: Backend, trace: Trace) -> None:
     mutants=["pair-of-the-reader-unpacks"],
 )
 def test_own_pair(backend: Backend, trace: Trace) -> None:
-    """A saved tensor is unpacked by the pair that packed it, whichever pair applies where it is read."""
+    """A saved tensor is unpacked by the pair that packed it, whichever pair is active when it is read."""
 
     def forward(x):
         with pair(backend, trace, "saved"):
@@ -74,7 +72,7 @@ def test_own_pair(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-outlive-an-exception", "exception-leaves-a-mode-behind"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """Hooks no longer apply once an exception has left their context."""
+    """Saved-tensor hooks no longer apply after an exception has left their context."""
 
     def leave():
         with pair(backend, trace, "left"):
@@ -96,7 +94,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     mutants=["outermost-pair-wins", "nested-pairs-composed"],
 )
 def test_innermost(backend: Backend, trace: Trace) -> None:
-    """Where pairs are nested only the innermost applies, alone."""
+    """If pairs of saved-tensor hooks are nested, only the innermost pair applies."""
 
     def forward(x):
         with pair(backend, trace, "outer"), pair(backend, trace, "inner"):
@@ -115,7 +113,7 @@ def test_innermost(backend: Backend, trace: Trace) -> None:
     mutants=["outer-pair-lost-after-inner"],
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
-    """When the inner context is left the outer pair applies again."""
+    """After the inner of two nested contexts of saved-tensor hooks, the outer pair applies again."""
 
     def forward(x):
         with pair(backend, trace, "outer"):
@@ -136,7 +134,7 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     mutants=["nesting-is-an-error"],
 )
 def test_nesting_is_accepted(backend: Backend, trace: Trace) -> None:
-    """A second pair may be set while one is active, without an error.
+    """A second pair of saved-tensor hooks may be set while a pair is active, without an error.
 
     That only one pair is allowed at a time can also be read as forbidding this.
     """
@@ -159,7 +157,7 @@ def test_nesting_is_accepted(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-inherited-from-the-forward-pass", "hooks-ignored-during-backward"],
 )
 def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
-    """What a backward under create_graph saves is packed by the pair active around it, or by none, not by forward's."""
+    """What a backward with create_graph saves is packed by the pair active around it, if any, not by forward's pair."""
 
     def forward(x):
         with pair(backend, trace, "forward"):

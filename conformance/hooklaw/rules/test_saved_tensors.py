@@ -1,8 +1,6 @@
-"""What a saved tensor is read back as where there are no hooks, and how a change of it in place is caught."""
+"""Saved tensors without hooks: what they are read back as, and the check for in-place changes."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -20,13 +18,13 @@ READ = [Capability.NODES, Capability.SAVED_TENSOR_ACCESS]
     mutants=["saved-input-is-a-fresh-alias"],
 )
 def test_input_is_itself(backend: Backend, trace: Trace) -> None:
-    """Without hooks an input that an operation saved is read back as the very same tensor object."""
+    """Without hooks an input that an operation saved is read back as the same tensor object."""
     x = backend.tensor([2.0], requires_grad=True)
 
     y = backend.call(lambda x: x * x, x)
 
     read = backend.saved_tensors(backend.grad_fn(y))
-    trace.expect_value("are x itself", [True], sorted({one is x for one in read}))
+    trace.expect_value("are x itself", [True], sorted({tensor is x for tensor in read}))
 
 
 @rule(
@@ -56,7 +54,7 @@ def test_output_is_another_object(backend: Backend, trace: Trace) -> None:
     mutants=["graph-never-freed"],
 )
 def test_access_after_free(backend: Backend, trace: Trace) -> None:
-    """Reading a saved tensor after backward has released it is an error."""
+    """Reading a saved tensor after backward has freed it is an error."""
 
     def forward(x):
         y = backend.exp(x)
@@ -77,7 +75,7 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-checked"],
 )
 def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
-    """Changing a tensor in place after an operation has saved it is an error, in backward at the latest."""
+    """Without hooks, changing a tensor in place after an operation saved it is an error, in backward at the latest."""
 
     def forward(x):
         y = backend.exp(x)
@@ -98,7 +96,7 @@ def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-checked"],
 )
 def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
-    """A custom Function's backward runs into the error where it reads the tensor that was changed in place."""
+    """A custom Function's backward gets an error when it reads a saved tensor that was changed in place."""
 
     def save(ctx, x):
         ctx.save_for_backward(x)
@@ -133,7 +131,7 @@ def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
     mutants=["version-not-bumped-through-a-view", "version-not-checked"],
 )
 def test_version_of_base(backend: Backend, trace: Trace) -> None:
-    """Changing a saved tensor in place through a view of it is the same error as changing it directly."""
+    """Without hooks, changing a saved tensor in place through a view is the same error as changing it directly."""
 
     def forward(x):
         y = x * 2
@@ -155,7 +153,7 @@ def test_version_of_base(backend: Backend, trace: Trace) -> None:
     mutants=["version-checked-under-hooks"],
 )
 def test_version_not_checked_under_hooks(backend: Backend, trace: Trace) -> None:
-    """A change in place of a tensor saved under hooks may go unnoticed, and backward then uses the changed data.
+    """An in-place change of a tensor saved under hooks may go unnoticed, and backward then uses the changed data.
 
     The notes promise that gradients are right wherever no error is raised, and make no exception of hooks.
     """
@@ -193,4 +191,4 @@ def test_hooks_give_new_objects(backend: Backend, trace: Trace) -> None:
     read = backend.saved_tensors(backend.grad_fn(y))
     distinct = {id(x), *map(id, read)}
     trace.expect_value("distinct objects, x among them", 3, len(distinct))
-    trace.expect_value("on the data of x", [True, True], [backend.data_ptr(x) == backend.data_ptr(one) for one in read])
+    trace.expect_value("on the data of x", [True, True], [backend.data_ptr(x) == backend.data_ptr(t) for t in read])

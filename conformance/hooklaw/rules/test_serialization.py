@@ -1,10 +1,8 @@
-"""What becomes of a tensor's hooks when it is serialized."""
+"""Serialization of tensors with hooks."""
 
 import warnings
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 UNSERIALIZABLE = docstring("torch.utils.hooks.unserializable_hook")
 NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
@@ -18,7 +16,7 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
     mutants=["hooks-dropped-in-silence"],
 )
 def test_warns(backend: Backend, trace: Trace) -> None:
-    """Serializing a tensor that has a hook warns; serializing it once the hook is removed does not."""
+    """Serializing a tensor with a hook warns; serializing it after the hook was removed does not."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, trace.saw("hook"))
     trace.expect_value("warnings with a hook", 1, _warnings_of_saving(backend, x))
@@ -35,7 +33,7 @@ def test_warns(backend: Backend, trace: Trace) -> None:
     mutants=["unserializable-mark-ignored"],
 )
 def test_marked_hook(backend: Backend, trace: Trace) -> None:
-    """A hook marked as unserializable does not make serializing its tensor warn, and is called like any other."""
+    """Serializing a tensor whose hook is marked as unserializable does not warn, and the hook runs as usual."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, backend.unserializable_hook(trace.saw("hook")))
     trace.expect_value("warnings", 0, _warnings_of_saving(backend, x))
@@ -53,7 +51,7 @@ def test_marked_hook(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-serialized"],
 )
 def test_not_restored(backend: Backend, trace: Trace) -> None:
-    """A tensor that was loaded has the values of the saved one and none of its hooks."""
+    """A loaded tensor has the values of the saved tensor and none of its hooks."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, backend.unserializable_hook(trace.saw("hook")))
     loaded = backend.load(backend.save(x))

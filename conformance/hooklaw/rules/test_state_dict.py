@@ -1,10 +1,8 @@
-"""Hooks around the saving and loading of a module's state."""
+"""State dict hooks of modules, around state_dict and load_state_dict."""
 
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 POST = docstring("torch.nn.Module.register_state_dict_post_hook")
@@ -26,7 +24,7 @@ def weighted(backend: Backend) -> Any:
     mutants=["state-dict-pre-hook-after-the-dict"],
 )
 def test_pre_hook(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module, the prefix and keep_vars, before the dict is made: what it adds is in there."""
+    """A state_dict pre-hook gets module, prefix and keep_vars before the dict is made, which contains what it adds."""
 
     def hook(given, prefix, keep_vars):
         trace.log("hook", [given is module, prefix, keep_vars])
@@ -47,7 +45,7 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
     mutants=["state-dict-post-hook-given-a-copy"],
 )
 def test_post_hook(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module, the dict, the prefix and the metadata, and may change the dict in place."""
+    """A state_dict post-hook gets module, dict, prefix and metadata, and may change the dict in place."""
 
     def hook(given, state, prefix, metadata):
         trace.log("hook", [given is module, sorted(state), prefix, isinstance(metadata, dict)])
@@ -70,7 +68,7 @@ def test_post_hook(backend: Backend, trace: Trace) -> None:
     mutants=["return-of-a-state-hook-ignored"],
 )
 def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
-    """A hook after the dict was made that returns anything but None is an error."""
+    """A state_dict post-hook that returns anything but None is an error."""
     module = weighted(backend)
     backend.register_state_dict_post_hook(module, lambda _module, state, *_: state)
 
@@ -86,7 +84,7 @@ def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     mutants=["state-hooks-of-the-outermost-module-alone"],
 )
 def test_children(backend: Backend, trace: Trace) -> None:
-    """Hooks of a module inside another one run too, with its prefix, before those of the outer one."""
+    """The state_dict post-hooks of a child module run too, with its prefix, before those of its parent."""
     outer, inner = weighted(backend), weighted(backend)
     backend.add_module(outer, "inner", inner)
     for module in (outer, inner):
@@ -105,7 +103,7 @@ def test_children(backend: Backend, trace: Trace) -> None:
     mutants=["load-pre-hook-given-a-copy"],
 )
 def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
-    """The hook is given the module, the dict and what is known of it before it is loaded, and may rename a key."""
+    """A load_state_dict pre-hook gets the module, the dict and the other arguments of loading, and may rename a key."""
 
     def hook(given, state, prefix, metadata, *known: object):
         trace.log("hook", [given is module, prefix, isinstance(metadata, dict), *known])
@@ -127,7 +125,7 @@ def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
     mutants=["load-post-hook-given-a-copy"],
 )
 def test_load_post_hook(backend: Backend, trace: Trace) -> None:
-    """The hook is given the missing and the unexpected keys; what it leaves of them decides on an error."""
+    """A load_state_dict post-hook gets the missing and unexpected keys; loading fails if it leaves any."""
 
     def forgive(given, keys):
         trace.log("forgive", [given is module, keys.missing_keys, keys.unexpected_keys])
@@ -153,7 +151,7 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     mutants=["return-of-a-state-hook-ignored"],
 )
 def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
-    """A hook after loading that returns anything but None is an error."""
+    """A load_state_dict post-hook that returns anything but None is an error."""
     module = weighted(backend)
     backend.register_load_state_dict_post_hook(module, lambda _, keys: keys)
 
@@ -169,7 +167,7 @@ def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
     mutants=["state-hooks-of-the-outermost-module-alone"],
 )
 def test_load_children(backend: Backend, trace: Trace) -> None:
-    """Hooks after the loading of a module inside may run where load_state_dict was called of the outer one alone."""
+    """load_state_dict on a module may also run the load_state_dict post-hooks of its submodules."""
     outer, inner = weighted(backend), weighted(backend)
     backend.add_module(outer, "inner", inner)
     for name, module in (("outer", outer), ("inner", inner)):

@@ -1,8 +1,6 @@
-"""When the hooks of a tensor fire, and with what argument."""
+"""Tensor hooks: when they fire, and with which gradient."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -16,7 +14,7 @@ EXECUTION = notes("autograd", "backward-hooks-execution")
     mutants=["tensor-hook-fires-only-in-the-first-backward"],
 )
 def test_every_gradient(backend: Backend, trace: Trace) -> None:
-    """A tensor's hook fires each time its gradient is computed: once in every backward through a kept graph."""
+    """A tensor's hook fires each time its gradient is computed: once in every backward through a retained graph."""
 
     def forward(x):
         y = x * 2
@@ -65,7 +63,7 @@ def test_every_graph(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_total_gradient(backend: Backend, trace: Trace) -> None:
-    """A tensor with several consumers has its hook called once in a backward, with the sum of their gradients."""
+    """A hook of a tensor with several consumers is called once in a backward, with the sum of their gradients."""
 
     def forward(x):
         y = x * 2
@@ -87,7 +85,7 @@ def test_total_gradient(backend: Backend, trace: Trace) -> None:
     mutants=["tensor-hook-receives-the-value"],
 )
 def test_argument(backend: Backend, trace: Trace) -> None:
-    """The one argument of a tensor's hook is the gradient with respect to it, of its shape, dtype and device."""
+    """The only argument of a tensor's hook is the gradient with respect to it, with its shape, dtype and device."""
 
     def hook(grad):
         trace.log("gradient", grad)
@@ -112,7 +110,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
     mutants=["root-hook-skipped"],
 )
 def test_root(backend: Backend, trace: Trace) -> None:
-    """A hook on the root of a backward fires with the gradient 1 it starts from, and may replace it for all others."""
+    """A hook on the root of a backward fires with the gradient 1, and may replace it for the whole graph."""
 
     def forward(x):
         loss = backend.sum(x * 2)
@@ -134,7 +132,7 @@ def test_root(backend: Backend, trace: Trace) -> None:
     mutants=["root-hook-skipped", "root-hook-sees-ones"],
 )
 def test_root_given_gradient(backend: Backend, trace: Trace) -> None:
-    """A hook on the root of a backward fires with the gradient that was passed to backward, also on a leaf."""
+    """A hook on the root of a backward, even if the root is a leaf, fires with the gradient passed to backward."""
 
     def forward(x):
         y = x * 2
@@ -184,7 +182,7 @@ def test_unused(backend: Backend, trace: Trace) -> None:
     mutants=["tensor-hooks-of-the-whole-graph-fire", "limited-pass-executes-the-whole-graph"],
 )
 def test_only_when_needed(backend: Backend, trace: Trace) -> None:
-    """A hook fires only where the gradient of its tensor is needed for the gradients that were asked for."""
+    """A tensor hook fires only if the gradient of its tensor is needed for the requested gradients."""
 
     def forward(a, b):
         c = b * 2
@@ -207,7 +205,7 @@ def test_only_when_needed(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-of-grad-inputs-skipped"],
 )
 def test_grad_inputs(backend: Backend, trace: Trace) -> None:
-    """A non-leaf tensor whose gradient `grad` is asked for has its hooks run, whether or not its grad_fn is executed.
+    """The hooks of a non-leaf that is an input of `grad` run, whether or not its grad_fn is executed.
 
     A second call of `backend.call` takes y, so that y is an input of what follows in every mode.
     """
@@ -229,7 +227,7 @@ def test_grad_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-of-grad-inputs-skipped"],
 )
 def test_grad_leaf(backend: Backend, trace: Trace) -> None:
-    """A leaf whose gradient `grad` is asked for has its hooks run, though nothing is accumulated in it."""
+    """The tensor hooks of a leaf that is an input of `grad` run, although nothing is accumulated in it."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("hook"))
     backend.grad(backend.call(lambda x: backend.sum(x * 3), x), [x])
@@ -292,7 +290,7 @@ def test_multi_output_unused(backend: Backend, trace: Trace) -> None:
     mutants=["tensor-hook-fires-per-edge"],
 )
 def test_view_and_base(backend: Backend, trace: Trace) -> None:
-    """A hook on a base may receive what reaches it through its views, and nothing through a detached alias."""
+    """A hook on a base may receive gradients through its views, and none through a detached tensor."""
 
     def forward(x):
         base = x * 2

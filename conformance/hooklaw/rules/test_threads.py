@@ -1,12 +1,11 @@
-"""What belongs to a thread, and what belongs to a tensor or a graph whichever thread touches it."""
+"""Threads: hooks and modes that are thread-local, and hooks that work in any thread."""
 
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, notes, rule
-from hooklaw.law.trace import Mismatch, Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.law.trace import Mismatch
 
 THREADED = notes("autograd", "multithreaded-autograd")
 SAVED = notes("autograd", "hooks-for-saved-tensors")
@@ -46,7 +45,7 @@ def in_threads(*actions: Callable[[], Any]) -> list[Any]:
     mutants=["backward-runs-in-one-worker-thread"],
 )
 def test_caller_thread(backend: Backend, trace: Trace) -> None:
-    """On the CPU the thread that calls backward drives it, so hooks run in that thread."""
+    """On the CPU hooks run in the thread that calls backward."""
 
     def run(label: str) -> None:
         caller = threading.get_ident()
@@ -68,7 +67,7 @@ def test_caller_thread(backend: Backend, trace: Trace) -> None:
     mutants=["concurrent-backward-loses-a-hook-call", "concurrent-backward-mixes-gradients"],
 )
 def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
-    """Threads that take gradients at the same time of graphs sharing a leaf run the leaf's hook once each."""
+    """If threads compute gradients at once in graphs that share a leaf, each thread runs the leaf's hook once."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("hook", lambda grad: grad * 2))
     start = threading.Barrier(WORKERS)
@@ -100,7 +99,7 @@ def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
-    """Hooks set by the context manager pack what its own thread saves, and nothing that another thread saves."""
+    """A saved_tensors_hooks context packs the tensors that its own thread saves, and none of another thread."""
     x = backend.tensor([0.0, 0.0], requires_grad=True)
 
     def pair(label: str) -> Any:
@@ -154,7 +153,7 @@ def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
     mutants=["no-grad-reaches-other-threads", "threads-share-their-modes"],
 )
 def test_no_grad_local(backend: Backend, trace: Trace) -> None:
-    """no_grad stops recording in its own thread only."""
+    """no_grad turns grad mode off in its own thread only."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     with backend.no_grad():
@@ -173,7 +172,7 @@ def test_no_grad_local(backend: Backend, trace: Trace) -> None:
     mutants=["inference-mode-reaches-other-threads"],
 )
 def test_inference_mode_local(backend: Backend, trace: Trace) -> None:
-    """inference_mode stops recording in its own thread only."""
+    """inference_mode turns grad mode off in its own thread only."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     with backend.inference_mode():

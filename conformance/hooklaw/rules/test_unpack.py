@@ -1,8 +1,6 @@
-"""When unpack is called, in which mode, and with what."""
+"""Unpack hooks: when they run, in which grad mode, and their argument."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -10,11 +8,11 @@ ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
 
 
 class UnpackError(Exception):
-    """The user's own exception."""
+    """A user's own exception."""
 
 
 class Packed:
-    """A packed object that is no tensor."""
+    """A packed object that is not a tensor."""
 
     def __init__(self, tensor: object) -> None:
         self.tensor = tensor
@@ -33,7 +31,7 @@ class Packed:
     mutants=["unpacked-tensor-cached", "unpack-called-twice"],
 )
 def test_per_access(backend: Backend, trace: Trace) -> None:
-    """Unpack is called at every access: by each backward that needs the tensor, and by each read of it."""
+    """An unpack hook runs at every access: in each backward that needs the tensor, and at each read of it."""
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
@@ -89,7 +87,7 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
     needs=[Capability.SAVED_TENSOR_HOOKS],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """The saved tensors of one operation may be packed and unpacked in whatever order, each of them once.
+    """The saved tensors of one operation may be packed and unpacked in any order, each of them once.
 
     The documentation's own example shows one order, torch keeps another; nothing may depend on it.
     """
@@ -124,7 +122,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     mutants=["unpack-receives-a-copy", "unpack-receives-the-saved-tensor"],
 )
 def test_argument(backend: Backend, trace: Trace) -> None:
-    """Unpack receives one argument: the very object that pack returned."""
+    """An unpack hook gets one argument: the same object that the pack hook returned."""
     packed = []
 
     def pack(tensor):
@@ -132,7 +130,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
         return packed[-1]
 
     def unpack(*arguments: object):
-        trace.log("unpack", [one is packed[0] for one in arguments])
+        trace.log("unpack", [argument is packed[0] for argument in arguments])
         return packed[0].tensor
 
     def forward(x):
@@ -152,7 +150,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
     mutants=["unpack-in-place-detected"],
 )
 def test_in_place_undetected(backend: Backend, trace: Trace) -> None:
-    """An unpack hook that changes its input in place, though forbidden, may go unnoticed and spoil every access."""
+    """An unpack hook that changes its input in place, though forbidden, may go unnoticed and affect every access."""
 
     def forward(x):
         with backend.saved_tensors_hooks(
@@ -187,7 +185,7 @@ def test_in_place_undetected(backend: Backend, trace: Trace) -> None:
     mutants=["unpack-runs-with-grad", "unpack-runs-without-grad"],
 )
 def test_grad_mode(backend: Backend, trace: Trace) -> None:
-    """Unpack runs in the reader's grad mode: off in a plain backward, on under create_graph and outside of backward."""
+    """An unpack hook may run in its reader's grad mode: off in backward, on with create_graph or outside."""
     x = backend.tensor([0.0], requires_grad=True)
 
     def unpack(packed):
@@ -216,7 +214,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     mutants=["pair-exception-wrapped", "pair-exception-swallowed", "unpacked-during-forward"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised by unpack comes out of the backward that needed the tensor, as what it is."""
+    """An exception raised by an unpack hook reaches the caller of the backward that needs the tensor, unchanged."""
 
     def unpack(_):
         raise UnpackError

@@ -1,13 +1,11 @@
-"""The identity of unpack and pack: a pair that gives back what it got changes nothing, whatever is saved."""
+"""Identity of unpack(pack(t)): a pair that returns what it got changes nothing, whatever is saved."""
 
 from math import inf, nan
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Level, docstring, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule, tutorial
 from hooklaw.rules.identity import COPYING, NEEDS, OTHERS, SHARING, Trial, numbers, pair_of, pairs
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -29,7 +27,7 @@ LARGEST = {"bool": 1, "uint8": 2**8 - 1, "int16": 2**15 - 1, "int32": 2**31 - 1,
     data=st.lists(st.sampled_from([0.0, 0.3, -1.25, 2.0]), min_size=1, max_size=4),
 )
 def test_value(backend: Backend, trace: Trace, pair: str, data: list[float]) -> None:
-    """Under a pair whose unpack gives back what pack got, gradients are those of a run without hooks."""
+    """Under a pair whose unpack returns what pack got, gradients are those of a run without hooks."""
     trace.clear()
 
     def loss(x):
@@ -55,7 +53,7 @@ def test_value(backend: Backend, trace: Trace, pair: str, data: list[float]) -> 
 )
 @given(pair=pairs)
 def test_special_values(backend: Backend, trace: Trace, pair: str) -> None:
-    """Infinities, NaN, signed zeros and subnormal numbers are saved and read back as they are."""
+    """Infinities, NaN, signed zeros and subnormal numbers are saved and read back unchanged."""
     data = [0.0, -0.0, 1e-40, inf, -inf, nan]
     Trial(backend, trace, pair).holds(lambda: backend.tensor(data, requires_grad=True))
 
@@ -113,7 +111,7 @@ def test_complex(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
 )
 @given(pair=pairs, dtype=st.sampled_from(sorted(LARGEST)))
 def test_integer(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
-    """An integer or bool tensor that a custom Function saves is packed, and read back as it was."""
+    """An integer or bool tensor that a custom Function saves is packed, and read back unchanged."""
     trial = Trial(backend, trace, pair)
     saved = backend.tensor([0, 1, LARGEST[dtype]], dtype=dtype)
     pack, unpack = pair_of(backend, pair)
@@ -146,7 +144,7 @@ def test_integer(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
 )
 @given(pair=pairs, shape=st.sampled_from([[], [0], [1], [3], [2, 0], [2, 3], [1, 1, 1], [3, 1, 2, 2]]))
 def test_shapes(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> None:
-    """A saved tensor of any number of dimensions, none and empty ones included, is read back in its shape."""
+    """A saved tensor of any number of dimensions, also 0-d or empty, is read back in its shape."""
     Trial(backend, trace, pair).holds(lambda: backend.tensor(numbers(shape), requires_grad=True))
 
 
@@ -159,7 +157,7 @@ def test_shapes(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> 
 )
 @given(pair=st.sampled_from(["detached", "cloned"]), rows=st.just(70_000))
 def test_large(backend: Backend, trace: Trace, pair: str, rows: int) -> None:
-    """A saved tensor of hundreds of thousands of elements is read back whole, like a small one."""
+    """A saved tensor of hundreds of thousands of elements is read back whole, like a small tensor."""
     Trial(backend, trace, pair, look=lambda tensor: backend.tolist(backend.sum(tensor))).holds(
         lambda: backend.tensor([[1.1, 2.2, 4.4]], requires_grad=True),
         lambda x: backend.clone(backend.expand(x, rows, 3)),

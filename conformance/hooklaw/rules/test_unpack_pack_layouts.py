@@ -1,4 +1,4 @@
-"""The identity of unpack and pack for views and other layouts of a tensor's data."""
+"""Identity of unpack(pack(t)) for views and other layouts."""
 
 from functools import reduce
 from typing import Any
@@ -6,9 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, observed, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule, tutorial
 from hooklaw.rules.identity import NEEDS, Trial, numbers, pairs, sharing_pairs
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -21,12 +19,12 @@ bits = st.sampled_from([["conj"], ["negate"], ["conj", "negate"], ["negate", "co
 
 
 def swapped(backend: Backend, tensor: Any, dimensions: list[tuple[int, int]]) -> Any:
-    """Return a view of the tensor with these dimensions swapped, one pair after the other."""
+    """Return a view of the tensor with these pairs of dimensions swapped in turn."""
     return reduce(lambda t, pair: backend.transpose(t, *pair), dimensions, tensor)
 
 
 def step(backend: Backend, tensor: Any, name: str) -> Any:
-    """Return the tensor laid out anew."""
+    """Return the tensor in another layout."""
     shape = backend.shape(tensor)
     steps = {
         "transpose": lambda: backend.transpose(tensor, 0, len(shape) - 1),
@@ -82,7 +80,7 @@ def test_reshaped(backend: Backend, trace: Trace, pair: str, shape: list[int]) -
 )
 @given(pair=pairs, rows=st.sampled_from([1, 4]), columns=st.sampled_from([1, 3]))
 def test_expanded(backend: Backend, trace: Trace, pair: str, rows: int, columns: int) -> None:
-    """A saved tensor that repeats its elements without storing them again is read back with all of them."""
+    """A saved expanded tensor (stride 0) is read back with all its elements."""
     Trial(backend, trace, pair).holds(
         lambda: backend.tensor(numbers([1, columns]), requires_grad=True),
         lambda x: backend.expand(x, rows, columns),
@@ -101,7 +99,7 @@ def test_expanded(backend: Backend, trace: Trace, pair: str, rows: int, columns:
 )
 @given(pair=sharing_pairs, repeats=st.sampled_from([1, 3]), swap=swaps)
 def test_strides(backend: Backend, trace: Trace, pair: str, repeats: int, swap: list[tuple[int, int]]) -> None:
-    """Under a pair that keeps the tensor's data, its strides reach pack and backward unchanged, also those of 0."""
+    """Under a pair that keeps the tensor's data, its strides reach pack and backward unchanged, including stride 0."""
     Trial(backend, trace, pair, look=backend.stride).holds(
         lambda: backend.tensor(numbers([1, 2, 3]), requires_grad=True),
         lambda x: swapped(backend, backend.expand(x, repeats, 2, 3), swap),
@@ -117,7 +115,7 @@ def test_strides(backend: Backend, trace: Trace, pair: str, repeats: int, swap: 
 )
 @given(pair=pairs, shape=st.sampled_from([[1, 1, 1, 1], [1, 3, 2, 2], [2, 2, 1, 3], [2, 1, 2, 2]]))
 def test_channels_last(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> None:
-    """A saved tensor laid out channels-last is read back with every element in its place."""
+    """A saved channels-last tensor is read back with every element in its place."""
     Trial(backend, trace, pair).holds(
         lambda: backend.tensor(numbers(shape), requires_grad=True),
         backend.channels_last,
@@ -173,7 +171,7 @@ def test_lazy_bits_kept(backend: Backend, trace: Trace, pair: str, names: list[s
     ),
 )
 def test_composed(backend: Backend, trace: Trace, pair: str, dtype: str, chain: list[str]) -> None:
-    """Whatever chain of views and operations made a saved tensor, it is read back with equal value, shape and dtype."""
+    """A saved tensor made by any chain of views and operations is read back with equal value, shape and dtype."""
     Trial(backend, trace, pair).holds(
         lambda: backend.tensor(numbers([2, 3]), requires_grad=True, dtype=dtype),
         lambda x: reduce(lambda t, name: step(backend, t, name), chain, x),

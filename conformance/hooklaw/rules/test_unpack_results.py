@@ -1,8 +1,6 @@
-"""What becomes of the tensor that unpack returns: backward uses it, in the saved tensor's place in the graph."""
+"""The result of an unpack hook: backward uses it, in the saved tensor's place in the graph."""
 
-from hooklaw.backend.protocol import Backend, Capability, ErrorKind
-from hooklaw.law.rule import Level, docstring, notes, rule, tutorial
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule, tutorial
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -18,7 +16,7 @@ TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
     mutants=["unpacked-tensor-ignored"],
 )
 def test_violation_is_visible(backend: Backend, trace: Trace) -> None:
-    """Backward uses what unpack returns: a pair that changes the tensor changes the gradient, without an error."""
+    """Backward uses what an unpack hook returns: a pair that changes the tensor changes the gradient, and no error."""
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * 10):
@@ -38,7 +36,7 @@ def test_violation_is_visible(backend: Backend, trace: Trace) -> None:
     mutants=["unpacked-tensor-cached"],
 )
 def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
-    """Every backward asks unpack anew and uses its answer, so a pair must be able to answer more than once."""
+    """Every backward calls the unpack hook again and uses its result, so the hook must work more than once."""
     factors = [1.0, 10.0]
 
     def forward(x):
@@ -83,7 +81,7 @@ def test_must_return_a_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["unpacked-shape-checked"],
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
-    """A tensor of another shape than the saved one may be taken from unpack, and used, without an error."""
+    """An unpack hook may return a tensor of another shape than the saved one, which is used without an error."""
     other = backend.tensor([5.0])
 
     def forward(x):
@@ -104,7 +102,7 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     mutants=["unpacked-dtype-checked"],
 )
 def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
-    """A tensor of another dtype than the saved one may be taken from unpack, and the gradient keeps its own dtype."""
+    """An unpack hook may return a tensor of another dtype than the saved one; the gradient keeps its own dtype."""
     other = backend.tensor([5.0], dtype="float64")
 
     def forward(x):
@@ -126,7 +124,7 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
 )
 def test_metadata_restored(backend: Backend, trace: Trace) -> None:
-    """What unpack returns takes the saved tensor's place in the graph, so a detached one still has derivatives."""
+    """An unpack hook's result takes the saved tensor's place in the graph: even a detached result has derivatives."""
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
@@ -155,7 +153,7 @@ def test_metadata_restored(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-metadata-of-the-unpacked-tensor-kept", "unpacked-leaf-accumulates-into-itself"],
 )
 def test_leaf_metadata(backend: Backend, trace: Trace) -> None:
-    """A saved leaf is unpacked to a leaf that requires grad, and whose gradient accumulates into the original."""
+    """A saved leaf is unpacked to a leaf that requires grad, whose gradient accumulates into the original."""
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):

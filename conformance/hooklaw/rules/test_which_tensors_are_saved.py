@@ -1,8 +1,6 @@
-"""Which tensors an operation saves, so that a pack hook sees them, and which it does not."""
+"""Which tensors operations save, and so pass to a pack hook."""
 
-from hooklaw.backend.protocol import Backend, Capability
-from hooklaw.law.rule import Basis, Level, docstring, notes, observed, rule
-from hooklaw.law.trace import Trace
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -18,21 +16,21 @@ SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_back
     mutants=["every-operand-saved"],
 )
 def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
-    """A product saves both factors where both require grad, and only the other one where one does."""
+    """A product saves both factors if both require grad; if one does, it saves only the other factor."""
 
     def forward(a, b, constant):
         with backend.saved_tensors_hooks(trace.saw("both", backend.detach), lambda packed: packed):
             both = a * b
-        with backend.saved_tensors_hooks(trace.saw("one", backend.detach), lambda packed: packed):
-            one = a * constant
-        return backend.sum(both + one)
+        with backend.saved_tensors_hooks(trace.saw("single", backend.detach), lambda packed: packed):
+            single = a * constant
+        return backend.sum(both + single)
 
     a = backend.tensor([2.0], requires_grad=True)
     b = backend.tensor([3.0], requires_grad=True)
     backend.backward(backend.call(forward, a, b, backend.tensor([5.0])))
 
     trace.expect_value("saved of a * b", [[2.0], [3.0]], sorted(trace.values("both")))
-    trace.expect_value("saved of a * constant", [[5.0]], trace.values("one"))
+    trace.expect_value("saved of a * constant", [[5.0]], trace.values("single"))
     trace.expect_value("a.grad", [8.0], backend.grad_of(a))
 
 
@@ -44,7 +42,7 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
     mutants=["every-operand-saved", "saved-without-grad"],
 )
 def test_nothing_to_save(backend: Backend, trace: Trace) -> None:
-    """An operation whose gradient needs no tensor, or whose inputs require none, saves nothing."""
+    """An operation whose gradient needs no tensor, or none of whose inputs require grad, saves nothing."""
 
     def forward(x, constant):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
@@ -65,7 +63,7 @@ def test_nothing_to_save(backend: Backend, trace: Trace) -> None:
     mutants=["saved-without-grad"],
 )
 def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
-    """Under no_grad nothing is saved, since nothing is recorded."""
+    """Under no_grad operations are not recorded, so they save nothing."""
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed), backend.no_grad():
@@ -84,7 +82,7 @@ def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
     mutants=["saved-without-grad"],
 )
 def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None:
-    """In inference mode nothing is saved, since nothing is recorded."""
+    """In inference mode operations are not recorded, so they save nothing."""
 
     def forward(x):
         hooks = backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
@@ -104,7 +102,7 @@ def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None
     mutants=["custom-functions-bypass-saved-tensor-hooks", "ctx-attributes-packed"],
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
-    """What a custom Function gives to save_for_backward is packed, an attribute put on its ctx is not."""
+    """Tensors that a custom Function passes to save_for_backward are packed; attributes of its ctx are not."""
 
     def save(ctx, a, b):
         ctx.save_for_backward(a)
@@ -141,7 +139,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     mutants=["intermediates-of-custom-functions-not-packed"],
 )
 def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
-    """A tensor made inside a custom Function's forward, and saved there, is packed and unpacked like its inputs."""
+    """A tensor made and saved inside a custom Function's forward may be packed and unpacked like its inputs."""
 
     def save(ctx, x):
         ctx.save_for_backward(x, x * 5)

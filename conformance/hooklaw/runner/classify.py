@@ -82,10 +82,15 @@ def _last_outside(frames: list[FrameSummary]) -> FrameSummary:
     return rules[-1] if rules else frames[-1]
 
 
-def _place(frame: FrameSummary) -> str:
-    path = Path(frame.filename)
+def place(file: str, line: int | None) -> str:
+    """Return a source line as a record names it: hooklaw's own files by their place in the package."""
+    path = Path(file)
     shown = path.relative_to(HERE.parent) if path.is_relative_to(HERE.parent) else path
-    return f"{shown}:{frame.lineno}"
+    return f"{shown}:{line}"
+
+
+def _place(frame: FrameSummary) -> str:
+    return place(frame.filename, frame.lineno)
 
 
 def _gist(lines: list[str]) -> str:

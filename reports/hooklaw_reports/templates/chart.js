@@ -1,6 +1,6 @@
 "use strict";
 
-// Time against peak memory: one point a strategy. What is drawn is a list of plain shapes; nothing is decided here.
+// Time against peak memory, one point for each strategy; nothing is decided here.
 
 const PLOT = { left: 46, right: 18, top: 34, bottom: 46, tall: 400, low: 320, most: 920, reach: [9, 20, 34, 50, 70, 92] };
 const SIZES = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["B", 1]];
@@ -9,7 +9,7 @@ const LOG_TICKS = [0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50
 function niceStep(span, count) {
   const rough = span / count;
   const ten = 10 ** Math.floor(Math.log10(rough));
-  return ten * [1, 2, 2.5, 5, 10].find((one) => one * ten >= rough * 0.999);
+  return ten * [1, 2, 2.5, 5, 10].find((factor) => factor * ten >= rough * 0.999);
 }
 
 function steps(from, to, count) {
@@ -53,12 +53,12 @@ function frame(x, y, width, height) {
   return [
     ...lines, ...rows, ...under, ...beside,
     svg("line", { x1: PLOT.left, x2: right, y1: y.at(1), y2: y.at(1), class: "one" }),
-    svg("text", { x: 0, y: 11, class: "axis-name" }, `time to the plain step${scale}`),
+    svg("text", { x: 0, y: 11, class: "axis-name" }, `time relative to the plain step${scale}`),
     svg("text", { x: right, y: height - 8, class: "axis-name end" }, "peak memory"),
   ];
 }
 
-// With more memory than one point needs, and less than the next, that point is the best: so the line goes by steps.
+// Between two points of the frontier the one that needs less memory is the best, so the line has steps.
 function drawFrontier(points, name, x, y, width) {
   const on = points.filter((point) => point.line === name);
   if (on.length < (name === "lossy" ? 2 : 1)) return [];
@@ -102,8 +102,8 @@ function look(point, chosen) {
 
 function inShort(point) {
   const said = new Map(point.facts);
-  const spread = said.get("Quartiles of that");
-  return `${point.name}, ${point.words}: ${said.get("Time to the plain step")} times the plain step (${spread}), ` +
+  const spread = said.get("Quartiles of the ratio");
+  return `${point.name}, ${point.words}: ${said.get("Time relative to the plain step")} times the plain step (${spread}), ` +
     `peak ${said.get("Peak memory")}`;
 }
 
@@ -143,7 +143,7 @@ function inside(box, size) {
   return across && box.top >= PLOT.top && box.bottom <= size.height - PLOT.bottom - 1;
 }
 
-// The frontiers as thin boxes: a name may cross them, but had better not.
+// The frontiers as thin boxes, which names avoid where they can.
 function lineBoxes(points, places, size) {
   return ["lossless", "lossy"].flatMap((name) => {
     const on = places.filter((_, index) => points[index].line === name);
@@ -173,7 +173,7 @@ function rank(point, chosen) {
   return ["lossless", "lossy", undefined].indexOf(point.line) + 2;
 }
 
-// The names that matter most find their place first; one that finds none is left to the tooltip and the table.
+// The names that matter most are placed first; a name without room stands in the tooltip and the table only.
 function placeLabels(points, places, y, chosen, size) {
   const taken = points.flatMap((point, index) => pointBoxes(point, places[index], y));
   const lines = lineBoxes(points, places, size);
@@ -201,7 +201,7 @@ function drawLabel(point, place, box, chosen) {
   return [svg("line", { x1: place.x, y1: place.y, x2: end.x, y2: end.y, class: "leader" }), text];
 }
 
-// Returns the picture, its points in the order of their peaks, and where each stands.
+// Returns the picture, its points in the order of their peaks, and the place of each.
 function drawChart(chart, room, budget, chosen) {
   const points = chart.points.filter((point) => point.x !== undefined);
   const width = Math.min(room, PLOT.most);

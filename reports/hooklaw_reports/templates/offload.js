@@ -7,7 +7,7 @@ const LEGEND = [
   ["lossless on-lossless", (point) => point.shape === "lossless" && point.line, "on the frontier"],
   ["lossless", (point) => point.shape === "lossless" && !point.line, "beaten by another"],
   ["lossy", (point) => point.shape === "lossy", "lossy: the gradients differ; a broken line joins its own frontier"],
-  ["lossless unlawful", (point) => point.shape.includes("unlawful"), "breaks the packer law, so on no frontier"],
+  ["lossless unlawful", (point) => point.shape.includes("unlawful"), "breaks the packer law, so it is on no frontier"],
 ];
 
 function legend(points) {
@@ -30,7 +30,7 @@ function parseBudget(text) {
   return bytes > 0 ? { bytes, number, unit, text: `${number} ${unit}` } : { bytes: 0 };
 }
 
-// A table whose rows are ordered by the column whose heading is pressed; what was not measured stands last.
+// A table sorted by the column whose heading is pressed; cells that were not measured come last.
 class SortedTable {
   constructor(table, reopen) {
     this.body = $("tbody", table);
@@ -51,7 +51,7 @@ class SortedTable {
 
   sort(column, head) {
     const down = head.getAttribute("aria-sort") === "ascending";
-    for (const one of this.heads) one.setAttribute("aria-sort", "none");
+    for (const other of this.heads) other.setAttribute("aria-sort", "none");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const rows = $$("tr[data-cell]", this.body).map((row) => [this.key(row, column), row]);
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b) * (down ? -1 : 1);
@@ -102,12 +102,12 @@ class Chart {
 
   ask() {
     const { number, unit } = this.form.elements;
-    const others = state.fits.filter((one) => !one.startsWith(`${this.slug}:`));
+    const others = state.fits.filter((asked) => !asked.startsWith(`${this.slug}:`));
     change({ fits: [...others, `${this.slug}:${number.value}${unit.value}`] }, { step: false });
   }
 
   budget() {
-    const asked = state.fits.find((one) => one.startsWith(`${this.slug}:`));
+    const asked = state.fits.find((fits) => fits.startsWith(`${this.slug}:`));
     const { number, unit } = this.form.dataset;
     return parseBudget(asked ? asked.slice(this.slug.length + 1) : `${number}${unit}`);
   }
@@ -132,11 +132,7 @@ class Chart {
   fit() {
     if (this.plot.clientWidth !== this.width) this.show();
     const wide = $(".wide", this.section);
-    const scrolls = wide.scrollWidth > wide.clientWidth;
-    for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", `Figures, ${this.data.title}`]]) {
-      if (scrolls) wide.setAttribute(name, value);
-      else wide.removeAttribute(name);
-    }
+    label(wide, wide.scrollWidth > wide.clientWidth, `Figures, ${this.data.title}`);
   }
 
   draw(budget, strategy) {
@@ -170,7 +166,7 @@ class Chart {
 
   showTip(index) {
     const [point, place] = [this.chart.points[index], this.chart.places[index]];
-    this.chart.drawn.forEach((one, at) => one.classList.toggle("near", at === index));
+    this.chart.drawn.forEach((drawn, at) => drawn.classList.toggle("near", at === index));
     this.tip.replaceChildren(make("strong", {}, point.name), ` ${point.words}`, figures(point));
     this.tip.hidden = false;
     const room = this.width - this.tip.offsetWidth;
@@ -184,7 +180,7 @@ class Chart {
   untip() {
     if (!this.chart) return;
     this.tip.hidden = true;
-    for (const one of this.chart.drawn) one.classList.remove("near");
+    for (const drawn of this.chart.drawn) drawn.classList.remove("near");
   }
 
   focused(target) {
@@ -224,7 +220,7 @@ class Chart {
   }
 
   toggle(name) {
-    const others = state.cell.filter((one) => one !== this.id(name));
+    const others = state.cell.filter((cell) => cell !== this.id(name));
     change({ cell: others.length < state.cell.length ? others : [...others, this.id(name)] });
   }
 
@@ -241,7 +237,7 @@ class Chart {
   }
 
   opened(name, columns) {
-    const point = this.data.points.find((one) => one.name === name);
+    const point = this.data.points.find((other) => other.name === name);
     const inner = make("div", { class: "opened" });
     if (point.about) inner.append(make("p", {}, point.about));
     if (point.detail) inner.append(make("pre", {}, point.detail));

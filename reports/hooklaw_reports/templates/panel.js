@@ -1,6 +1,6 @@
 "use strict";
 
-// What an opened rule shows. All text comes from the records and is set as text, never as markup.
+// The panel of an opened rule. All text comes from the records and is set as text, never as markup.
 
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -10,6 +10,14 @@ function make(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
   return node;
+}
+
+// An element that scrolls is reached by the keyboard and has a name.
+function label(node, scrolls, name) {
+  for (const [attribute, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", name]]) {
+    if (scrolls) node.setAttribute(attribute, value);
+    else node.removeAttribute(attribute);
+  }
 }
 
 function link(text, address) {
@@ -36,7 +44,7 @@ function facts(id, rule, { law, judged }) {
 
 function entryNote(entry, verdict) {
   const when = [entry.when && `for ${entry.when}`, entry.expires && `until ${entry.expires}`, entry.at].filter(Boolean).join(", ");
-  const note = make("div", { class: "note" }, make("p", {}, `Expected here: ${entry.outcome}; ${entry.reason}`));
+  const note = make("div", { class: "note" }, make("p", {}, `Known: ${entry.outcome}, because ${entry.reason}`));
   if (verdict === "fixed") note.append(make("p", {}, "It holds now, so the entry can go."));
   if (entry.issue) note.append(make("p", {}, link(entry.issue, entry.issue)));
   if (when) note.append(make("p", { class: "muted" }, when));
@@ -71,7 +79,7 @@ function eventsTable(expected, observed, first) {
   return make("details", {}, make("summary", {}, "The lanes as a table"), table("Events", heads, rows));
 }
 
-// A page opened from disk may have no clipboard; what is copied is then selected, so that a key press does it.
+// A page opened from disk may have no clipboard; the text is then selected, so that a key press copies it.
 async function copy(code, button) {
   try {
     await navigator.clipboard.writeText(code.textContent);
@@ -87,7 +95,8 @@ function programNote(program) {
   const button = make("button", { type: "button" }, "Copy");
   button.addEventListener("click", () => copy(code, button));
   const count = program.trimEnd().split("\n").length;
-  return make("details", {}, make("summary", {}, `A program that shows it, ${count} lines`), button, code);
+  const lines = count === 1 ? "1 line" : `${count} lines`;
+  return make("details", {}, make("summary", {}, `A program that shows it, ${lines}`), button, code);
 }
 
 function groupSection(group, data, room) {
@@ -95,7 +104,7 @@ function groupSection(group, data, room) {
   const mark = make("span", { class: `mark ${tone}` }, `${glyph} ${group.word}`);
   const heading = make("h3", {}, mark, group.on.map((at) => data.backends[at]).join(", "));
   const why = group.expectation ? "the entry expects something else" : "no entry expects it";
-  if (group.verdict === "regression") heading.append(make("small", {}, ` (regression: ${why})`));
+  if (group.verdict === "regression" && data.law === "rule") heading.append(make("small", {}, ` (not expected: ${why})`));
   const section = make("section", { class: "group" }, heading);
   if (group.expectation) section.append(entryNote(group.expectation, group.verdict));
   if (group.detail) section.append(make("pre", {}, group.detail));

@@ -1,6 +1,6 @@
 "use strict";
 
-// The state of the page stands in the fragment of its address, so that a link, a reload and the back button bring it back.
+// The page keeps its state in the fragment of its address, so a link, a reload and the back button restore it.
 
 let data = null;
 let pages = [];
@@ -32,11 +32,11 @@ function readState() {
 let state = readState();
 
 function fragment() {
-  const pairs = Object.entries(state).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  const pairs = Object.entries(state).flatMap(([name, value]) => [value].flat().map((item) => [name, item]));
   return new URLSearchParams(pairs.filter(([, value]) => value)).toString();
 }
 
-// A click is a step that the back button undoes; a key typed into the search is not.
+// A click is a step that the back button undoes; a key typed into the search box is not.
 function change(parts, { step = true } = {}) {
   state = { ...state, ...parts };
   const address = `${location.href.split("#")[0]}#${fragment()}`;
@@ -51,7 +51,7 @@ function dark() {
 function showTheme() {
   if (state.theme) document.documentElement.dataset.theme = state.theme;
   else delete document.documentElement.dataset.theme;
-  $("#theme").textContent = dark() ? "Light" : "Dark";
+  $("#theme").textContent = dark() ? "Switch to light" : "Switch to dark";
 }
 
 // A link to a rule need not say on which page it stands.
@@ -73,7 +73,7 @@ function show() {
   return at.show();
 }
 
-// Whoever comes by a link finds the rule below the names, whose place is known once the filters are shown.
+// A linked rule is scrolled to a place below the names, which is known once the filters are shown.
 function arrive() {
   const opened = show();
   at.fit();

@@ -1,6 +1,6 @@
 "use strict";
 
-// A page with a matrix: its filters, its rules, and what is opened among them.
+// A page with a matrix: its filters, its rules, and the panels of opened rules.
 
 class Sheet {
   constructor(root) {
@@ -10,6 +10,7 @@ class Sheet {
     this.bar = $(".bar", root);
     this.matrix = $(".matrix", root);
     this.heads = $(".heads", root);
+    this.body = $(".body", root);
     this.rules = new Map($$("tr[data-rule]", root).map((row) => [row.dataset.rule, row]));
     this.backends = $$("select[name=on] option", this.bar).slice(1).map((option) => option.value);
     this.letters = new Map($$("input[name=outcome]", this.bar).map((input) => [input.value, input.dataset.letter]));
@@ -99,8 +100,10 @@ class Sheet {
     const text = `${shown} of ${this.rules.size} ${this.laws}${note}`;
     const output = $("output", this.bar);
     if (output.textContent !== text) output.textContent = text;
-    const filters = ["q", "outcome", "on", "disagree", "level", "chapter"];
-    $("button[type=reset]", this.bar).hidden = !filters.some((name) => state[name].length);
+    const active = ["q", "outcome", "on", "disagree", "level", "chapter"].filter((name) => state[name].length);
+    const folded = active.filter((name) => name !== "q").length;
+    $("button[type=reset]", this.bar).hidden = !active.length;
+    $(".fold", this.bar).textContent = folded ? `Filters (${folded})` : "Filters";
   }
 
   room() {
@@ -141,19 +144,16 @@ class Sheet {
     change({ rule: others.length < state.rule.length ? others : [...others, id] });
   }
 
-  // The names of the backends stay below the filters, however many lines these take; a matrix wider than its place scrolls.
+  // The names stay below the filters; where the matrix is wider than its place, names and rows scroll sideways together.
   fit() {
-    const { matrix, heads, bar } = this;
-    const boxed = $(".sheet", matrix).offsetWidth > matrix.offsetWidth + 1;
-    matrix.classList.toggle("boxed", boxed);
-    for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", "Rules and backends"]]) {
-      if (boxed) matrix.setAttribute(name, value);
-      else matrix.removeAttribute(name);
-    }
+    const { matrix, heads, bar, body } = this;
+    const wide = body.scrollWidth > body.clientWidth + 1;
+    matrix.classList.toggle("scrolled", wide);
+    label(heads, wide, `Columns, ${this.name}`);
+    heads.setAttribute("aria-hidden", String(!wide));
     const above = getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
-    heads.style.top = `${boxed ? 0 : above}px`;
-    matrix.style.scrollPaddingTop = `${heads.offsetHeight}px`;
-    document.documentElement.style.scrollPaddingTop = `${(boxed ? 0 : above) + heads.offsetHeight}px`;
+    heads.style.top = `${above}px`;
+    document.documentElement.style.scrollPaddingTop = `${above + heads.offsetHeight}px`;
     if (this.drawnFor !== matrix.clientWidth) this.redraw();
   }
 
@@ -170,6 +170,11 @@ class Sheet {
   listen() {
     this.bar.addEventListener("input", (event) => change(this.formState(), { step: event.target.name !== "q" }));
     this.bar.addEventListener("submit", (event) => event.preventDefault());
+    $(".fold", this.bar).addEventListener("click", (event) => {
+      event.target.setAttribute("aria-expanded", String(this.bar.classList.toggle("unfolded")));
+    });
+    this.heads.addEventListener("scroll", () => { this.body.scrollLeft = this.heads.scrollLeft; });
+    this.body.addEventListener("scroll", () => { this.heads.scrollLeft = this.body.scrollLeft; });
     this.bar.addEventListener("reset", (event) => {
       event.preventDefault();
       change({ q: "", outcome: [], on: "", disagree: [], level: [], chapter: "" });

@@ -4,7 +4,6 @@ import pytest
 
 import made_records as made
 from browsing import CHROMIUM, playwright
-from hooklaw_reports import html
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +17,15 @@ def chromium():
 
 @pytest.fixture
 def view(chromium, tmp_path):
-    """Return a function that opens the report of some runs; whatever the page complains of fails the test."""
+    """Return a function that opens the report of some runs; what the page complains about fails the test."""
     complaints, requests, contexts = [], [], []
 
-    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900):
+    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900, **options):
         path = tmp_path / "report.html"
-        path.write_text(html.render(runs or made.three()), encoding="utf-8")
-        context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, offline=True)
+        path.write_text(made.report(runs or made.three()), encoding="utf-8")
+        context = chromium.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": height}, offline=True, **options
+        )
         context.set_default_timeout(5000)
         page = context.new_page()
         contexts.append(context)

@@ -50,7 +50,7 @@ class TestFilters:
         """Levels, chapters and disagreement narrow the rules together."""
         page = view()
 
-        page.get_by_label("backends disagree").check()
+        page.get_by_label("Backends disagree").check()
         page.get_by_label("MAY").check()
         assert rules_shown(page) == ["unpack.may"]
         page.get_by_label("Chapter").select_option("order")
@@ -84,7 +84,7 @@ class TestAddress:
     def test_back(self, view):
         """The back button undoes the last step, a reload keeps the state."""
         page = view()
-        page.get_by_label("backends disagree").check()
+        page.get_by_label("Backends disagree").check()
         page.get_by_label("MAY").check()
         assert fragment(page) == "disagree=yes&level=MAY"
 
@@ -171,6 +171,15 @@ class TestRule:
         assert page.locator("svg.lanes").count() == 1
         assert page.locator(".caption, .band").count() == 0
 
+    def test_an_unexpected_failure(self, view):
+        """A failure without an entry is not expected; of a packer, which has no entries, nothing is said."""
+        law = [made.rule("packer.in-place.output", "packer-in-place")]
+        runs = [*made.three(), made.packer("mine:Own", law, [made.failed(law[0].id)])]
+
+        assert "(not expected: no entry expects it)" in view(runs, "#rule=order.second").locator(".panel").inner_text()
+        heading = view(runs, "#rule=packer.in-place.output").locator(".group h3")
+        assert heading.inner_text() == "✗ failmine:Own"
+
     def test_values(self, view):
         """Values stand in a table that says which one differs."""
         page = view(fragment="#rule=unpack.may")
@@ -197,7 +206,7 @@ class TestRule:
 class TestLook:
     """Sizes, colours and paper."""
 
-    @pytest.mark.parametrize("width", [1400, 900, 420])
+    @pytest.mark.parametrize("width", [1400, 1000])
     def test_names_stay_whole_while_scrolling(self, view, width):
         """The backends' names stay below the filters, uncut, however many lines the filters take."""
         page = view(many(60), width=width, height=600)
@@ -208,18 +217,87 @@ class TestLook:
         assert heads["y"] >= max(0, bar["y"] + bar["height"]) - 1
         assert heads["y"] + heads["height"] < 600
 
-    @pytest.mark.parametrize(("width", "backends"), [(1400, 3), (1400, 12), (900, 12), (420, 3), (420, 12)])
+    @pytest.mark.parametrize(("width", "backends"), [(1400, 3), (1400, 12), (1024, 6), (1024, 12), (420, 3), (420, 12)])
     def test_a_linked_rule_is_in_sight(self, view, width, backends):
-        """A link to a rule brings it below the names, and the page never scrolls sideways."""
+        """A link to a rule brings it below the filters and the names, and the page never scrolls sideways."""
         page = view(many(60, backends), "#rule=chapter-2.rule-32", width=width, height=700)
         page.wait_for_timeout(200)
 
         row = page.locator("tr[data-rule='chapter-2.rule-32'] button").bounding_box()
-        heads = page.locator(".heads").bounding_box()
+        bar, heads = page.locator(".bar").bounding_box(), page.locator(".heads").bounding_box()
 
-        assert 0 <= heads["y"] + heads["height"] <= row["y"] + 2
+        assert row["y"] >= 0
+        if width > 1000:
+            assert 0 <= bar["y"] < bar["y"] + bar["height"] <= heads["y"] + 1
+            assert heads["y"] + heads["height"] <= row["y"] + 2
         assert row["y"] + row["height"] < 700
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    def test_names_and_rows_scroll_together(self, view):
+        """In a matrix wider than its place the names move with the cells, and the statements stay."""
+        page = view(many(60, 12), width=1024, height=700)
+        page.locator(".body").evaluate("node => { node.scrollLeft = 250; }")
+        page.wait_for_function("() => document.querySelector('.heads').scrollLeft === 250")
+
+        name = page.locator(".heads span").nth(8).bounding_box()
+        cell = page.locator("tr[data-rule] td").nth(7).bounding_box()
+        assert abs(name["x"] + name["width"] / 2 - cell["x"] - cell["width"] / 2) < 2
+        assert page.locator("tr[data-rule] th").first.bounding_box()["x"] >= 0
+        page.locator(".heads").evaluate("node => { node.scrollLeft = 0; }")
+
+        page.wait_for_function("() => document.querySelector('.body').scrollLeft === 0")
+
+    def test_failures_stand_on_a_phone(self, view):
+        """On a phone each statement is followed by its outcomes, the runs that fail by name, all of it in sight."""
+        law = [made.rule("order.first"), made.rule("order.second")]
+        runs = [made.run(f"backend-{n}", law, [made.passed(one.id) for one in law]) for n in range(7)]
+        runs += [made.run(f"broken-{n}", law, [made.passed(law[0].id), made.failed(law[1].id)]) for n in range(2)]
+        page = view(runs, width=390)
+        row = page.locator("tr[data-rule='order.second']")
+
+        brief = row.locator(".brief")
+        assert brief.text_content().strip() == "✗ fail broken-0, broken-1 ✓ 7 pass"
+        box = brief.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        assert page.locator(".heads").is_hidden()
+
+    def test_filters_fold(self, view):
+        """Below 1152 px the filters are one button that counts those in use, and opens them."""
+        page = view(fragment="#level=MUST&outcome=pass", width=1024)
+        button = page.get_by_role("button", name="Filters (2)")
+
+        assert page.get_by_label("SHOULD").is_hidden()
+        assert page.locator(".bar").bounding_box()["height"] < 60
+        button.click()
+
+        assert page.get_by_label("SHOULD").is_visible()
+        assert button.get_attribute("aria-expanded") == "true"
+
+    @pytest.mark.parametrize("width", [320, 360, 390, 414, 740, 800, 826])
+    def test_never_wider_than_the_window(self, view, width):
+        """No page is wider than the window, whatever its names and versions."""
+        law = [made.rule("packer.in-place.output", "packer-in-place")]
+        name = "a_rather_long_package.with_many_parts:AndAClassOfSuchAName"
+        failed = [made.failed(law[0].id)]
+        packers = [made.packer(f"{name}{n}", law, failed, versions={"torch": "2.13.0+" + "x" * 300}) for n in range(9)]
+        runs = [*made.three(), *packers]
+
+        for page_name in ("rules", "packers"):
+            page = view(runs, f"#page={page_name}&rule=order.first&rule=packer.in-place.output", width=width)
+            page.get_by_role("button", name="Filters").click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.locator(".group h3").evaluate_all(
+                "all => all.every((one) => one.scrollWidth <= one.clientWidth)"
+            )
+
+    def test_pressed_filters_in_high_contrast(self, view):
+        """In forced colours a pressed filter looks pressed."""
+        page = view(fragment="#outcome=pass", forced_colors="active")
+        ground = "one => getComputedStyle(one).backgroundColor"
+
+        pressed = page.locator(".chip:has(:checked)").evaluate(ground)
+        assert pressed not in {page.locator("body").evaluate(ground), "rgba(0, 0, 0, 0)"}
 
     def test_theme(self, view):
         """The button changes the theme that the system asks for."""
@@ -227,7 +305,7 @@ class TestLook:
         ground = "getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(ground)
 
-        page.get_by_role("button", name="Light").click()
+        page.get_by_role("button", name="Switch to light").click()
 
         assert page.evaluate(ground) != before
         assert fragment(page) == "theme=light"

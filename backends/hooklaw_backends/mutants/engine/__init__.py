@@ -1,1 +1,1 @@
-"""Mutants of the reference engine alone: each replaces a step of hooklaw.model while it is in force."""
+"""Mutants of the reference engine only: each replaces a step of `hooklaw.model`."""

@@ -1,6 +1,6 @@
-"""Mutants whose graph goes wrong: what tensors, views, Nodes and threads have in common, or have not."""
+"""Mutants of the engine whose tensors, views, saved tensors or threads are connected wrongly."""
 
-# ruff: noqa: SLF001 - the inside of tensors and of what is saved is what these mutants are about
+# ruff: noqa: SLF001 - these mutants replace private parts of tensors and saved tensors
 
 import threading
 from collections.abc import Callable, Generator
@@ -19,7 +19,7 @@ from hooklaw_backends.mutants.over_reference import here
 
 
 class RetainedGradientLostOnRebase(Inside):
-    """A tensor that retains its gradient stops to when it is changed in place."""
+    """A tensor that retains its gradient stops retaining it after an in-place change."""
 
     @instead_of(Tensor, "rebase")
     def without_moving(self, old: Hook, this: Any, made_by: Any, **how: Any) -> None:
@@ -29,15 +29,15 @@ class RetainedGradientLostOnRebase(Inside):
 
 
 class BaseKeepsTheGradientOfWhatWasOverwritten(Inside):
-    """After a view was changed in place the base passes on gradients for elements that were written over."""
+    """After a view was changed in place, the base's old history still gets gradients for the overwritten elements."""
 
     @instead_of(ops, "without")
-    def whole(self, _: Hook, x: Any, places: Any) -> Any:  # noqa: ARG002 - as in the engine
+    def whole(self, _: Hook, x: Any, places: Any) -> Any:  # noqa: ARG002 - the signature of the engine
         return x
 
 
 class ViewKeepsItsOldHistory(Inside):
-    """A view has the history that it was made with, though its base was changed in place since."""
+    """A view keeps its old grad_fn after its base was changed in place."""
 
     @instead_of(Tensor, "made_by")
     def as_made(self, _: Hook, this: Any) -> Any:
@@ -45,7 +45,7 @@ class ViewKeepsItsOldHistory(Inside):
 
 
 class VersionNotChecked(Inside):
-    """A change in place of a tensor that was saved goes unnoticed."""
+    """Changing a saved tensor in place goes unnoticed."""
 
     @instead_of(SavedTensor, "unpack")
     def unchecked(self, old: Hook, this: Any, owner: Any) -> Any:
@@ -55,14 +55,14 @@ class VersionNotChecked(Inside):
 
 
 class AccumulateGradMadeAnewForEachUse(Inside):
-    """Each use of a leaf has an AccumulateGrad Node of its own."""
+    """Each use of a leaf has its own AccumulateGrad Node."""
 
     @instead_of(Tensor, "accumulate_grad")
-    def anew(self, _: Hook, this: Any) -> Any:
+    def fresh(self, _: Hook, this: Any) -> Any:
         return AccumulateGrad(this)
 
 
-class _Everybody:
+class _SharedModes:
     recording = True
     pairs: tuple[Any, ...] = ()
     disabled: str | None = None
@@ -70,11 +70,11 @@ class _Everybody:
 
 
 class ThreadsShareTheirModes(Inside):
-    """Whether it is recorded, and which saved-tensor hooks are active, is the same in every thread."""
+    """All threads share one grad mode and the same saved-tensor hooks."""
 
     @another(modes, "_here")
-    def everybody(self, _: Any) -> _Everybody:
-        return _Everybody()
+    def shared(self, _: Any) -> _SharedModes:
+        return _SharedModes()
 
 
 class UnpackCalledTwice(Inside):
@@ -87,7 +87,7 @@ class UnpackCalledTwice(Inside):
 
 
 class SavedOutputKeepsItself(Inside):
-    """An output that its own operation saved is kept with its history, so that it and its Node keep each other."""
+    """A saved output is kept with its history, so the output and its Node keep each other alive."""
 
     @instead_of(SavedTensor, "__init__")
     def with_history(self, old: Hook, this: Any, tensor: Any, output_nr: Any) -> None:
@@ -97,7 +97,7 @@ class SavedOutputKeepsItself(Inside):
 
 
 class UnpackedLeafAccumulatesIntoItself(Inside):
-    """A saved leaf that was unpacked accumulates its gradient itself, past the original."""
+    """An unpacked leaf accumulates its gradient in itself instead of in the original leaf."""
 
     @instead_of(SavedTensor, "_in_the_graph")
     def alone(self, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
@@ -106,7 +106,7 @@ class UnpackedLeafAccumulatesIntoItself(Inside):
 
 
 class AutogradMetadataOfTheUnpackedTensorKept(Inside):
-    """What unpack returned stays detached, instead of taking the saved tensor's place in the graph."""
+    """An unpacked tensor stays detached instead of taking the saved tensor's place in the graph."""
 
     @instead_of(SavedTensor, "_in_the_graph")
     def detached(self, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
@@ -114,7 +114,7 @@ class AutogradMetadataOfTheUnpackedTensorKept(Inside):
 
 
 class HooksOfViewsDroppedByInPlace(Inside):
-    """The hooks of a view are dropped when it is changed in place."""
+    """Changing a view in place drops its hooks."""
 
     @instead_of(views, "in_place")
     def dropping(self, old: Hook, tensor: Any, *change: Any) -> Any:
@@ -125,14 +125,14 @@ class HooksOfViewsDroppedByInPlace(Inside):
 
 
 class SharedGraphCopiedPerThread(Inside):
-    """What one thread's pass frees is freed for that thread alone."""
+    """A backward in one thread frees the saved tensors for that thread only."""
 
     @instead_of(SavedTensor, "release")
-    def for_me(self, _: Hook, this: Any) -> None:
+    def for_this_thread(self, _: Hook, this: Any) -> None:
         vars(this).setdefault("freed_for", set()).add(threading.get_ident())
 
     @instead_of(SavedTensor, "_check_released")
-    def mine(self, old: Hook, this: Any) -> None:
+    def check_this_thread(self, old: Hook, this: Any) -> None:
         this._released = threading.get_ident() in vars(this).get("freed_for", ())
         old(this)
 
@@ -146,7 +146,7 @@ def _left_behind(name: str, inside: Callable[[], Any]) -> Generator[None]:
 
 
 class ExceptionLeavesAModeBehind(Inside):
-    """Modes, and pairs of hooks, stay where an exception leaves their context."""
+    """Grad modes and saved-tensor hooks stay active if an exception leaves their context."""
 
     @instead_of(modes, "_setting")
     def left_behind(self, _: Hook, name: str, inside: Any) -> Any:
@@ -154,7 +154,7 @@ class ExceptionLeavesAModeBehind(Inside):
 
 
 class LeafHooksLiveWithTheirAccumulateGrad(Inside):
-    """The hooks of a leaf belong to its AccumulateGrad Node, and are gone with the last graph."""
+    """A leaf's hooks belong to its AccumulateGrad Node and disappear with the last graph."""
 
     @instead_of(AccumulateGrad, "hooks_of")
     def with_the_node(self, _: Hook, node: Any, nr: int) -> Any:
@@ -166,7 +166,7 @@ class LeafHooksLiveWithTheirAccumulateGrad(Inside):
 
 
 class PackedObjectsKeptAfterRelease(Inside):
-    """What pack returned is kept after the saved tensor was freed."""
+    """A packed object is kept after its saved tensor was freed."""
 
     @instead_of(SavedTensor, "release")
     def only_marked(self, _: Hook, this: Any) -> None:
@@ -174,7 +174,7 @@ class PackedObjectsKeptAfterRelease(Inside):
 
 
 class InPlaceOnAViewTakesTheWrongRegion(Inside):
-    """After a view was changed in place its gradient is taken from the wrong elements of the base."""
+    """After an in-place change a view gets the gradient of the wrong elements of its base."""
 
     @instead_of(ops, "gather")
     def shifted(self, old: Hook, x: Any, places: Any, shape: Any) -> Any:
@@ -182,7 +182,7 @@ class InPlaceOnAViewTakesTheWrongRegion(Inside):
 
 
 class VersionNotBumpedThroughAView(Inside):
-    """A change in place through a view does not count as a change of the base."""
+    """An in-place change through a view does not increase the version of the base."""
 
     @instead_of(views, "in_place")
     def unseen(self, old: Hook, tensor: Any, *change: Any) -> Any:
@@ -192,7 +192,7 @@ class VersionNotBumpedThroughAView(Inside):
 
 
 class PairOfTheReaderUnpacks(Inside):
-    """A saved tensor is unpacked by the pair that is active when it is read, if there is one."""
+    """A saved tensor is unpacked by the hooks that are active when it is read."""
 
     @instead_of(SavedTensor, "unpack")
     def by_another(self, old: Hook, this: Any, owner: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Mutants whose pass over the graph goes wrong: what is executed when, and what happens around a Node."""
+"""Mutants of the engine whose pass executes Nodes in the wrong order or handles their gradients wrongly."""
 
-# ruff: noqa: SLF001 - the inside of a pass is what these mutants are about
+# ruff: noqa: SLF001 - these mutants replace private steps of a pass
 
 import heapq
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ from hooklaw_backends.mutants.inside import Inside, another, instead_of
 
 
 class NodeRunsBeforeAllItsGradientsArrived(Inside):
-    """A Node is executed as soon as one gradient arrived, and again for the next."""
+    """A Node is executed once for each arriving gradient instead of once for their sum."""
 
     @instead_of(engine.Pass, "_queue")
     def at_once(self, _: Hook, this: Any, node: Any) -> None:
@@ -23,7 +23,7 @@ class NodeRunsBeforeAllItsGradientsArrived(Inside):
 
 
 class GradientsSummedAfterTheHooks(Inside):
-    """A tensor's hooks are given the gradient that arrived first; what arrived later is added to their result."""
+    """Tensor hooks get only the first gradient that arrives; later ones are added to the hooks' result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class GradientsSummedAfterTheHooks(Inside):
 
 
 class GradientsSummedInPlace(Inside):
-    """A gradient is added into the one that arrived before it, which others may share."""
+    """Gradients are added in place into the first one, which other tensors may share."""
 
     @instead_of(engine.Pass, "_arrive")
     def in_place(self, old: Hook, this: Any, edge: Any, result: Any) -> None:
@@ -59,7 +59,7 @@ class GradientsSummedInPlace(Inside):
 
 
 class CapturedBeforeTheHooksOfAnExecutedNode(Inside):
-    """What autograd.grad returns for a tensor whose Node is executed is what the tensor's hooks were given."""
+    """autograd.grad returns the gradient from before the tensor hooks if the tensor's Node is executed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class RetainGradBeforeNodePreHook(Inside):
 
 
 class SavedTensorsReleasedAtTheEndOfThePass(Inside):
-    """What Nodes saved is freed when the whole pass is over, and not if it fails."""
+    """Saved tensors are freed only at the end of the backward, and not at all if it fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class SavedTensorsReleasedAtTheEndOfThePass(Inside):
 
     @instead_of(Node, "release")
     def wait(self, _: Hook, node: Any) -> None:
-        self._waiting.extend(one for one in node.saved if one is not None)
+        self._waiting.extend(saved for saved in node.saved if saved is not None)
 
     @instead_of(engine.Pass, "run")
     def then_release(self, old: Hook, *given: Any) -> Any:
@@ -113,7 +113,7 @@ class SavedTensorsReleasedAtTheEndOfThePass(Inside):
 
 
 class ReleasedThoughRetained(Inside):
-    """What a Node saved is freed once it was executed, though the graph is retained."""
+    """A backward frees saved tensors even with retain_graph=True."""
 
     @instead_of(engine.Pass, "_around")
     def anyway(self, old: Hook, this: Any, node: Any, grads: Any) -> Any:
@@ -123,15 +123,15 @@ class ReleasedThoughRetained(Inside):
 
 
 class LimitedPassExecutesTheWholeGraph(Inside):
-    """A pass that is limited to some inputs executes every Node, and accumulates in every leaf."""
+    """A pass limited to some inputs executes the whole graph and accumulates into every leaf."""
 
     @instead_of(engine.Pass, "__init__")
-    def unlimited(self, old: Hook, this: Any, roots: Any, targets: Any, captured: Any, how: Any) -> None:  # noqa: ARG002, PLR0913, PLR0917 - as in the engine
+    def unlimited(self, old: Hook, this: Any, roots: Any, targets: Any, captured: Any, how: Any) -> None:  # noqa: ARG002, PLR0913, PLR0917 - the signature of the engine
         old(this, roots, None, captured, how)
 
 
 class FirstGradientKeptAsItIs(Inside):
-    """The first gradient of a leaf becomes its .grad without a copy, in the layout that it happens to have."""
+    """The first gradient becomes .grad without a copy and with its own strides."""
 
     @instead_of(engine, "_add")
     def keep(self, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
@@ -142,10 +142,10 @@ class FirstGradientKeptAsItIs(Inside):
 
 
 class BackwardRecordsAsItsCallerDoes(Inside):
-    """A pass records what it computes wherever its caller records, whatever was said of create_graph."""
+    """A backward records its computation if grad mode is on, even with create_graph=False."""
 
     @instead_of(engine, "grad_mode")
-    def as_outside(self, old: Hook, enabled: bool) -> Any:  # noqa: ARG002, FBT001 - as in the engine
+    def as_outside(self, old: Hook, enabled: bool) -> Any:  # noqa: ARG002, FBT001 - the signature of the engine
         return nullcontext()
 
 
@@ -155,7 +155,7 @@ class _Reversed(Hooks):
 
 
 class NodePreHooksInReverse(Inside):
-    """The pre-hooks of a Node run newest first."""
+    """The pre-hooks of a Node run in reverse order of registration."""
 
     @instead_of(Node, "__init__")
     def reversing(self, old: Hook, node: Any, *given: Any) -> None:
@@ -164,18 +164,18 @@ class NodePreHooksInReverse(Inside):
 
 
 class HooksOfHooksRunAtOnce(Inside):
-    """A hook that another one puts in the same place meanwhile runs in the same pass."""
+    """A hook registered by another hook in the same place runs in the same pass."""
 
     @instead_of(Hooks, "now")
-    def growing(self, old: Hook, hooks: Any) -> Any:  # noqa: ARG002 - as in the engine
+    def growing(self, old: Hook, hooks: Any) -> Any:  # noqa: ARG002 - the signature of the engine
         seen: set[int] = set()
-        while fresh := [one for one in hooks if one not in seen]:
+        while fresh := [handle for handle in hooks if handle not in seen]:
             seen.add(fresh[0])
             yield hooks[fresh[0]]
 
 
 class UndefinedGradientsSkipNodeHooks(Inside):
-    """A Node that no gradient reaches is passed over, with its hooks."""
+    """A Node that gets no gradient skips its hooks."""
 
     @instead_of(engine.Pass, "_around")
     def skip(self, old: Hook, this: Any, node: Any, grads: Any) -> Any:
@@ -185,7 +185,7 @@ class UndefinedGradientsSkipNodeHooks(Inside):
 
 
 class FailedPassLeavesGradientsBehind(Inside):
-    """What a failed pass had not used yet is added to the gradients of the next one."""
+    """Gradients left over from a failed pass are added to those of the next pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,17 +198,17 @@ class FailedPassLeavesGradientsBehind(Inside):
 
 
 class NodeHookResultsDetached(Inside):
-    """What a Node hook computed is not part of the graph of the gradients."""
+    """The return value of a Node hook is detached from its graph."""
 
     @instead_of(engine, "all_replaced")
     def detached(self, old: Hook, grads: Any, result: Any) -> Any:
         after = old(grads, result)
-        return after if result is None else tuple(one and one.detach() for one in after)
+        return after if result is None else tuple(grad and grad.detach() for grad in after)
 
 
 class CustomFunctionsGetNoZeros(Inside):
-    """A custom Function's backward is given None for a gradient that is not there."""
+    """A custom Function's backward gets None instead of zeros for a missing gradient."""
 
     @instead_of(function, "with_zeros")
-    def none(self, _: Hook, node: Any, grads: Any) -> Any:  # noqa: ARG002 - as in the engine
+    def none(self, _: Hook, node: Any, grads: Any) -> Any:  # noqa: ARG002 - the signature of the engine
         return grads

@@ -1,4 +1,4 @@
-"""Mutants of save_on_cpu that do what torch itself does."""
+"""Mutants of the engine's save_on_cpu that do what torch does."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -7,7 +7,7 @@ from hooklaw_backends.mutants.base import Mutant
 
 
 class SaveOnCpuCopiesToPinnedMemory(Mutant):
-    """With pinned memory a tensor that is on the CPU already is copied."""
+    """save_on_cpu with pin_memory=True copies a tensor that is already on the CPU."""
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
         def copied(tensor: Any) -> Any:
@@ -17,7 +17,7 @@ class SaveOnCpuCopiesToPinnedMemory(Mutant):
 
 
 class SaveOnCpuLeaks(Mutant):
-    """What is saved under save_on_cpu is never freed."""
+    """Tensors saved under save_on_cpu are never freed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Mutants of torch alone: their vice is in what the reference engine lacks, or in torch's own insides."""
+"""Mutants of torch only: they break what the reference engine lacks, or torch's private parts."""

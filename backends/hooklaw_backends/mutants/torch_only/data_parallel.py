@@ -1,20 +1,14 @@
-"""Mutants that lose a replica's hooks, its gradient or its exception."""
+"""Mutants of DataParallel that lose a replica's hooks, gradients or exception."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklaw_backends._data_parallel import ThreadParallel
-from hooklaw_backends.mutants.base import Hook, Mutant, TensorHooks
-
-
-def once(hook: Hook) -> Hook:
-    """Return a hook that is called the first time only."""
-    fired: list[bool] = []
-    return lambda *arguments: None if fired else (fired.append(True), hook(*arguments))[1]
+from hooklaw_backends.mutants.base import Hook, Mutant, TensorHooks, once
 
 
 class ModuleHooksRunOnceForAllReplicas(Mutant):
-    """A hook on a module runs in one replica only."""
+    """A module hook runs in one replica only."""
 
     def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
         return super().register_forward_pre_hook(module, once(hook), **options)
@@ -41,17 +35,17 @@ class ForwardHookBeforeForward(Mutant):
 
 
 class ParameterHookOnceAReplica(TensorHooks):
-    """A hook on a parameter runs for each replica, with that replica's gradient."""
+    """A hook on a parameter runs once for each replica instead of once for the sum."""
 
     def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
         return lambda grad: [hook(grad / 2) for _ in range(2)][-1]
 
 
 class GradientOfOneReplicaOnly(Mutant):
-    """The parameters of every replica but the first are cut off from the module's."""
+    """Only the first replica contributes to the gradients of the parameters."""
 
     class Parallel(ThreadParallel):
-        """Cuts them off."""
+        """Detaches the parameters of every replica but the first."""
 
         def replicate(self, module: Any, device_ids: Sequence[Any]) -> list[Any]:
             first, *others = super().replicate(module, device_ids)
@@ -65,26 +59,26 @@ class GradientOfOneReplicaOnly(Mutant):
 
 
 class ExceptionInAReplicaIsLost(Mutant):
-    """Where a replica fails its input is returned for its output."""
+    """If a replica raises, its input is returned as its output."""
 
     class Parallel(ThreadParallel):
-        """Returns inputs instead."""
+        """Returns the inputs of the replicas if one of them raises."""
 
         def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
             try:
                 return super().parallel_apply(replicas, inputs, kwargs)
             except Exception:  # noqa: BLE001 - that is the vice
-                return [one[0] for one in inputs]
+                return [given[0] for given in inputs]
 
     def data_parallel(self, module: Any) -> Callable[..., Any]:
         return self.Parallel(module)
 
 
 class ExceptionChangesItsType(Mutant):
-    """An exception in a replica arrives as a RuntimeError."""
+    """An exception in a replica becomes a RuntimeError."""
 
     class Parallel(ThreadParallel):
-        """Changes the type."""
+        """Turns every exception into a RuntimeError."""
 
         def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
             try:

@@ -1,4 +1,4 @@
-"""Mutants whose modules have backward hooks of the older kind, and something wrong with them."""
+"""Mutants of the legacy backward hooks of modules."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from hooklaw_backends.torch_eager import modules
 
 
 class BothKindsOfModuleBackwardHooksAccepted(Mutant):
-    """A module, and all modules together, take backward hooks of both kinds."""
+    """Legacy and full backward hooks can be registered on the same module, or globally, at the same time."""
 
     def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        module._is_full_backward_hook = None  # noqa: SLF001 - what torch asks
+        module._is_full_backward_hook = None  # noqa: SLF001 - torch checks this attribute
         return super().register_full_backward_hook(module, hook, **options)
 
     def register_backward_hook(self, module: Any, hook: Hook) -> Any:
-        module._is_full_backward_hook = None  # noqa: SLF001 - what torch asks
+        module._is_full_backward_hook = None  # noqa: SLF001 - torch checks this attribute
         return super().register_backward_hook(module, hook)
 
     def register_module_backward_hook(self, hook: Hook) -> Any:
@@ -27,14 +27,14 @@ class BothKindsOfModuleBackwardHooksAccepted(Mutant):
 
 
 class LegacyModuleHookNeverRuns(Mutant):
-    """A backward hook of the older kind is taken, and never called."""
+    """A legacy backward hook never runs."""
 
     def register_backward_hook(self, module: Any, hook: Hook) -> Any:  # noqa: ARG002 - it is not called
         return Handle()
 
 
 class LegacyModuleHookIsAFullOne(Mutant):
-    """A backward hook of the older kind is given the gradients of the module's inputs."""
+    """A legacy backward hook gets the gradients of the module's inputs, like a full backward hook."""
 
     def register_backward_hook(self, module: Any, hook: Hook) -> Any:
         return self.register_full_backward_hook(module, hook)

@@ -1,13 +1,11 @@
-"""Reading files of known findings: what a backend is known to do otherwise than documented, and why.
+"""Known findings: what a backend is known to do otherwise than documented, and why.
 
-One TOML file a backend, one ``[[finding]]`` table a finding: ``flag`` (a departure of the reference engine) or
-``fingerprint``, then ``reason``, ``rule``, and where they apply ``issue`` and ``pattern``. What an entry with a flag
-leaves out, the flag says of itself. What ``also`` names is the same finding. Before all tables, ``includes`` may name
-another such file beside this one, whose entries hold too.
+A backend has one TOML file with a ``[[finding]]`` table for each finding: ``flag`` (a departure of the reference
+engine) or ``fingerprint``, then ``reason``, ``rule``, and optionally ``issue`` and ``pattern``. The flag supplies what
+an entry with a flag leaves out. ``also`` lists further fingerprints of the same finding. Before all tables,
+``includes`` may name another such file in the same folder, whose entries hold too.
 """
 
-import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +13,19 @@ from typing import Any
 import msgspec
 
 from hooklaw.errors import FindingsFileError
-from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import OPERATIONS
+from hooklaw.fuzz.program import Instruction, Program
+from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.model import flags
+from hooklaw.results import toml_tables
 
 SILENT = "documentation silent"
-"""Stands in the place of a rule where no rule speaks of what was found."""
+"""Stands for a rule where no rule says anything about the finding."""
 KINDS = ("differs", "crash", "hang", "error")
+FORM = toml_tables.Form("findings file", "finding", FindingsFileError, ("includes",))
 
 
-class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry of a file."""
+class KnownFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of a file."""
 
     flag: str = ""
     fingerprint: str = ""
@@ -34,22 +34,49 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rule that is broken, or `SILENT`."""
     issue: str = ""
     also: list[str] = []
-    """Further fingerprints, of whole programs too, which then are not shrunk."""
+    """Further fingerprints; a program with one of them is not shrunk."""
     pattern: list[str] = []
-    """Instructions, each by one word or by several parted by ``|``, which a program of this kind has in this order."""
+    """Operations, or several separated by ``|``, which the programs of this finding have in this order."""
+
+    @property
+    def how(self) -> str:
+        """How the programs of this finding end."""
+        return self.fingerprint.partition(":")[0]
 
     def fits(self, how: str, program: Sequence[Instruction], died_at: int | None = None) -> bool:
-        """Tell whether a shrunk program that ended in this way is of this kind, by the pattern."""
-        kind = self.fingerprint.partition(":")[0]
-        return bool(self.pattern) and kind == how and follows(self.pattern, program, died_at)
+        """Whether a shrunk program that ended in this way matches the pattern."""
+        return bool(self.pattern) and self.how == how and follows(self.pattern, program, died_at)
+
+
+class KnownFindings(list[KnownFinding]):
+    """The known findings of a backend."""
+
+    def of_flag(self, flag: str) -> KnownFinding | None:
+        """Return the entry of a flag."""
+        return next((entry for entry in self if entry.flag == flag), None)
+
+    def also(self, fingerprint: str) -> KnownFinding | None:
+        """Return the entry that lists a fingerprint under ``also``."""
+        return next((entry for entry in self if fingerprint in entry.also), None)
+
+    def match(self, fingerprint: str, how: str, program: Program, died_at: int | None) -> KnownFinding | None:
+        """Return the entry of a finding, by its fingerprint or else by its pattern."""
+        exact = (entry for entry in self if fingerprint in (entry.fingerprint, *entry.also))
+        alike = (entry for entry in self if entry.fits(how, program, died_at))
+        return next(exact, None) or next(alike, None)
+
+    def crash(self, program: Program) -> KnownFinding | None:
+        """Return the entry of a crash that a program may cause: a read of foreign memory does not always crash."""
+        crashes = (entry for entry in self if entry.how.startswith("crash"))
+        return next((entry for entry in crashes if entry.fits(entry.how, program)), None)
 
 
 def follows(pattern: Sequence[str], program: Sequence[Instruction], died_at: int | None = None) -> bool:
-    """Tell whether a program has a pattern's instructions in their order.
+    """Whether a program has the operations of a pattern in their order.
 
-    Where it is known at which instruction it died, that must be the pattern's last.
+    If the instruction at which the program died is known, it must match the pattern's last.
     """
-    ops = [one.op for one in program]
+    ops = [instruction.op for instruction in program]
     if died_at is not None:
         ops = ops[: died_at + 1]
         if not ops or ops[-1] not in pattern[-1].split("|"):
@@ -58,32 +85,20 @@ def follows(pattern: Sequence[str], program: Sequence[Instruction], died_at: int
     return all(any(op in step.split("|") for op in rest) for step in pattern)
 
 
-def read(path: Path, rules: Collection[str]) -> list[Known]:
+def read(path: Path, rules: Collection[str]) -> KnownFindings:
     """Read a file.
 
-    Raises FindingsFileError, naming file and line, where it cannot be read or an entry is malformed.
+    Raises FindingsFileError, with file and line, if the file cannot be read or an entry is malformed.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise FindingsFileError(f"cannot read the findings file {path}: {why}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise FindingsFileError(f"{path}: the findings file is no TOML: {error}") from error
-    tables: Any = data.pop("finding", [])
-    included: Any = data.pop("includes", "")
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*finding\s*\]\]", line)]
-    if data or not isinstance(tables, list) or len(tables) != len(lines):
-        found = ", ".join(data) or "a value"
-        raise FindingsFileError(f"{path}: only includes and [[finding]] tables may stand here, found {found}")
-    places = [f"{path}:{line}" for line in lines]
-    entries = [_entry(table, place, rules) for table, place in zip(tables, places, strict=True)]
+    tables, values = toml_tables.read(path, FORM)
+    places = [f"{path}:{table.line}" for table in tables]
+    entries = [_entry(table.values, place, rules) for table, place in zip(tables, places, strict=True)]
     _refuse_duplicates(entries, places)
-    return entries + (_included(path, included, rules) if included else [])
+    included = values.get("includes")
+    return KnownFindings(entries + (_included(path, included, rules) if included else []))
 
 
-def _included(path: Path, name: Any, rules: Collection[str]) -> list[Known]:
+def _included(path: Path, name: Any, rules: Collection[str]) -> list[KnownFinding]:
     other = path.with_name(f"{name}")
     if other.resolve() == path.resolve():
         raise FindingsFileError(f"{path}: the findings file includes itself")
@@ -96,30 +111,29 @@ def of_flag(name: str) -> tuple[str, str, str]:
     return flag.says, SILENT if flag.why == flags.SILENT else flag.why, flag.issue
 
 
-def _entry(table: Mapping[str, Any], place: str, rules: Collection[str]) -> Known:
+def _entry(table: Mapping[str, Any], place: str, rules: Collection[str]) -> KnownFinding:
     try:
-        entry = msgspec.convert(table, Known)
+        entry = msgspec.convert(table, KnownFinding)
     except msgspec.ValidationError as error:
-        raise FindingsFileError(f"{place}: {error}; an entry has {', '.join(Known.__struct_fields__)}") from error
+        fields = ", ".join(KnownFinding.__struct_fields__)
+        raise FindingsFileError(f"{place}: {error}; an entry has {fields}") from error
     if bool(entry.flag) == bool(entry.fingerprint):
         raise FindingsFileError(f"{place}: the entry has both a flag and a fingerprint, or neither: name one")
     if entry.rule:
         _check_rule(entry, place, rules)
     if entry.flag:
         entry = _completed(entry, place)
-    for one in [entry.fingerprint] * bool(entry.fingerprint) + entry.also:
-        if one.partition(":")[0].partition(" ")[0] not in KINDS:
-            raise FindingsFileError(f"{place}: {one!r} is no fingerprint: one begins with {', '.join(KINDS)}")
+    _check_fingerprints(entry, place)
     if not entry.reason:
         raise FindingsFileError(f"{place}: the entry has no reason: say in one sentence what happens")
     if not entry.rule:
-        raise FindingsFileError(f"{place}: no rule is named: write the id of the one that is broken, or {SILENT!r}")
+        raise FindingsFileError(f"{place}: no rule is named: write the id of the rule that is broken, or {SILENT!r}")
     _check_pattern(entry, place)
     return entry
 
 
-def _completed(entry: Known, place: str) -> Known:
-    """Let the flag say what the entry leaves out."""
+def _completed(entry: KnownFinding, place: str) -> KnownFinding:
+    """Return the entry with what it leaves out and its flag supplies."""
     try:
         flags.known([entry.flag])
     except ValueError as error:
@@ -130,21 +144,27 @@ def _completed(entry: Known, place: str) -> Known:
     )
 
 
-def _check_rule(entry: Known, place: str, rules: Collection[str]) -> None:
+def _check_rule(entry: KnownFinding, place: str, rules: Collection[str]) -> None:
     if entry.rule not in rules and entry.rule != SILENT:
         raise FindingsFileError(f"{place}: no rule has the id {entry.rule!r}: `hooklaw list` shows all, or {SILENT!r}")
 
 
-def _check_pattern(entry: Known, place: str) -> None:
+def _check_fingerprints(entry: KnownFinding, place: str) -> None:
+    for fingerprint in filter(None, [entry.fingerprint, *entry.also]):
+        if fingerprint.partition(":")[0].partition(" ")[0] not in KINDS:
+            raise FindingsFileError(f"{place}: {fingerprint!r} is not a fingerprint: begin it with {', '.join(KINDS)}")
+
+
+def _check_pattern(entry: KnownFinding, place: str) -> None:
     if (entry.pattern or entry.also) and entry.flag:
         word = "pattern" if entry.pattern else "also"
-        raise FindingsFileError(f"{place}: a flag has no {word}, since the engine tells which programs need it")
+        raise FindingsFileError(f"{place}: a flag has no {word}, since the engine finds the programs that need it")
     for op in (op for step in entry.pattern for op in step.split("|")):
         if op not in OPERATIONS:
-            raise FindingsFileError(f"{place}: no instruction is called {op!r}, as the pattern says")
+            raise FindingsFileError(f"{place}: the pattern names {op!r}, which is not an operation")
 
 
-def _refuse_duplicates(entries: Sequence[Known], places: Sequence[str]) -> None:
+def _refuse_duplicates(entries: Sequence[KnownFinding], places: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for entry, place in zip(entries, places, strict=True):
         name = entry.flag or entry.fingerprint

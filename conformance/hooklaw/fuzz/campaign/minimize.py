@@ -1,69 +1,69 @@
-"""Shrinking what was found, contained: a candidate that ends its process is passed over, or is what is looked for."""
+"""Minimizing in workers: a candidate that ends its worker is refused, unless that is what the program does."""
 
 from collections.abc import Sequence
 from time import monotonic
 from typing import NamedTuple
 
-from hooklaw.fuzz.campaign.process import STEP, Child, Ending, Held
+from hooklaw.fuzz.campaign.process import STEP, Ending, Target, Worker
 from hooklaw.fuzz.campaign.schedule import Death
-from hooklaw.fuzz.campaign.tasks import Found, Smaller, Try, replay_one, shrink_one
+from hooklaw.fuzz.campaign.tasks import Anomaly, Candidate, Reduced, ShrinkTask, replay_program, shrink_program
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.shrink import shrink
 
 SECONDS = 30.0
-"""How long one finding is shrunk at most."""
+"""How long a program is shrunk at most."""
 RESTARTS = 5
-"""How many candidates may end the process before what there is must do."""
+"""How many candidates may end their worker before shrinking stops."""
 PATIENCE = 1.0
-"""Seconds after which a candidate is taken to hang, if the program did."""
+"""Seconds after which a candidate counts as hanging, if the program did hang."""
 
 
-class Least(NamedTuple):
-    """The least program that was found to do the same."""
+class Minimized(NamedTuple):
+    """The smallest program that was found to do the same."""
 
     program: Program
-    again: bool
+    reproduced: bool
     """Whether the program did it again when it was run by itself."""
-    found: Found | None = None
+    anomaly: Anomaly | None = None
     step: int = 0
-    """Of one that dies, the instruction at which it does."""
+    """The instruction at which a program dies."""
 
 
-def of_found(held: Held, program: Program, found: Found, limit: float) -> Least:
-    """Return the least program that is found in the same way."""
+def differing(target: Target, program: Program, anomaly: Anomaly, limit: float) -> Minimized:
+    """Return the smallest program with the same anomaly."""
     until = monotonic() + SECONDS
-    best = Least(program, again=False, found=found)
+    best = Minimized(program, reproduced=False, anomaly=anomaly)
     refused: set[Program] = set()
     for _ in range(RESTARTS):
         seconds = until - monotonic()
-        child = Child(held, shrink_one, best.program, found, refused, seconds, limit)
+        worker = Worker(target, shrink_program, ShrinkTask(best.program, anomaly, refused, seconds, limit))
         try:
-            best, tried = _followed(child, best)
-            ended = child.ending()
+            best, tried = _followed(worker, best)
+            ended = worker.ending()
         finally:
-            child.end()
+            worker.end()
         if ended is None or seconds <= 0:
             break
         refused.add(tried)
     return best
 
 
-def _followed(child: Child, best: Least) -> tuple[Least, Program]:
-    """Return the best that a process tells of until its end, and what it tried last."""
+def _followed(worker: Worker, best: Minimized) -> tuple[Minimized, Program]:
+    """Return the best program that a worker sends until its end, and what it tried last."""
     tried = best.program
-    while (told := child.answer()) is not None:
-        match told:
-            case Try(program):
+    while (answer := worker.answer()) is not None:
+        match answer:
+            case Candidate(program):
                 tried = program
-            case Smaller(program, found):
-                best = Least(program, again=True, found=found)
+            case Reduced(program, anomaly):
+                best = Minimized(program, reproduced=True, anomaly=anomaly)
             case _:
                 pass
     return best, tried
 
 
-def of_death(held: Held, program: Program, death: Death, limit: float) -> Least:
-    """Return the least program that ends its process in the same way, each candidate in a process of its own."""
+def dying(target: Target, program: Program, death: Death, limit: float) -> Minimized:
+    """Return the smallest program that ends its worker in the same way; each candidate has a worker of its own."""
     hangs = death.ending.kind == "hang"
     until = monotonic() + SECONDS
     steps: dict[Program, int] = {}
@@ -71,21 +71,20 @@ def of_death(held: Held, program: Program, death: Death, limit: float) -> Least:
     def dies(candidate: Program) -> bool:
         if monotonic() > until:
             return False
-        ending, step = _tried(held, candidate, min(limit, PATIENCE) if hangs else limit)
-        steps[candidate] = step
+        ending, steps[candidate] = _tried(target, candidate, min(limit, PATIENCE) if hangs else limit)
         return ending == death.ending
 
     if not dies(program):
-        return Least(program, again=False, step=death.step)
+        return Minimized(program, reproduced=False, step=death.step)
     cut = program[: death.step + 1]
-    least = shrink(cut if len(cut) < len(program) and dies(cut) else program, dies)
-    return Least(least, again=True, step=steps[least])
+    smallest = shrink(cut if len(cut) < len(program) and dies(cut) else program, dies)
+    return Minimized(smallest, reproduced=True, step=steps[smallest])
 
 
-def _tried(held: Held, program: Sequence[Instruction], limit: float) -> tuple[Ending | None, int]:
-    child = Child(held, replay_one, program, limit)
+def _tried(target: Target, program: Sequence[Instruction], limit: float) -> tuple[Ending | None, int]:
+    worker = Worker(target, replay_program, program, limit)
     try:
-        child.answer()
-        return child.ending(), child.marks[STEP]
+        worker.answer()
+        return worker.ending(), worker.marks[STEP]
     finally:
-        child.end()
+        worker.end()

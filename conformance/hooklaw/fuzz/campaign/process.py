@@ -1,7 +1,7 @@
-"""Containment: programs run in processes of their own, and one that dies or hangs names the program it was at.
+"""Worker processes that contain crashes and hangs, and name the program at which they died.
 
-A process counts in shared memory where it is, and tells its answers through a pipe, which keeps what was told before
-a crash. The kernel's timer ends a process that hangs, so that none outlives its limit, whatever becomes of its parent.
+A worker keeps its place in shared memory, and sends its answers through a pipe, which keeps what was sent before a
+crash. The kernel's timer ends a worker that hangs, even if its parent is gone.
 """
 
 import faulthandler
@@ -24,46 +24,46 @@ from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.fuzz.judge.judge import Judge, engine
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.required_capabilities import needs
-from hooklaw.fuzz.replay.run import Run
+from hooklaw.fuzz.replay.run import Replay
 
 LIMIT = 10.0
 """Seconds that a program may take, its comparison included."""
 LONG_LIMIT = 60.0
-"""The same on a backend that replays programs in its own way, since it may compile them."""
+"""The same for a backend that replays programs in its own way, since it may compile them."""
 AT, STEP, UNDECIDED, SKIPPED = range(4)
-"""What stands in the shared memory: the program and its instruction, and what was counted so far."""
+"""Places in the shared memory: the program and its instruction, and how many programs were undecided or skipped."""
 COMPARING = -1
-"""Stands for an instruction while the engine runs."""
+"""The instruction while the engine runs."""
 DONE = "done"
 
 
 class Ending(NamedTuple):
-    """How a process died."""
+    """How a worker died."""
 
     kind: str
     """``crash`` or ``hang``."""
     how: str
-    """Of which signal, or with which exit code."""
+    """The signal or the exit code."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.how}" if self.how else self.kind
 
 
-class Fault(NamedTuple):
-    """What kept a process from doing its work, which is no finding."""
+class Failure(NamedTuple):
+    """Why a worker could not do its task, which is not a finding."""
 
-    why: str
+    reason: str
 
 
-class Held:
-    """A backend with its judge: a forked process has it from its parent, a spawned one loads it again."""
+class Target:
+    """A backend with its judge: a forked worker inherits it, a spawned worker loads it again."""
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
         self._judge: Judge | None = None
 
     def __reduce__(self) -> Any:
-        return Held, (self.spec,)
+        return Target, (self.spec,)
 
     @property
     def judge(self) -> Judge:
@@ -84,7 +84,7 @@ class Held:
         return self.judge.backend
 
     def import_early(self, programs: Iterable[Sequence[Instruction]]) -> None:
-        """Import before any process is forked what programs would have each of them import, where that takes long."""
+        """Import what programs need and takes long to import, before workers are forked."""
         late: dict[Capability, str] = dict(getattr(self.backend, "imports_late", {}))
         for program in programs:
             if not late:
@@ -94,64 +94,64 @@ class Held:
 
     @property
     def limit(self) -> float:
-        """How many seconds a program may take, if nobody says it."""
+        """How many seconds a program may take by default."""
         return LONG_LIMIT if self.judge.own_way else LIMIT
 
     @property
     def forked(self) -> bool:
-        """Whether a process may inherit the backend; a device's must be opened anew in each."""
+        """Whether workers may inherit the backend; each worker must open a device again."""
         return Capability.HOST in self.backend.capabilities
 
 
 def spare_collections() -> None:
-    """Let the collector pass over all there is, and look less often at what programs leave, most of which is freed."""
+    """Keep the garbage collector off what exists now, and run it less often, since programs leave little garbage."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
-class Line:
-    """A process's way to tell its parent what it found, and where it is."""
+class Channel:
+    """A worker's way to send answers to its parent, and to note its place."""
 
     def __init__(self, pipe: Connection, marks: Any) -> None:
-        self.tell = pipe.send
+        self.send = pipe.send
         self.marks = marks
 
 
-class Child:
-    """A process that works on a backend, contained: `work(judge, line, *given)`."""
+class Worker:
+    """A process that does a task on a backend: `task(judge, channel, *arguments)`."""
 
-    def __init__(self, held: Held, work: Callable[..., None], *given: Any, at: int = 0) -> None:
-        context: Any = multiprocessing.get_context("fork" if held.forked else "spawn")
+    def __init__(self, target: Target, task: Callable[..., None], *arguments: Any, at: int = 0) -> None:
+        context: Any = multiprocessing.get_context("fork" if target.forked else "spawn")
         self.marks: Any = context.RawArray("q", 4)
         self.marks[AT] = at
         self.answers, far = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(held, work, far, self.marks, given), daemon=True)
+        self._process = context.Process(target=_run, args=(target, task, far, self.marks, arguments), daemon=True)
         self._done = False
-        held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what forks would swallow it
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # or callbacks of the fork swallow it
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that threads of a library may be lost in the child
+                warnings.simplefilter("ignore")  # that threads of a library may be lost in the worker
                 self._process.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         far.close()
 
     def answer(self) -> Any:
-        """Return the next thing it tells, waiting for it, or None where it has ended.
+        """Wait for the next answer and return it, None where the worker has ended.
 
-        Raises HooklawError where it could not work at all.
+        Raises HooklawError where the worker could not do its task.
         """
         try:
-            told = self.answers.recv()
+            answer = self.answers.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
             return None
-        if isinstance(told, Fault):
-            raise HooklawError(told.why)
-        self._done = told == DONE
-        return self.answer() if self._done else told
+        if isinstance(answer, Failure):
+            raise HooklawError(answer.reason)
+        self._done = answer == DONE
+        return self.answer() if self._done else answer
 
     def ending(self) -> Ending | None:
-        """Return how it died, once it told all; None where it came to its end."""
+        """Return how the worker died, once all its answers are read; None where it finished its task."""
         self._process.join()
         code = self._process.exitcode or 0
         self.end()
@@ -162,38 +162,38 @@ class Child:
         return Ending("hang", "") if -code == signal.SIGALRM else Ending("crash", signal.Signals(-code).name)
 
     def end(self) -> None:
-        """End it, wherever it is."""
+        """End the worker."""
         self._process.kill()
         self._process.join()
         self.answers.close()
 
 
-def watch(seconds: float) -> None:
-    """Let the kernel end this process unless it is told otherwise within so many seconds; 0 is never."""
+def limit_time(seconds: float) -> None:
+    """Let the kernel end this process after so many seconds, unless the limit is set again; 0 is no limit."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _run(held: Held, work: Callable[..., None], pipe: Connection, marks: Any, given: tuple[Any, ...]) -> None:
+def _run(target: Target, task: Callable[..., None], pipe: Connection, marks: Any, arguments: tuple[Any, ...]) -> None:
     _be_quiet()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     try:
-        judge = held.judge
+        judge = target.judge
         _note_steps(judge, marks)
         spare_collections()
-        work(judge, Line(pipe, marks), *given)
-        watch(0)
+        task(judge, Channel(pipe, marks), *arguments)
+        limit_time(0)
         pipe.send(DONE)
     except BrokenPipeError:
         pass  # the parent is gone
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent says it
-        pipe.send(Fault(f"{held.spec}: a process of the fuzzer failed: {type(error).__name__}: {error}"))
+    except Exception as error:  # noqa: BLE001 - the parent reports every error
+        pipe.send(Failure(f"{target.spec}: a process of the fuzzer failed: {type(error).__name__}: {error}"))
     pipe.close()
-    os._exit(0)  # nothing of what a program left behind may run any more
+    os._exit(0)  # nothing that a program left behind may run now
 
 
 def _be_quiet() -> None:
-    """Let a backend's last words and warnings not mix with the output, and no crash leave a core file."""
+    """Keep the output of a backend out of ours, and let no crash leave a core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.disable()
     null = os.open(os.devnull, os.O_RDWR)
@@ -204,11 +204,11 @@ def _be_quiet() -> None:
 
 
 def _note_steps(judge: Judge, marks: Any) -> None:
-    step, law = Run.step, type(engine(()))
+    step, law = Replay.step, type(engine(()))
 
-    def noted(self: Run, number: int, one: Instruction) -> None:
+    def noted(self: Replay, number: int, instruction: Instruction) -> None:
         compares = self.backend is not judge.backend and isinstance(self.backend, law)
         marks[STEP] = COMPARING if compares else number
-        step(self, number, one)
+        step(self, number, instruction)
 
-    Run.step = noted
+    Replay.step = noted

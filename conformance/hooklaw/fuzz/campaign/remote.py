@@ -1,4 +1,4 @@
-"""A backend in a process of its own that waits for programs; what ends the process is told, and another takes over."""
+"""A backend in a worker that replays the programs it is sent; where a program ends the worker, another starts."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from hooklaw.errors import HooklawError
 from hooklaw.fuzz.campaign import known_findings
-from hooklaw.fuzz.campaign.process import LIMIT, Child, Ending, Held, Line, watch
+from hooklaw.fuzz.campaign.process import LIMIT, Channel, Ending, Target, Worker, limit_time
 from hooklaw.fuzz.judge.judge import Judge
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.replay.required_capabilities import needs
@@ -21,21 +21,21 @@ FIRST = (
     Instruction("mul", ("v1",), ("x1", "x1")),
     Instruction("backward", (), ("v1",), (1.0, None, False)),
 )
-"""Run before any process is forked: what a backend does at its first pass, no process need do again."""
+"""Run before a worker is forked, so that no worker repeats what a backend does at its first pass."""
 
 
-class Apart:
-    """A backend that programs are sent to; it is loaded here too, so that the process can be forked."""
+class RemoteBackend:
+    """A backend that programs are sent to; it is loaded here too, so that the worker can be forked."""
 
     def __init__(self, spec: str) -> None:
-        self._held = Held(spec)
-        self.judge: Judge = self._held.judge
+        self._target = Target(spec)
+        self.judge: Judge = self._target.judge
         if self.judge.own_way:
             raise HooklawError(f"{spec}: it replays whole programs in its own way: use `hooklaw fuzz --backend {spec}`")
         self.name: str = self.judge.backend.name
         path = getattr(self.judge.backend, "findings", None)
         self._known = known_findings.read(path, load_rules()) if path else []
-        self._child: Child | None = None
+        self._worker: Worker | None = None
         self._programs: Connection | None = None
         replay(FIRST, self.judge.backend)
 
@@ -43,49 +43,49 @@ class Apart:
         return f"<{self.name}>"
 
     def able(self, program: Sequence[Instruction]) -> Program:
-        """Return what is left of a program without that which the backend does not support."""
+        """Return the instructions of a program that the backend supports."""
         capabilities = frozenset(self.judge.backend.capabilities)
-        return tuple(one for one in program if needs((one,)) <= capabilities)
+        return tuple(instruction for instruction in program if needs((instruction,)) <= capabilities)
 
     def knows(self, how: str, program: Sequence[Instruction]) -> bool:
-        """Tell whether the backend is known to end or to differ in this way on programs of this kind."""
+        """Whether the backend is known to die or to differ in this way on such programs."""
         return any(entry.fits(how, program) for entry in self._known)
 
     def replay(self, program: Sequence[Instruction]) -> list[Event] | Ending:
-        """Return what the backend shows of a program, or how it ended the process."""
-        if self._child is None or self._programs is None:
-            self._held.import_early([program])
-            there, self._programs = Pipe(duplex=False)
-            self._child = Child(self._held, _serve, there, self._programs)
-            there.close()
+        """Return what the backend shows of a program, or how the worker died."""
+        if self._worker is None or self._programs is None:
+            self._target.import_early([program])
+            far, self._programs = Pipe(duplex=False)
+            self._worker = Worker(self._target, _serve, far, self._programs)
+            far.close()
         self._programs.send(tuple(program))
-        events: Any = self._child.answer()
+        events: Any = self._worker.answer()
         if events is not None:
             return events
-        ending = self._child.ending()
-        self._child = None
+        ending = self._worker.ending()
+        self._worker = None
         self._programs.close()
         return ending or Ending("crash", "")
 
 
 @cache
-def apart(spec: str) -> Apart:
+def remote_backend(spec: str) -> RemoteBackend:
     """Return a backend by its name on the command line, loaded once.
 
     Raises HooklawError or NotRunError where it cannot be loaded.
     """
-    return Apart(spec)
+    return RemoteBackend(spec)
 
 
-def _serve(judge: Judge, line: Line, programs: Connection, far: Connection) -> None:
-    """Replay what is sent, until the parent is gone."""
+def _serve(judge: Judge, channel: Channel, programs: Connection, far: Connection) -> None:
+    """Replay the programs that are sent, until the parent is gone."""
     far.close()
-    sys.settrace(None)  # whoever traces the parent, such as HypoFuzz, sees nothing of this process
+    sys.settrace(None)  # HypoFuzz traces the parent, but must not slow this process down
     while True:
         try:
             program: Program = programs.recv()
         except EOFError:
             return
-        watch(LIMIT)
-        line.tell(replay(program, judge.backend))
-        watch(0)
+        limit_time(LIMIT)
+        channel.send(replay(program, judge.backend))
+        limit_time(0)

@@ -1,4 +1,4 @@
-"""The hunt: ranges of programs handed to processes, and what these found put in order of the programs' numbers."""
+"""The schedule of a campaign: workers judge ranges of programs, and their results come in order of the programs."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -6,155 +6,152 @@ from multiprocessing.connection import wait
 from time import monotonic
 from typing import NamedTuple
 
-from hooklaw.fuzz.campaign.process import AT, COMPARING, SKIPPED, STEP, UNDECIDED, Child, Ending, Held
-from hooklaw.fuzz.campaign.tasks import Found, Programs, judge_range
+from hooklaw.fuzz.campaign.process import AT, COMPARING, SKIPPED, STEP, UNDECIDED, Ending, Target, Worker
+from hooklaw.fuzz.campaign.tasks import Anomaly, ProgramSource, RangeTask, judge_range
 
 RANGE = 2000
-"""How many programs a process judges before another takes over: beside them its start costs nothing."""
+"""How many programs a worker judges, so that its start takes no time to speak of."""
 SHORT_RANGE = 20
-"""The same where a program takes so long that the start costs nothing beside a few."""
+"""The same where the backend replays programs in its own way, which takes longer."""
 LONG_RANGE = 5000
-"""The same where each process must load the backend again."""
+"""The same where each worker must load the backend again."""
 WAIT = 0.5
 """Seconds between two looks at the clock."""
 
 
 class Death(NamedTuple):
-    """Where and how a process died."""
+    """The program and the instruction at which a worker died, and how."""
 
     place: int
     step: int
     ending: Ending
 
 
-class Piece(NamedTuple):
-    """What one process made of the programs from one place to another."""
+class RangeResult(NamedTuple):
+    """What a worker found in the programs from one place to another."""
 
     start: int
     stop: int
-    found: list[Found]
+    anomalies: list[Anomaly]
     death: Death | None
     undecided: int
     skipped: int
 
 
-class Hunt(NamedTuple):
-    """What is hunted, and how far."""
+class Campaign(NamedTuple):
+    """What is judged, and how far."""
 
-    held: Held
-    programs: Programs
+    target: Target
+    programs: ProgramSource
     total: int
     jobs: int
     limit: float
-    many: int = 20
-    """After so many programs that no flag explains a process stops, so that a wrong backend is known at once."""
+    """Seconds that a program may take."""
+    enough: int = 20
+    """After how many programs that no flag explains a worker ends, so that a wrong backend is soon known."""
     until: float = float("inf")
     """The time by `monotonic` at which to stop."""
     tick: Callable[[int], None] = lambda _: None
-    """Called now and then with how many programs are done."""
+    """Called now and then with the number of programs that are done."""
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield what was found, in order of the programs' places."""
-        lanes: deque[_Lane] = deque()
+    def results(self) -> Iterator[RangeResult]:
+        """Yield the results, in order of the programs' places."""
+        ranges: deque[_Range] = deque()
         start, done = 0, 0
-        if self.held.forked:
-            self.held.import_early(self.programs.at(place)[1] for place in range(min(self.total, RANGE)))
-        size = SHORT_RANGE if self.held.judge.own_way else RANGE if self.held.forked else LONG_RANGE
+        forked = self.target.forked
+        if forked:
+            self.target.import_early(self.programs.at(place)[1] for place in range(min(self.total, RANGE)))
+        size = SHORT_RANGE if self.target.judge.own_way else RANGE if forked else LONG_RANGE
         try:
-            while lanes or start < self.total:
-                while start < self.total and sum(lane.busy for lane in lanes) < self.jobs:
-                    lanes.append(_Lane(self, start, min(start + size, self.total)))
+            while ranges or start < self.total:
+                while start < self.total and sum(part.worker is not None for part in ranges) < self.jobs:
+                    ranges.append(_Range(self, start, min(start + size, self.total)))
                     start += size
-                in_time = self._wait(lanes, done)
-                for piece in _in_order(lanes):
-                    done = piece.stop
-                    yield piece
+                in_time = self._wait(ranges, done)
+                for result in _in_order(ranges):
+                    done = result.stop
+                    yield result
                 if not in_time:
-                    yield from (piece for lane in lanes for piece in lane.cut())
+                    yield from (result for part in ranges for result in part.cut())
                     return
         finally:
-            for lane in lanes:
-                lane.end()
+            for part in ranges:
+                part.end()
 
-    def _wait(self, lanes: "deque[_Lane]", done: int) -> bool:
-        """Read what processes tell, until the clock is to be looked at; tell whether there is time left."""
-        children = {lane.child.answers: lane for lane in lanes if lane.child}
-        for ready in wait(list(children), timeout=min(WAIT, max(0.0, self.until - monotonic()))):
-            children[ready].read()  # type: ignore[index]
-        self.tick(done + sum(lane.so_far for lane in lanes))
+    def _wait(self, ranges: "deque[_Range]", done: int) -> bool:
+        """Read answers of workers until the next look at the clock; return whether time is left."""
+        ready = {part.worker.answers: part for part in ranges if part.worker}
+        for answers in wait(list(ready), timeout=min(WAIT, max(0.0, self.until - monotonic()))):
+            ready[answers].read()  # type: ignore[index]
+        self.tick(done + sum(part.done for part in ranges))
         return monotonic() < self.until
 
 
-class _Lane:
-    """A range of programs, judged by one process after another: each death needs a new one."""
+class _Range:
+    """A range of programs, judged by one worker after another: each death needs a new worker."""
 
-    def __init__(self, hunt: Hunt, start: int, stop: int) -> None:
-        self._hunt = hunt
+    def __init__(self, campaign: Campaign, start: int, stop: int) -> None:
+        self._campaign = campaign
         self._start, self._stop = start, stop
-        self.pieces: deque[Piece] = deque()
-        self.child: Child | None = None
-        self._found: list[Found] = []
-        self._next()
+        self.results: deque[RangeResult] = deque()
+        self.worker: Worker | None = None
+        self._anomalies: list[Anomaly] = []
+        self._begin()
 
     @property
-    def busy(self) -> bool:
-        """Whether a process is at work."""
-        return self.child is not None
+    def done(self) -> int:
+        """How many programs the worker has done."""
+        return max(0, self.worker.marks[AT] - self._start) if self.worker else 0
 
-    @property
-    def so_far(self) -> int:
-        """How many programs the process at work has done."""
-        return max(0, self.child.marks[AT] - self._start) if self.child else 0
-
-    def _next(self) -> None:
-        self._found = []
+    def _begin(self) -> None:
+        self._anomalies = []
         if self._start < self._stop:
-            hunt = self._hunt
-            given = (hunt.programs, self._start, self._stop, hunt.limit, hunt.many)
-            self.child = Child(hunt.held, judge_range, *given, at=self._start)
+            campaign = self._campaign
+            task = RangeTask(campaign.programs, self._start, self._stop, campaign.limit, campaign.enough)
+            self.worker = Worker(campaign.target, judge_range, task, at=self._start)
 
     def read(self) -> None:
-        """Take what the process tells; where it has ended, let another go on behind."""
-        child = self.child
-        if child is None:
+        """Read an answer of the worker; where it has ended, start another behind the program at which it died."""
+        worker = self.worker
+        if worker is None:
             return
-        told = child.answer()
-        if told is not None:
-            self._found.append(told)
+        anomaly = worker.answer()
+        if anomaly is not None:
+            self._anomalies.append(anomaly)
             return
-        self.child = None
-        ending = child.ending()
-        place, step = child.marks[AT], child.marks[STEP]
+        ending = worker.ending()
+        place, step = worker.marks[AT], worker.marks[STEP]
         compared = ending is not None and ending.kind == "hang" and step == COMPARING
         death = None if ending is None or compared else Death(place, step, ending)
-        self._add(child, place + (ending is not None), death, undecided=compared)
-        self._next()
+        self._add(worker, place + (ending is not None), death, undecided=compared)
+        self.worker = None
+        self._begin()
 
-    def _add(self, child: Child, stop: int, death: Death | None = None, *, undecided: bool = False) -> None:
-        marks = child.marks
-        piece = Piece(self._start, stop, self._found, death, marks[UNDECIDED] + undecided, marks[SKIPPED])
+    def _add(self, worker: Worker, stop: int, death: Death | None = None, *, undecided: bool = False) -> None:
+        marks = worker.marks
+        result = RangeResult(self._start, stop, self._anomalies, death, marks[UNDECIDED] + undecided, marks[SKIPPED])
         self._start = stop
-        self.pieces.append(piece)
+        self.results.append(result)
 
-    def cut(self) -> list[Piece]:
-        """Return what is there, and go no further."""
-        if self.child:
-            child, self.child = self.child, None
-            child.end()
-            self._add(child, child.marks[AT])
-        return [*self.pieces]
+    def cut(self) -> list[RangeResult]:
+        """End the worker, and return the results so far."""
+        if self.worker:
+            worker, self.worker = self.worker, None
+            worker.end()
+            self._add(worker, worker.marks[AT])
+        return [*self.results]
 
     def end(self) -> None:
-        """End the process at work."""
-        if self.child:
-            self.child.end()
+        """End the worker."""
+        if self.worker:
+            self.worker.end()
 
 
-def _in_order(lanes: "deque[_Lane]") -> Iterator[Piece]:
-    """Take what is next in order, range by range."""
-    while lanes:
-        while lanes[0].pieces:
-            yield lanes[0].pieces.popleft()
-        if lanes[0].busy:
+def _in_order(ranges: "deque[_Range]") -> Iterator[RangeResult]:
+    """Take the next results in order, range by range."""
+    while ranges:
+        while ranges[0].results:
+            yield ranges[0].results.popleft()
+        if ranges[0].worker:
             return
-        lanes.popleft()
+        ranges.popleft()

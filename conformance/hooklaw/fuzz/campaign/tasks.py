@@ -1,11 +1,11 @@
-"""What the fuzzer's processes do: judge a range of programs, or look for a smaller one that differs in the same way."""
+"""Tasks of the fuzzer's processes: judge a range of programs, shrink a program, or replay it."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from hooklaw.fuzz.campaign.process import AT, SKIPPED, STEP, UNDECIDED, Line, watch
+from hooklaw.fuzz.campaign.process import AT, SKIPPED, STEP, UNDECIDED, Channel, limit_time
 from hooklaw.fuzz.draw.random_programs import from_seed
 from hooklaw.fuzz.judge.judge import Difference, Judge
 from hooklaw.fuzz.program import Instruction, Program
@@ -14,16 +14,16 @@ from hooklaw.fuzz.replay.run import NotReplayedError
 from hooklaw.fuzz.shrink import shrink
 
 
-class Programs(Protocol):
-    """Where programs come from; each has a place from 0 on, and a number by which it is known."""
+class ProgramSource(Protocol):
+    """Where programs come from; each has a place from 0 on, and a number that users know it by."""
 
     def at(self, place: int) -> tuple[int, Program]:
         """Return the number and the program."""
         ...
 
 
-class Random(NamedTuple):
-    """Programs of a seed."""
+class SeededPrograms(NamedTuple):
+    """The programs of a seed."""
 
     seed: int
 
@@ -32,27 +32,27 @@ class Random(NamedTuple):
         return place, from_seed(self.seed, place)
 
 
-class Given(NamedTuple):
+class ListedPrograms(NamedTuple):
     """Programs out of a file, each by the number of its line."""
 
     lines: list[tuple[int, Program]]
 
     def at(self, place: int) -> tuple[int, Program]:
-        """Return one of them."""
+        """Return a program and its line."""
         return self.lines[place]
 
 
 NOT_REPLAYED = "not replayed"
 
 
-class Found(NamedTuple):
-    """A program that differs."""
+class Anomaly(NamedTuple):
+    """A program that differs, that raises an error where none may be raised, or that was not replayed."""
 
     place: int
     how: str
-    """``differs``, ``error`` with the type where looking at the backend raised one, or `NOT_REPLAYED`."""
+    """``differs``, ``error`` with the exception's type, or `NOT_REPLAYED`."""
     difference: Difference | None = None
-    said: str = ""
+    message: str = ""
 
     @property
     def flags(self) -> frozenset[str]:
@@ -60,86 +60,100 @@ class Found(NamedTuple):
         return self.difference.flags if self.difference else frozenset()
 
 
-def judge_range(  # noqa: PLR0913, PLR0917 - what a process is given
-    judge: Judge, line: Line, programs: Programs, start: int, stop: int, limit: float, many: int
-) -> None:
-    """Judge the programs from one place to another, and tell each that differs; stop where many do anew."""
-    news = 0
+class RangeTask(NamedTuple):
+    """The programs from one place to another, to be judged."""
+
+    programs: ProgramSource
+    start: int
+    stop: int
+    limit: float
+    """Seconds that a program may take."""
+    enough: int
+    """After how many programs that no flag explains the task ends."""
+
+
+def judge_range(judge: Judge, channel: Channel, task: RangeTask) -> None:
+    """Judge a range of programs, and send each anomaly."""
+    unexplained, stop = 0, task.stop
     capabilities = frozenset(judge.backend.capabilities)
-    for place in range(start, stop):
-        line.marks[AT], line.marks[STEP] = place, 0
-        program = programs.at(place)[1]
+    for place in range(task.start, task.stop):
+        channel.marks[AT], channel.marks[STEP] = place, 0
+        program = task.programs.at(place)[1]
         if not needs(program) <= capabilities:
-            line.marks[SKIPPED] += 1
+            channel.marks[SKIPPED] += 1
             continue
-        watch(limit)
-        found = judged(judge, place, program)
-        line.marks[UNDECIDED] = judge.undecided
-        if found:
-            line.tell(found)
-            skipped = found.how == NOT_REPLAYED
-            line.marks[SKIPPED] += skipped
-            news += not (found.flags or skipped)
-        if news == many:
+        limit_time(task.limit)
+        anomaly = judge_program(judge, place, program)
+        channel.marks[UNDECIDED] = judge.undecided
+        if anomaly:
+            channel.send(anomaly)
+            skipped = anomaly.how == NOT_REPLAYED
+            channel.marks[SKIPPED] += skipped
+            unexplained += not (anomaly.flags or skipped)
+        if unexplained == task.enough:
             stop = place + 1
             break
-    line.marks[AT] = stop
+    channel.marks[AT] = stop
 
 
-def judged(judge: Judge, place: int, program: Sequence[Instruction]) -> Found | None:
-    """Judge one program; what a backend raises where nothing may be raised is found, too."""
+def judge_program(judge: Judge, place: int, program: Sequence[Instruction]) -> Anomaly | None:
+    """Judge a program; an exception where the backend may raise none is an anomaly too."""
     try:
         difference = judge(program)
     except NotReplayedError as error:
-        return Found(place, NOT_REPLAYED, said=str(error))
+        return Anomaly(place, NOT_REPLAYED, message=str(error))
     except BaseException as error:  # noqa: BLE001 - a backend may raise anything, SystemExit too
-        return Found(place, f"error {type(error).__name__}", said=" ".join(str(error).split()))
-    return Found(place, "differs", difference) if difference else None
+        return Anomaly(place, f"error {type(error).__name__}", message=" ".join(str(error).split()))
+    return Anomaly(place, "differs", difference) if difference else None
 
 
-class Try(NamedTuple):
-    """A program that is about to be tried."""
-
-    program: Program
-
-
-class Smaller(NamedTuple):
-    """A program that is found in the same way."""
+class Candidate(NamedTuple):
+    """A program that the shrinker is about to try."""
 
     program: Program
-    found: Found
 
 
-def shrink_one(  # noqa: PLR0913, PLR0917 - what a process is given
-    judge: Judge,
-    line: Line,
-    program: Program,
-    wanted: Found,
-    refused: Collection[Program],
-    seconds: float,
-    limit: float,
-) -> None:
-    """Tell ever smaller programs that are found as the wanted one was."""
-    until = monotonic() + seconds
+class Reduced(NamedTuple):
+    """A smaller program with the same anomaly."""
+
+    program: Program
+    anomaly: Anomaly
+
+
+class ShrinkTask(NamedTuple):
+    """A program with an anomaly, to be shrunk."""
+
+    program: Program
+    anomaly: Anomaly
+    refused: Collection[Program]
+    """Candidates that end the process."""
+    seconds: float
+    limit: float
+    """Seconds that a candidate may take."""
+
+
+def shrink_program(judge: Judge, channel: Channel, task: ShrinkTask) -> None:
+    """Send each candidate, and ever smaller programs with the same anomaly."""
+    until, wanted = monotonic() + task.seconds, task.anomaly
 
     def fails(candidate: Program) -> bool:
-        if candidate in refused or monotonic() > until:
+        if candidate in task.refused or monotonic() > until:
             return False
-        line.tell(Try(candidate))
-        watch(limit)
-        found = judged(judge, wanted.place, candidate)
-        if found is None or (found.how, found.flags) != (wanted.how, wanted.flags):
+        channel.send(Candidate(candidate))
+        limit_time(task.limit)
+        anomaly = judge_program(judge, wanted.place, candidate)
+        if anomaly is None or (anomaly.how, anomaly.flags) != (wanted.how, wanted.flags):
             return False
-        line.tell(Smaller(candidate, found))
+        channel.send(Reduced(candidate, anomaly))
         return True
 
-    if fails(program):
-        shrink(program, fails)
+    if fails(task.program):
+        shrink(task.program, fails)
 
 
-def replay_one(judge: Judge, line: Line, program: Program, limit: float) -> None:
+def replay_program(judge: Judge, channel: Channel, program: Program, limit: float) -> None:
     """Replay a program that may end the process."""
-    line.marks[STEP] = 0
-    watch(limit)
+    channel.marks[STEP] = 0
+    limit_time(limit)
     with suppress(NotReplayedError):
         judge.observed(program)

@@ -1,14 +1,15 @@
 """Drawing modules, calls of them, and hooks on them."""
 
-from hooklaw.fuzz.draw.builder import Draft
+from hooklaw.fuzz.draw.builder import ProgramDraft
 from hooklaw.fuzz.draw.hooks import action
+from hooklaw.fuzz.program import Instruction
 
 INPUTS = {"weighted": 1, "two": 2, "joined": 2, "scaled": 1, "unweighted": 1, "raises": 1, "outer": 1}
 CONTAINERS = ("named", "listed", "keyed")
 MODULE_HOOKS = ("forward_pre", "forward", "full_backward_pre", "full_backward")
 
 
-def module(draft: Draft) -> None:
+def module(draft: ProgramDraft) -> None:
     """Draw a module."""
     w = draft.tensor(lambda kind: kind.leaf)
     if w:
@@ -21,23 +22,28 @@ def module(draft: Draft) -> None:
         draft.tensors[parameter] = draft.tensors[w]._replace(grad=True)
 
 
-def _inner(draft: Draft, w: str) -> tuple[str, ...]:
+def _inner(draft: ProgramDraft, w: str) -> tuple[str, ...]:
     """Draw a module that a module with this parameter may call."""
     kind = draft.tensors[w]
-    made = [one for one in draft.done if one.op == "module" and INPUTS.get(one.how[0]) == 1]
-    names = [one.made[0] for one in made if draft.tensors[one.made[1]].shape == kind.shape]
+    made = [module.made for module in with_one_input(draft)]
+    names = [name for name, parameter in made if draft.tensors[parameter].shape == kind.shape]
     return (draft.one_of(names),) if names else ()
 
 
-def call(draft: Draft) -> None:
+def with_one_input(draft: ProgramDraft) -> list[Instruction]:
+    """Return the instructions that made modules with one input."""
+    return [made for made in draft.done if made.op == "module" and INPUTS.get(made.how[0]) == 1]
+
+
+def call(draft: ProgramDraft) -> None:
     """Draw a call of a module."""
     if not draft.modules:
         return
     _call(draft, draft.one_of([*draft.modules]))
 
 
-def _call(draft: Draft, name: str, given: str = "") -> str:
-    """Draw a call of this module, perhaps with a tensor that is given, and return what it makes."""
+def _call(draft: ProgramDraft, name: str, given: str = "") -> str:
+    """Draw a call of a module, with the given tensor if there is one, and return what it makes."""
     function, parameter = draft.modules[name], _parameter(draft, name)
     kind = draft.tensors[parameter]
     inputs = [given or draft.alike(kind) or parameter for _ in range(INPUTS.get(function, 1))]
@@ -48,22 +54,20 @@ def _call(draft: Draft, name: str, given: str = "") -> str:
     return made[0]
 
 
-def module_hook(draft: Draft) -> None:
+def module_hook(draft: ProgramDraft) -> None:
     """Draw a hook on a module, or on all."""
     if draft.modules:
         kind = draft.one_of(MODULE_HOOKS)
         everywhere = draft.below(5) == 0
-        name = draft.name("h")
         words = ("scale", "scale", "raise", "raise", "remove", "register", "peek", "reentrant", "backward", "same")
         options = _options(draft, kind, everywhere=everywhere)
         used = () if everywhere else (draft.one_of([*draft.modules]),)
         acts = action(draft, *words) if draft.below(7) else _wrong(draft, kind, options, *used)
-        draft.add("global_hook" if everywhere else "module_hook", (name,), used, (kind, acts, options))
-        draft.hooks.append(name)
+        draft.hook("global_hook" if everywhere else "module_hook", used, kind, acts, options)
 
 
-def _wrong(draft: Draft, kind: str, options: tuple[str, ...], *modules: str) -> tuple[str, ...]:
-    """Draw what is the matter with what a hook returns: a bare tensor of several rows is no word against a tuple."""
+def _wrong(draft: ProgramDraft, kind: str, options: tuple[str, ...], *modules: str) -> tuple[str, ...]:
+    """Draw what is wrong with the result of a hook: a bare tensor of several rows may pass for a tuple."""
     if kind == "forward_pre" and "with_kwargs" in options:
         return ("wrong", "bare")
     if kind.startswith("full") and draft.below(2):
@@ -72,20 +76,18 @@ def _wrong(draft: Draft, kind: str, options: tuple[str, ...], *modules: str) -> 
     return ("wrong", "bare") if bare and draft.below(2) else ("wrong",)
 
 
-def legacy_hook(draft: Draft) -> None:
-    """Draw a backward hook of the older kind on a module, seldom on all."""
+def legacy_hook(draft: ProgramDraft) -> None:
+    """Draw a legacy backward hook on a module, rarely on all."""
     if draft.modules:
         everywhere = draft.below(8) == 0
-        name = draft.name("h")
         acts = action(draft, "scale", "raise", "remove", "register", "peek", "wrong")
         used = () if everywhere else (draft.one_of([*draft.modules]),)
-        draft.add("global_hook" if everywhere else "module_hook", (name,), used, ("backward", acts, ()))
-        draft.hooks.append(name)
+        draft.hook("global_hook" if everywhere else "module_hook", used, "backward", acts, ())
 
 
-def copy(draft: Draft) -> None:
-    """Draw a deep copy of a module, mostly of one that has hooks, and a call of it."""
-    hooked = [one.used[0] for one in draft.done if one.op == "module_hook"]
+def copy(draft: ProgramDraft) -> None:
+    """Draw a deep copy of a module, mostly of a module with hooks, and a call of it."""
+    hooked = [made.used[0] for made in draft.done if made.op == "module_hook"]
     if draft.modules:
         original = draft.one_of(hooked or [*draft.modules])
         name, parameter = draft.name("m"), draft.name("p")
@@ -95,22 +97,21 @@ def copy(draft: Draft) -> None:
         _call(draft, name)
 
 
-def _parameter(draft: Draft, module: str) -> str:
-    return next(one.made[1] for one in draft.done if one.made[:1] == (module,))
+def _parameter(draft: ProgramDraft, module: str) -> str:
+    return next(made.made[1] for made in draft.done if made.made[:1] == (module,))
 
 
-def always(draft: Draft) -> None:
-    """Draw a call that fails before its module's forward, with a hook that is always called."""
+def always(draft: ProgramDraft) -> None:
+    """Draw a call that fails before its module's forward, with a hook registered with always_call=True."""
     if draft.modules and draft.below(3) == 0:
         module = (draft.one_of([*draft.modules]),)
         for kind, acts, options in (("forward", "nothing", ("always_call",)), ("forward_pre", "raise", ())):
-            draft.hooks.append(draft.name("h"))
-            draft.add("module_hook", (draft.hooks[-1],), module, (kind, (acts,), options))
+            draft.hook("module_hook", module, kind, (acts,), options)
         _call(draft, *module)
 
 
-def parallel(draft: Draft) -> None:
-    """Draw a module of its own that is called in replicas, the fewer Nodes of which are ready at once the better."""
+def parallel(draft: ProgramDraft) -> None:
+    """Draw a module of its own that is called in replicas, with few nodes ready at once."""
     w = draft.tensor(lambda kind: kind.leaf and kind.shape[:1] == (2,))
     if w:
         function = draft.one_of(("weighted", "weighted", "unweighted", "raises"))
@@ -125,8 +126,8 @@ def parallel(draft: Draft) -> None:
             draft.add("backward", (), (made,), (1.0, True, False))
 
 
-def inside_module(draft: Draft) -> None:
-    """Draw a backward inside that of a module, over the same graph."""
+def inside_module(draft: ProgramDraft) -> None:
+    """Draw a backward inside the backward of a module, over the same graph."""
     if draft.modules and draft.below(6) == 0:
         name = draft.one_of([*draft.modules])
         waiting, inside, x, parameter = draft.name("h"), draft.name("h"), draft.name("x"), _parameter(draft, name)
@@ -139,7 +140,7 @@ def inside_module(draft: Draft) -> None:
         draft.hooks += [waiting, inside]
 
 
-def _options(draft: Draft, kind: str, *, everywhere: bool) -> tuple[str, ...]:
+def _options(draft: ProgramDraft, kind: str, *, everywhere: bool) -> tuple[str, ...]:
     possible = [] if everywhere else ["prepend"]
     if kind == "forward" or (kind == "forward_pre" and not everywhere):
         possible.append("with_kwargs")

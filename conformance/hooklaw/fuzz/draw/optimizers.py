@@ -1,11 +1,11 @@
 """Drawing optimizers, their steps, and hooks around these."""
 
-from hooklaw.fuzz.draw.builder import Draft
+from hooklaw.fuzz.draw.builder import ProgramDraft
 from hooklaw.fuzz.draw.hooks import action, meanwhile
 
 
-def sgd(draft: Draft) -> None:
-    """Draw an optimizer of leaves, seldom of another tensor too."""
+def sgd(draft: ProgramDraft) -> None:
+    """Draw an optimizer of leaves, rarely of another tensor too."""
     leaves = [name for name, kind in draft.tensors.items() if kind.leaf]
     names = {draft.one_of(leaves) for _ in range(1 + draft.below(3))} if leaves else set[str]()
     names |= {draft.tensor()} - {None} if draft.below(20) == 0 else set()
@@ -16,41 +16,38 @@ def sgd(draft: Draft) -> None:
         draft.optimizers.append(name)
 
 
-def step(draft: Draft) -> None:
+def step(draft: ProgramDraft) -> None:
     """Draw a step."""
     if draft.optimizers:
         draft.add("step", (), (draft.one_of(draft.optimizers),))
 
 
-def zero_grad(draft: Draft) -> None:
-    """Draw resetting gradients: to None, to zeros, or as it is done unless told otherwise."""
+def zero_grad(draft: ProgramDraft) -> None:
+    """Draw resetting gradients: to None, to zeros, or by default."""
     if draft.optimizers:
         how = draft.one_of(((), (), (True,), (False,)))
         draft.add("zero_grad", (), (draft.one_of(draft.optimizers),), how)
 
 
-def step_hook(draft: Draft) -> None:
+def step_hook(draft: ProgramDraft) -> None:
     """Draw a hook around the steps of an optimizer, or of all."""
     if draft.optimizers:
-        kind, name = draft.one_of(("pre", "pre", "post")), draft.name("h")
+        kind = draft.one_of(("pre", "pre", "post"))
         words = ["raise", "peek", "reentrant", "backward", "same", "wrong", *meanwhile(draft)]
         words += ["closure"] * 4 if kind == "pre" else []
         acts = action(draft, *words)
         acts = acts[:1] if acts[0] == "wrong" else acts
         everywhere = draft.below(4) == 0
         used = () if everywhere else (draft.one_of(draft.optimizers),)
-        draft.add("global_step_hook" if everywhere else "step_hook", (name,), used, (kind, acts))
-        draft.hooks.append(name)
+        draft.hook("global_step_hook" if everywhere else "step_hook", used, kind, acts)
 
 
-def step_in_backward(draft: Draft) -> None:
-    """Draw a hook that makes a step as soon as a leaf has its gradient, mostly of an optimizer of that leaf alone."""
+def step_in_backward(draft: ProgramDraft) -> None:
+    """Draw a hook that runs a step as soon as a leaf has its gradient, mostly of an optimizer of that leaf alone."""
     leaves = [name for name, kind in draft.tensors.items() if kind.leaf]
     if leaves:
         x = draft.one_of(leaves)
         if not draft.optimizers or draft.below(3):
             draft.optimizers.append(draft.name("o"))
             draft.add("sgd", (draft.optimizers[-1],), (x,), (0.5, 0.0))
-        name = draft.name("h")
-        draft.add("post_accumulate", (name,), (x,), (("step", draft.one_of(draft.optimizers)),))
-        draft.hooks.append(name)
+        draft.hook("post_accumulate", (x,), ("step", draft.one_of(draft.optimizers)))

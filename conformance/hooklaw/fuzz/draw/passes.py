@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from hooklaw.fuzz.draw.builder import Draft
+from hooklaw.fuzz.draw.builder import ProgramDraft
 from hooklaw.fuzz.replay.passes import FAILING, MATERIALIZED, PINNED, REFUSED, SINGLE, UNSAID
 
 
-def _how(draft: Draft) -> tuple[Any, ...]:
+def _how(draft: ProgramDraft) -> tuple[Any, ...]:
     create = draft.below(4) == 0
     retain = draft.one_of((None, True, True, True, True, True, True, False)) if not create or draft.below(3) else None
     return (draft.one_of((1.0, 2.0)) if draft.below(40) else SINGLE, retain, create)
 
 
-def _inputs(draft: Draft, root: str) -> tuple[str, ...]:
-    """Draw tensors whose gradient is asked for: mostly such as the root was computed from."""
+def _inputs(draft: ProgramDraft, root: str) -> tuple[str, ...]:
+    """Draw tensors whose gradients are asked for: mostly tensors that the root was computed from."""
     behind = draft.tensors[root].behind
     near = draft.below(8) > 0
 
@@ -25,13 +25,13 @@ def _inputs(draft: Draft, root: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in drawn)
 
 
-def _root(draft: Draft) -> str | None:
-    """Draw a tensor to begin with, mostly one that nothing else is about."""
+def _root(draft: ProgramDraft) -> str | None:
+    """Draw the root of a pass, mostly a new tensor that nothing else uses."""
     x = draft.tensor(lambda kind: kind.grad and not kind.leaf) or draft.hooked()
     return draft.new("clone", (x,), draft.tensors[x]) if x and draft.below(8) else x
 
 
-def backward(draft: Draft) -> None:
+def backward(draft: ProgramDraft) -> None:
     """Draw a backward."""
     x = _root(draft)
     if x:
@@ -40,10 +40,10 @@ def backward(draft: Draft) -> None:
 
 
 UNUSED = ((), (), (UNSAID,), (REFUSED,), (UNSAID, MATERIALIZED), (MATERIALIZED,), (REFUSED, MATERIALIZED))
-"""What is said of unused inputs."""
+"""What autograd.grad is given for unused inputs."""
 
 
-def grad(draft: Draft) -> None:
+def grad(draft: ProgramDraft) -> None:
     """Draw gradients as tensors."""
     x = _root(draft)
     inputs = _inputs(draft, x) if x else ()
@@ -52,12 +52,12 @@ def grad(draft: Draft) -> None:
         how = _how(draft)
         asked = (draft.edges.get(name, name) if draft.below(3) else name for name in inputs)
         draft.add("grad", made, (x, *asked), (*how, *draft.one_of(UNUSED)))
-        for one, name in zip(made, inputs, strict=True):
+        for gradient, name in zip(made, inputs, strict=True):
             kind = draft.tensors[name]
-            draft.tensors[one] = draft.computed(kind, *inputs) if how[2] else kind._replace(leaf=False, grad=False)
+            draft.tensors[gradient] = draft.computed(kind, *inputs) if how[2] else kind._replace(leaf=False, grad=False)
 
 
-def edge(draft: Draft) -> None:
+def edge(draft: ProgramDraft) -> None:
     """Draw the gradient edge of a tensor."""
     x = draft.hooked()
     if x:
@@ -65,7 +65,7 @@ def edge(draft: Draft) -> None:
         draft.add("edge", (made,), (x,))
 
 
-def twice(draft: Draft) -> None:
+def twice(draft: ProgramDraft) -> None:
     """Draw the gradient of a gradient."""
     x = draft.tensor(lambda kind: kind.grad and not kind.leaf)
     behind = draft.tensors[x].behind & draft.tensors.keys() if x else ()
@@ -77,7 +77,7 @@ def twice(draft: Draft) -> None:
         draft.add("backward", (), (made,), (1.0, True, False))
 
 
-def zero(draft: Draft) -> None:
+def zero(draft: ProgramDraft) -> None:
     """Draw setting a gradient to None."""
     x = draft.tensor(lambda kind: kind.leaf)
     if x:
@@ -91,10 +91,9 @@ PAIRS = (
 )
 
 
-def context(draft: Draft) -> None:
-    """Draw a context that is entered, or the innermost that is left."""
-    open_here = draft.contexts.setdefault(draft.thread, [])
-    if open_here and draft.below(2):
+def context(draft: ProgramDraft) -> None:
+    """Draw entering a context, or leaving the innermost."""
+    if draft.open and draft.below(2):
         leave(draft)
         return
     op = draft.one_of(CONTEXTS if draft.threads == 1 else (*CONTEXTS, "inference_mode", "inference_mode"))
@@ -104,28 +103,23 @@ def context(draft: Draft) -> None:
         how = (draft.one_of(PAIRS[:-1] if draft.modules else PAIRS),)
     elif op == "save_on_cpu" and draft.below(2):
         how = (PINNED,)
-    draft.add(op, made, (), how)
-    open_here.append(op)
+    draft.enter(op, made, how)
 
 
-def forbid(draft: Draft) -> None:
-    """Draw the prohibition of saved-tensor hooks."""
-    draft.add("disable_saved_hooks", (draft.name("c"),))
-    draft.contexts.setdefault(draft.thread, []).append("disable_saved_hooks")
+def forbid(draft: ProgramDraft) -> None:
+    """Draw forbidding saved-tensor hooks."""
+    draft.enter("disable_saved_hooks", (draft.name("c"),))
 
 
-def allow_mutation(draft: Draft) -> None:
-    """Draw the context in which saved tensors may be changed in place, in the one thread there is."""
-    open_here = draft.contexts.setdefault(draft.thread, [])
-    if draft.threads == 1 and ("allow_mutation" not in open_here or draft.below(8) == 0):
-        draft.add("allow_mutation")
-        open_here.append("allow_mutation")
+def allow_mutation(draft: ProgramDraft) -> None:
+    """Draw the context that allows in-place changes of saved tensors, in programs of one thread."""
+    if draft.threads == 1 and ("allow_mutation" not in draft.open or draft.below(8) == 0):
+        draft.enter("allow_mutation")
 
 
-def on_cpu(draft: Draft) -> None:
-    """Draw keeping saved tensors on the CPU, and letting go of one that was saved, and of all that saved it."""
-    draft.add("save_on_cpu", how=(PINNED,) if draft.below(2) else ())
-    draft.contexts.setdefault(draft.thread, []).append("save_on_cpu")
+def on_cpu(draft: ProgramDraft) -> None:
+    """Draw keeping saved tensors on the CPU, and deleting a saved tensor and all that saved it."""
+    draft.enter("save_on_cpu", how=(PINNED,) if draft.below(2) else ())
     x = draft.tensor(lambda kind: kind.grad)
     if x:
         kept = draft.new("scale", (x,), draft.tensors[x], 2)
@@ -134,32 +128,30 @@ def on_cpu(draft: Draft) -> None:
             draft.add("forget", (), (name,))
 
 
-def unrecorded(draft: Draft) -> None:
+def unrecorded(draft: ProgramDraft) -> None:
     """Draw no_grad."""
-    draft.add("no_grad")
-    draft.contexts.setdefault(draft.thread, []).append("no_grad")
+    draft.enter("no_grad")
 
 
-def leave(draft: Draft) -> None:
-    """Draw the end of the innermost context, seldom by an exception."""
-    open_here = draft.contexts.get(draft.thread)
-    if open_here:
+def leave(draft: ProgramDraft) -> None:
+    """Draw leaving the innermost context, rarely by an exception."""
+    if draft.open:
         draft.add("leave", how=(FAILING,) if draft.below(6) == 0 else ())
-        open_here.pop()
+        draft.open.pop()
 
 
-def mode(draft: Draft) -> None:
+def mode(draft: ProgramDraft) -> None:
     """Draw a look at the grad mode."""
     draft.add("mode")
 
 
-def saved_pair(draft: Draft) -> None:
+def saved_pair(draft: ProgramDraft) -> None:
     """Draw a pair of hooks on one saved tensor."""
     if draft.nodes:
         draft.add("saved_pair", (draft.name("c"),), (draft.one_of(draft.nodes),), (draft.one_of(PAIRS[:-1]),))
 
 
-def read_saved(draft: Draft) -> None:
-    """Draw reading what a Node has saved."""
+def read_saved(draft: ProgramDraft) -> None:
+    """Draw reading what a node has saved."""
     if draft.nodes:
         draft.add("read_saved", (), (draft.one_of(draft.nodes),))

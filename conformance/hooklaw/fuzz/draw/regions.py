@@ -1,19 +1,19 @@
 """Drawing checkpointed regions."""
 
-from hooklaw.fuzz.draw.builder import Draft
-from hooklaw.fuzz.draw.modules import INPUTS
+from hooklaw.fuzz.draw.builder import ProgramDraft
+from hooklaw.fuzz.draw.modules import with_one_input
 from hooklaw.fuzz.replay.regions import MODULE, REGIONS, SAVES_LAST
 
 OFTEN = (*sorted(REGIONS.keys() - {MODULE}), "other-shape", "other-shape")
-"""Regions, as often as they are to be drawn: most shapes differ in nothing where a tensor has one element."""
+"""Regions, some twice: with tensors of one element most shapes are the same, which makes these rarely matter."""
 
 
-def checkpoint(draft: Draft) -> None:
-    """Draw a checkpointed region, seldom without a word of its kind."""
+def checkpoint(draft: ProgramDraft) -> None:
+    """Draw a checkpointed region, rarely without use_reentrant."""
     x = draft.tensor()
     if not x:
         return
-    modules = [one for one in draft.done if one.op == "module" and INPUTS.get(one.how[0]) == 1]
+    modules = with_one_input(draft)
     what = MODULE if modules and draft.below(3) == 0 else draft.one_of(OFTEN)
     kind = draft.tensors[x]
     if what == MODULE:
@@ -24,7 +24,7 @@ def checkpoint(draft: Draft) -> None:
     _add(draft, what, used, 2 if what == "two" else 1)
 
 
-def _add(draft: Draft, what: str, used: tuple[str, ...], number: int) -> None:
+def _add(draft: ProgramDraft, what: str, used: tuple[str, ...], number: int) -> None:
     reentrant = draft.one_of((False, False, False, True, True)) if draft.below(40) else None
     early_stop = draft.one_of((None, None, None, True, False, False))
     made = tuple(draft.name("v") for _ in range(number))

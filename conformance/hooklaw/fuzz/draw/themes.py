@@ -1,24 +1,24 @@
-"""Themes: which kinds of instruction programs are made of, and how often each is drawn."""
+"""Themes: which instructions a program is made of, and how often each is drawn."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hooklaw.fuzz.draw import functions, hooks, modules, optimizers, passes, regions, state, values
-from hooklaw.fuzz.draw.builder import Draft
+from hooklaw.fuzz.draw.builder import ProgramDraft
 
-Step = Callable[[Draft], None]
+DrawStep = Callable[[ProgramDraft], None]
 
 
-def steps(words: str) -> list[Step]:
-    """Return what the words name, each as often as the number behind it says."""
-    found: list[Step] = []
+MODULES = (values, functions, hooks, passes, modules, regions, state, optimizers)
+"""Where the steps are."""
+
+
+def steps(words: str) -> list[DrawStep]:
+    """Return the steps of some names, each as often as the number after its name says."""
+    found: list[DrawStep] = []
     for word in words.split():
         name, _, times = word.partition("*")
-        where = (
-            *(values, functions, hooks, passes),
-            *(modules, regions, state, optimizers),
-        )
-        found += [next(getattr(one, name) for one in where if hasattr(one, name))] * int(times or 1)
+        found += [next(getattr(module, name) for module in MODULES if hasattr(module, name))] * int(times or 1)
     return found
 
 
@@ -30,19 +30,19 @@ STEPS = steps(
     "module*5 call*6 module_hook*7 checkpoint function*3 inference "
     "inside buffer registration_hook state*2 load state_hook sgd step*2 zero_grad step_hook step_in_backward"
 )
-"""Every kind of instruction, as often as it is to be drawn."""
+"""Every step, as often as it is drawn."""
 
 
 class Theme(NamedTuple):
-    """Instructions that belong together: those drawn more often, and those that a program begins and ends with."""
+    """Steps that belong together: those that are drawn more often, and those that begin and end a program."""
 
-    often: Sequence[Step]
-    first: Sequence[Step]
-    last: Sequence[Step]
+    often: Sequence[DrawStep]
+    first: Sequence[DrawStep]
+    last: Sequence[DrawStep]
 
 
 def theme(often: str, first: str = "unary", last: str = "backward") -> Theme:
-    """Return a theme by the words for its instructions."""
+    """Return a theme by the names of its steps."""
     return Theme(steps(often), steps(first), steps(last))
 
 
@@ -86,4 +86,4 @@ THEMES = (
         "step*3 zero_grad step_hook*4 step_in_backward remove backward*2 binary sgd", "sgd step_hook*2 binary", "step"
     ),
 )
-"""What programs are about."""
+"""The themes of programs."""

@@ -5,10 +5,10 @@ from typing import Any
 
 from hooklaw.fuzz.emit.executed import Carried
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.functions import KINDS
+from hooklaw.fuzz.replay.functions import MARKED as KINDS
+from hooklaw.fuzz.replay.operations import having
 from hooklaw.fuzz.replay.passes import BOXED, FAILING, MATERIALIZED
 from hooklaw.fuzz.replay.regions import nests
-from hooklaw.fuzz.replay.values import VIEWS
 
 ENTERS = frozenset(
     {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"}
@@ -242,7 +242,7 @@ class Known:
 
     def renewed(self, name: str) -> bool:
         """Return whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
-        views = VIEWS | {"split", "function"}
+        views = having("view") | {"split", "function"}
         return self.changes() and any(one.op in views and name in one.made for one in self.program)
 
     def maker(self, name: str) -> Instruction | None:

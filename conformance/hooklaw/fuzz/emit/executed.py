@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Event, Run
+from hooklaw.fuzz.replay.run import Event
+from hooklaw.fuzz.replay.run import Replay as Run
 from hooklaw.model.flags import TORCH
 
 

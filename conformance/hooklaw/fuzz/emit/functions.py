@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.emit.script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.functions import KINDS
+from hooklaw.fuzz.replay.functions import MARKED as KINDS
 
 TEMPLATE = """\
 class {name}(torch.autograd.Function):

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Event, PlannedError, Run, kind_of
+from hooklaw.fuzz.replay.run import Event, PlannedError, kind_of
+from hooklaw.fuzz.replay.run import Replay as Run
 
 PLAIN = frozenset({"boxes", "forget", "inspect", "node", "mode"})
 """Events that are words, numbers and bools."""

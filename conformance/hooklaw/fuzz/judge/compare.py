@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple, cast
 
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Event, Run
+from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.model.schedule import chosen_by
 
 CLOSE = {"float64": 1e-7, "float32": 1e-4}
@@ -154,7 +154,7 @@ def _guided(
     engine.reset()
     with chosen_by(guide.choose):
         try:
-            Run(engine, guide.log).all(program)
+            Replay(engine, guide.log).all(program)
         except _PartedError:
             return guide
     return None if guide.matched == sum(map(len, observed.values())) else guide
@@ -166,7 +166,7 @@ def shown(program: Sequence[Instruction], engine: Any, told: tuple[int, ...] = (
     guide = _Guide({}, told, in_one)
     engine.reset()
     with chosen_by(guide.choose):
-        Run(engine, events.append).all(program)
+        Replay(engine, events.append).all(program)
     return events
 
 

@@ -1,18 +1,93 @@
-"""Custom Functions that mark their tensors, or have options: how they are called, and what is noted of them."""
+"""Operations that call custom Functions: plain ones, and ones that mark their tensors or have options."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Run, UnknownNameError, operation
-from hooklaw.fuzz.replay.values import about_to_change, product, product_backward
+from hooklaw.fuzz.replay.operations import operation
+from hooklaw.fuzz.replay.run import PlannedError, Replay, skip_if
+from hooklaw.fuzz.replay.values import about_to_change
 
 Forward = Callable[..., Any]
 
 
-class Kind(NamedTuple):
-    """A custom Function."""
+def _square(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x)
+    return x * x
+
+
+def _square_backward(ctx: Any, grad: Any) -> Any:
+    return grad * ctx.saved_tensors[0] * 2
+
+
+def _product(ctx: Any, a: Any, b: Any) -> Any:
+    ctx.save_for_backward(a, b)
+    return a * b
+
+
+def _product_backward(ctx: Any, grad: Any) -> Any:
+    a, b = ctx.saved_tensors
+    return grad * b, grad * a
+
+
+def _tripled_output(ctx: Any, x: Any) -> Any:
+    out = x * 3
+    ctx.save_for_backward(out)
+    return out
+
+
+def _tripled_output_backward(ctx: Any, grad: Any) -> Any:
+    (out,) = ctx.saved_tensors
+    return grad * 3 + out - out
+
+
+def _raise(*_: Any) -> Any:
+    raise PlannedError
+
+
+def _held(ctx: Any, x: Any) -> Any:
+    ctx.held = x
+    return x * x
+
+
+PLAIN: dict[str, tuple[Forward, Callable[..., Any]]] = {
+    "double": (lambda _, x: x * 2, lambda _, grad: grad * 2),
+    "square": (_square, _square_backward),
+    "attribute": (_held, lambda ctx, grad: grad * ctx.held * 2),
+    "product": (_product, _product_backward),
+    "output": (_tripled_output, _tripled_output_backward),
+    "trailing": (lambda _, x: x * 2, lambda _, grad: (grad * 2, None)),
+    "surplus": (lambda _, x: x * 2, lambda _, grad: (grad * 2, grad)),
+    "pair": (lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3),
+    "nothing": (lambda _, x: x * 2, lambda *_: None),
+    "raise": (lambda _, x: x * 2, _raise),
+}
+"""Custom Functions of the operation `custom`: forward and backward."""
+SAVING = ("square", "product", "output")
+"""Those that save tensors."""
+
+
+@operation(needs=(Capability.CUSTOM_FUNCTION,), simplifies_to="scale")
+def custom(run: Replay, instruction: Instruction) -> None:
+    """Call a custom Function, whose backward logs what it is given."""
+    (kind,), name = instruction.how, instruction.made[0]
+    forward, derivative = PLAIN[kind]
+    skip_if(kind == "nothing" and run.changed)  # whether nodes of in-place operations on views then run is unspecified
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        run.log((f"{name}.backward", run.seen(grads), run.backend.is_grad_enabled()))
+        return derivative(ctx, *grads)
+
+    results = run.backend.custom_function(forward, backward)(*run.inputs(instruction))
+    made = results if isinstance(results, tuple) else (results,)
+    run.tensors.update(zip(instruction.made, made, strict=True))
+    if kind in SAVING:
+        run.savers.add(name)
+
+
+class Function(NamedTuple):
+    """A custom Function that marks its tensors or has an option."""
 
     forward: Forward
     """Given the backend, the ctx, and the inputs."""
@@ -23,7 +98,7 @@ class Kind(NamedTuple):
     """Which input it changes in place."""
     option: str = ""
     wraps: Callable[[list[Any]], Any] | None = None
-    """What its first input is put into: tensors in there are none of its inputs."""
+    """The container that its first input is put into, so that autograd does not see that input."""
 
 
 def _tripled(backend: Any, ctx: Any, x: Any) -> Any:
@@ -57,26 +132,10 @@ def _second_multiplied(backend: Any, ctx: Any, a: Any, b: Any) -> Any:
     return backend.mul_(b, a)
 
 
-def _product(_: Any, ctx: Any, a: Any, b: Any) -> Any:
-    return product(ctx, a, b)
-
-
 def _needed_backward(ctx: Any, grad: Any) -> Any:
     a, b = ctx.saved_tensors
     first, second = ctx.needs_input_grad
     return grad * b if first else None, grad * a if second else None
-
-
-def _constant_second(_: Any, ctx: Any, x: Any) -> Any:
-    marked = x * 5
-    ctx.mark_non_differentiable(marked)
-    return x * 2, marked
-
-
-def _constant_first(_: Any, ctx: Any, x: Any) -> Any:
-    marked = x * 5
-    ctx.mark_non_differentiable(marked)
-    return marked, x * 2
 
 
 def _constant(_: Any, ctx: Any, x: Any) -> Any:
@@ -85,66 +144,74 @@ def _constant(_: Any, ctx: Any, x: Any) -> Any:
     return marked
 
 
-def _square(_: Any, ctx: Any, x: Any) -> Any:
-    ctx.save_for_backward(x)
-    return x * x
+def _constant_second(backend: Any, ctx: Any, x: Any) -> Any:
+    marked = _constant(backend, ctx, x)
+    return x * 2, marked
 
 
-def _square_backward(ctx: Any, grad: Any) -> Any:
-    return grad * ctx.saved_tensors[0] * 2
+def _constant_first(backend: Any, ctx: Any, x: Any) -> Any:
+    return _constant(backend, ctx, x), x * 2
 
 
 def _reading_twice(ctx: Any, grad: Any) -> Any:
     return grad * ctx.saved_tensors[0] + grad * ctx.saved_tensors[0]
 
 
-KINDS: dict[str, Kind] = {
-    "dirty": Kind(_tripled, lambda _, grad: grad * 3, changes=0),
-    "dirty-saved": Kind(_tripled_and_saved, lambda ctx, grad: grad * 3 + ctx.saved_tensors[0] * 0, changes=0),
-    "dirty-of-two": Kind(_tripled_of_two, lambda _, first, second: first * 3 + second * 6, outputs=2, changes=0),
-    "dirty-lost": Kind(_tripled_and_lost, lambda _, grad: grad * 6, changes=0),
-    "dirty-first": Kind(_first_multiplied, product_backward, inputs=2, changes=0),
-    "dirty-second": Kind(_second_multiplied, product_backward, inputs=2, changes=1),
-    "constant-second": Kind(_constant_second, lambda _, first, __: first * 2, outputs=2),
-    "constant-first": Kind(_constant_first, lambda _, __, second: second * 2, outputs=2),
-    "constant": Kind(_constant, lambda _, grad: grad),
-    "once": Kind(_square, _square_backward, option="once_differentiable"),
-    "cleared": Kind(_square, _square_backward, option="clear_saved_tensors_on_access"),
-    "read-twice": Kind(_square, _reading_twice, option="clear_saved_tensors_on_access"),
-    "boxed": Kind(
+def _plain(forward: Forward) -> Forward:
+    """Return the forward of a plain Function as that of a marked one."""
+    return lambda _, ctx, *inputs: forward(ctx, *inputs)
+
+
+MARKED: dict[str, Function] = {
+    "dirty": Function(_tripled, lambda _, grad: grad * 3, changes=0),
+    "dirty-saved": Function(_tripled_and_saved, lambda ctx, grad: grad * 3 + ctx.saved_tensors[0] * 0, changes=0),
+    "dirty-of-two": Function(_tripled_of_two, lambda _, first, second: first * 3 + second * 6, outputs=2, changes=0),
+    "dirty-lost": Function(_tripled_and_lost, lambda _, grad: grad * 6, changes=0),
+    "dirty-first": Function(_first_multiplied, _product_backward, inputs=2, changes=0),
+    "dirty-second": Function(_second_multiplied, _product_backward, inputs=2, changes=1),
+    "constant-second": Function(_constant_second, lambda _, first, __: first * 2, outputs=2),
+    "constant-first": Function(_constant_first, lambda _, __, second: second * 2, outputs=2),
+    "constant": Function(_constant, lambda _, grad: grad),
+    "once": Function(_plain(_square), _square_backward, option="once_differentiable"),
+    "cleared": Function(_plain(_square), _square_backward, option="clear_saved_tensors_on_access"),
+    "read-twice": Function(_plain(_square), _reading_twice, option="clear_saved_tensors_on_access"),
+    "boxed": Function(
         lambda *given: (given[2] * 2, given[3] * 3),
         lambda _, grads: (grads[0] * 2, grads[1] * 3),
         inputs=2,
         outputs=2,
         option="boxed_grads_call",
     ),
-    "needed": Kind(_product, _needed_backward, inputs=2),
-    "few": Kind(_product, lambda _, grad: grad, inputs=2),
-    "listed": Kind(lambda *given: given[2][0] * 2 + given[3], lambda _, grad: (None, grad), inputs=2, wraps=list),
-    "tupled": Kind(lambda *given: given[2][0] * 2 + given[3], lambda _, grad: (None, grad), inputs=2, wraps=tuple),
-    "listed-alone": Kind(lambda *given: given[2][0] * 2, lambda _, grad: grad * 2, wraps=list),
-    "nan": Kind(lambda *given: given[2] * 2, lambda _, grad: grad * float("nan")),
+    "needed": Function(_plain(_product), _needed_backward, inputs=2),
+    "few": Function(_plain(_product), lambda _, grad: grad, inputs=2),
+    "listed": Function(lambda *given: given[2][0] * 2 + given[3], lambda _, grad: (None, grad), inputs=2, wraps=list),
+    "tupled": Function(lambda *given: given[2][0] * 2 + given[3], lambda _, grad: (None, grad), inputs=2, wraps=tuple),
+    "listed-alone": Function(lambda *given: given[2][0] * 2, lambda _, grad: grad * 2, wraps=list),
+    "nan": Function(lambda *given: given[2] * 2, lambda _, grad: grad * float("nan")),
 }
-"""By name; `values` has plainer ones."""
+"""Custom Functions of the operation `function`."""
 
 
-def needs(word: str) -> Iterator[Capability]:
-    """Return what a custom Function needs of a backend."""
-    if KINDS[word].option:
+def _of_function(instruction: Instruction) -> Iterator[Capability]:
+    word = instruction.how[0]
+    kind = MARKED[word]
+    if kind.option:
         yield Capability.FUNCTION_OPTIONS
-    if KINDS[word].changes is not None:
+    if kind.changes is not None:
         yield Capability.IN_PLACE
-    if KINDS[word].changes is not None or "constant" in word:
+    if kind.changes is not None or "constant" in word:
         yield Capability.FUNCTION_MARKS
 
 
-@operation
-def function(run: Run, one: Instruction) -> None:
-    """Call a custom Function; note which of its results require grad and are inputs, and what backward is told."""
-    kind, label, backend = KINDS[one.how[0]], one.made[0], run.backend
-    tensors = [run.tensors[name] for name in one.used]
+@operation(
+    needs=(Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD), also_needs=_of_function, simplifies_to="scale"
+)
+def function(run: Replay, instruction: Instruction) -> None:
+    """Call a custom Function; log which results require grad, which are inputs, and what backward is given."""
+    kind, label, backend = MARKED[instruction.how[0]], instruction.made[0], run.backend
+    tensors = run.inputs(instruction)
     if kind.changes is not None:
-        _about_to_change(run, one, kind.changes)
+        _about_to_change(run, instruction, kind.changes)
 
     def backward(ctx: Any, *grads: Any) -> Any:
         run.log((f"{label}.needs", *ctx.needs_input_grad, backend.is_grad_enabled()))
@@ -155,31 +222,27 @@ def function(run: Run, one: Instruction) -> None:
     apply = backend.custom_function(lambda ctx, *given: kind.forward(backend, ctx, *given), backward, **options)
     results = apply(*([kind.wraps(tensors[:1]), *tensors[1:]] if kind.wraps else tensors))
     made = results if isinstance(results, tuple) else (results,)
-    run.tensors.update(zip(one.made, made, strict=True))
+    run.tensors.update(zip(instruction.made, made, strict=True))
     if kind.changes is not None:
-        _note_change(run, one, kind.changes)
-    said = [fact for tensor in made for fact in (backend.requires_grad(tensor), *(tensor is x for x in tensors))]
-    run.log((f"{label}.made", *said))
+        _note_change(run, instruction.used[kind.changes], label)
+    facts = [fact for tensor in made for fact in (backend.requires_grad(tensor), *(tensor is x for x in tensors))]
+    run.log((f"{label}.made", *facts))
 
 
-def _about_to_change(run: Run, one: Instruction, place: int) -> None:
-    """Leave alone what other changes in place leave alone, and what modules returned; of two inputs, if unlike."""
-    tensor = about_to_change(run, one.used[place], *(run.tensors[name] for name in one.used))
-    backend = run.backend
-    if one.used[place] in run.handed:
-        raise UnknownNameError(one.used[place])
-    for other in {*one.used} - {one.used[place]}:
+def _about_to_change(run: Replay, instruction: Instruction, place: int) -> None:
+    """Skip what other in-place changes skip, outputs of modules, and two inputs that are unlike or share storage."""
+    name, backend = instruction.used[place], run.backend
+    tensor = about_to_change(run, name, *run.inputs(instruction))
+    skip_if(name in run.handed)
+    for other in {*instruction.used} - {name}:
         beside = run.tensors[other]
         unlike = backend.shape(beside) != backend.shape(tensor) or backend.dtype(beside) != backend.dtype(tensor)
-        if unlike or run.where(beside) == run.where(tensor):
-            raise UnknownNameError(other)
-    if len({*one.used}) < len(one.used):
-        raise UnknownNameError(one.used[place])
+        skip_if(unlike or run.where(beside) == run.where(tensor))
+    skip_if(len({*instruction.used}) < len(instruction.used))
 
 
-def _note_change(run: Run, one: Instruction, place: int) -> None:
-    """Note that what was changed has another name now, or that somebody else has its numbers."""
-    before, after = one.used[place], one.made[0]
+def _note_change(run: Replay, before: str, after: str) -> None:
+    """Note that the changed tensor has another name now, or that the result shares its storage."""
     if run.tensors[after] is not run.tensors[before]:
         run.shared.add(after)
     elif before in run.views:

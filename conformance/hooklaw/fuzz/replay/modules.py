@@ -1,14 +1,17 @@
-"""Instructions that make and call modules, and put hooks on them."""
+"""Operations that make and call modules, and register hooks on them."""
 
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple, cast
 
+from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.hooks import Hooks
-from hooklaw.fuzz.replay.run import PlannedError, Run, UnknownNameError, operation
+from hooklaw.fuzz.replay.hooks import Hook, put, put_everywhere
+from hooklaw.fuzz.replay.operations import operation
+from hooklaw.fuzz.replay.run import PlannedError, Replay, skip_if
 
 
 def _weighted(module: Any, x: Any, **_: Any) -> Any:
@@ -36,7 +39,7 @@ def _raise(_module: Any, _x: Any, **_: Any) -> Any:
 
 
 class Outputs(NamedTuple):
-    """An output of a type of its own."""
+    """An output that is a named tuple."""
 
     first: Any
     second: Any
@@ -65,11 +68,11 @@ FORWARDS: dict[str, Callable[..., Any]] = {
     "listed": _listed,
     "keyed": _keyed,
 }
-"""What modules compute."""
+"""What modules compute, by name."""
 CONTAINERS = ("named", "listed", "keyed")
-"""Those whose output is neither a tensor nor a plain tuple."""
+"""Modules whose output is neither a tensor nor a plain tuple."""
 ALONE = ("weighted", "joined", "unweighted", "raises")
-"""Those that return a tensor of positional arguments alone."""
+"""Modules that return a tensor and take positional arguments only."""
 OUTER = "outer"
 """The kind of module that calls another."""
 
@@ -81,45 +84,50 @@ def _around(inner: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
-@operation
-def module(run: Run, one: Instruction) -> None:
-    """Make a module; its parameter, a copy of a leaf, is a tensor of the program too. An outer one calls another."""
-    name, parameter = one.made
-    if one.used[0] in run.inferred:
-        raise UnknownNameError(one.used[0])
-    weight = run.backend.detach(run.tensors[one.used[0]])
-    forward = _around(run.modules[one.used[1]]) if one.how[0] == OUTER else FORWARDS[one.how[0]]
-    made = run.modules[name] = run.backend.module({"weight": weight}, forward)
-    run.tensors[parameter] = made.weight
-    run.parameters.add(parameter)
-    run.functions[name] = one.how[0]
+@operation(needs=(Capability.MODULES,), safe=True, sets_up=True)
+def module(run: Replay, instruction: Instruction) -> None:
+    """Make a module; its parameter, a copy of a leaf, is a tensor of the program too. An outer module calls another."""
+    (name, parameter), (kind,) = instruction.made, instruction.how
+    skip_if(instruction.used[0] in run.inferred)
+    weight = run.backend.detach(run.input(instruction))
+    forward = _around(run.modules[instruction.used[1]]) if kind == OUTER else FORWARDS[kind]
+    _note_module(run, name, parameter, run.backend.module({"weight": weight}, forward), kind)
 
 
-@operation
-def copy(run: Run, one: Instruction) -> None:
+@operation(needs=(Capability.MODULES,), safe=True, sets_up=True)
+def copy(run: Replay, instruction: Instruction) -> None:
     """Copy a module deeply, with its hooks and a parameter of its own."""
-    name, parameter = one.made
-    made = run.modules[name] = deepcopy(run.modules[one.used[0]])
+    (name, parameter), (original,) = instruction.made, instruction.used
+    _note_module(run, name, parameter, deepcopy(run.modules[original]), run.functions[original])
+    run.hooked.update([name] if original in run.hooked else [])
+
+
+def _note_module(run: Replay, name: str, parameter: str, made: Any, kind: str) -> None:
+    run.modules[name] = made
     run.tensors[parameter] = made.weight
     run.parameters.add(parameter)
-    run.functions[name] = run.functions[one.used[0]]
-    run.hooked.update([name] if one.used[0] in run.hooked else [])
+    run.functions[name] = kind
 
 
-@operation
-def call(run: Run, one: Instruction) -> None:
-    """Call a module, with a keyword argument if the program says so; note whether that warns."""
-    module = run.modules[one.used[0]]
-    named = {"factor": one.how[0]} if one.how else {}
-    inputs = [run.tensors[name] for name in one.used[1:]]
-    with _watched(run, one.made[0]):
+@operation(simplifies_to="scale")
+def call(run: Replay, instruction: Instruction) -> None:
+    """Call a module, with a keyword argument where the program gives one; log whether that warns."""
+    module, inputs = _call(run, instruction)
+    named = {"factor": instruction.how[0]} if instruction.how else {}
+    with _watched(run, instruction.made[0]):
         results = run.backend.call(lambda *given: module(*given, **named), *inputs)
-    _note_results(run, one, results)
+    _note_results(run, instruction, results)
+
+
+def _call(run: Replay, instruction: Instruction) -> tuple[Any, list[Any]]:
+    """Return the module that an instruction calls, and its inputs."""
+    name, *inputs = instruction.used
+    return run.modules[name], [run.tensors[tensor] for tensor in inputs]
 
 
 @contextmanager
-def _watched(run: Run, name: str) -> Generator[None]:
-    """Note whether anything warns the user; what warns of the future of a framework is left out."""
+def _watched(run: Replay, name: str) -> Generator[None]:
+    """Log whether anything warns the user; warnings about a framework's future are left out."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
@@ -130,31 +138,29 @@ def _watched(run: Run, name: str) -> Generator[None]:
                 run.log(("warned", name))
 
 
-@operation
-def forward(run: Run, one: Instruction) -> None:
-    """Call the forward of a module past its hooks."""
-    module, *inputs = one.used
-    _note_results(run, one, run.backend.forward(run.modules[module], *[run.tensors[name] for name in inputs]))
+@operation(needs=(Capability.MODULES, Capability.MODULE_FORWARD), ends_forward=True)
+def forward(run: Replay, instruction: Instruction) -> None:
+    """Call the forward of a module, without its hooks."""
+    module, inputs = _call(run, instruction)
+    _note_results(run, instruction, run.backend.forward(module, *inputs))
 
 
-@operation
-def parallel(run: Run, one: Instruction) -> None:
-    """Call a module in replicas; hooks of modules would run in their threads, in an order that is nobody's."""
-    name, *inputs = one.used
-    module = run.modules[name]
-    if run.functions[name] not in ALONE or name in run.hooked or run.everywhere:
-        raise UnknownNameError(name)
+@operation(needs=(Capability.MODULES, Capability.DATA_PARALLEL), ends_forward=True)
+def parallel(run: Replay, instruction: Instruction) -> None:
+    """Call a module in replicas; skipped with hooks, whose order between the replicas' threads is unspecified."""
+    name = instruction.used[0]
+    module, inputs = _call(run, instruction)
+    skip_if(run.functions[name] not in ALONE or name in run.hooked or run.everywhere)
     run.replicated = True
-    tensors = [run.tensors[used] for used in inputs]
-    _note_results(run, one, run.backend.call(run.backend.data_parallel(module), *tensors))
+    _note_results(run, instruction, run.backend.call(run.backend.data_parallel(module), *inputs))
 
 
-def _note_results(run: Run, one: Instruction, results: Any) -> None:
-    if run.functions[one.used[0]] in CONTAINERS:
-        run.log((f"{one.made[0]}.type", type(results).__name__))
-    made = zip(one.made, _flat(results), strict=False)
+def _note_results(run: Replay, instruction: Instruction, results: Any) -> None:
+    if run.functions[instruction.used[0]] in CONTAINERS:
+        run.log((f"{instruction.made[0]}.type", type(results).__name__))
+    made = zip(instruction.made, _flat(results), strict=False)
     run.tensors.update((name, tensor) for name, tensor in made if run.backend.is_tensor(tensor))
-    run.handed.update(one.made)
+    run.handed.update(instruction.made)
 
 
 def _flat(results: Any) -> Sequence[Any]:
@@ -164,13 +170,13 @@ def _flat(results: Any) -> Sequence[Any]:
 
 
 def pairs(how: tuple[Any, ...]) -> bool:
-    """Tell whether what a module's hook returns goes into a pair, with the keyword arguments that it was given."""
+    """Whether a module hook returns a pair of its result and the keyword arguments that it was given."""
     kind, action, options = how
     return kind == "forward_pre" and "with_kwargs" in options and action[0] != "wrong"
 
 
-def _adapted(how: tuple[Any, ...], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a module's hook: what may be replaced is the first thing that the program's hook is given."""
+def _adapted(how: tuple[Any, ...], function: Hook) -> Hook:
+    """Return a module's hook, which gives the program's hook first what its result replaces."""
     if how[0] == "forward":
         return lambda _, *given: function(given[-1], *given[:-1])
     if pairs(how):
@@ -184,27 +190,34 @@ def _with(result: Any, kwargs: Any) -> Any:
     return None if result is None else (result, kwargs)
 
 
-@operation
-def module_hook(run: Run, one: Instruction) -> None:
-    """Put a hook on a module: its kind, what it does, and options."""
-    kind, action, options = one.how
+HOOK_CAPABILITIES = {
+    "full_backward": (Capability.MODULE_BACKWARD_HOOKS,),
+    "backward": (Capability.LEGACY_MODULE_BACKWARD_HOOKS,),
+    "full_backward_pre": (Capability.MODULE_BACKWARD_PRE_HOOKS,),
+}
+
+
+def _of_kind(instruction: Instruction) -> tuple[Capability, ...]:
+    return HOOK_CAPABILITIES.get(instruction.how[0], ())
+
+
+@operation(needs=(Capability.MODULES, Capability.MODULE_HOOK_OPTIONS), also_needs=_of_kind, hooks="module")
+def module_hook(run: Replay, instruction: Instruction) -> None:
+    """Register a hook on a module: its kind, its action, and options."""
+    kind, action, options = instruction.how
     register = getattr(run.backend, f"register_{kind}_hook")
-    module = run.modules[one.used[0]]
-    named = dict.fromkeys(options, True)
-    run.hooked.add(one.used[0])
-    Hooks(run).put(one.made[0], action, lambda function: register(module, _adapted(one.how, function), **named))
+    module = run.modules[instruction.used[0]]
+    run.hooked.add(instruction.used[0])
+    named, adapted = dict.fromkeys(options, True), partial(_adapted, instruction.how)
+    put(run, instruction.made[0], action, lambda hook: register(module, adapted(hook), **named))
 
 
-@operation
-def global_hook(run: Run, one: Instruction) -> None:
-    """Put a hook on all modules."""
-    kind, action, options = one.how
+@operation(
+    needs=(Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS), also_needs=_of_kind, hooks="module", everywhere=True
+)
+def global_hook(run: Replay, instruction: Instruction) -> None:
+    """Register a hook on all modules."""
+    kind, action, options = instruction.how
     register = getattr(run.backend, f"register_module_{kind}_hook")
-    named = dict.fromkeys(options, True)
-
-    def add(function: Callable[..., Any]) -> Any:
-        handle = register(_adapted(one.how, function), **named)
-        run.everywhere.append(handle)
-        return handle
-
-    Hooks(run).put(one.made[0], action, add)
+    named, adapted = dict.fromkeys(options, True), partial(_adapted, instruction.how)
+    put_everywhere(run, instruction.made[0], action, lambda hook: register(adapted(hook), **named))

@@ -1,34 +1,40 @@
-"""The instruction that runs a checkpointed region, and what regions do: each run of one notes its beginning and end."""
+"""The operation that runs a checkpointed region, and what regions do; each run of a region logs its begin and end."""
 
 from collections.abc import Callable
 from typing import Any
 
+from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay.operations import operation
 from hooklaw.fuzz.replay.passes import pair_of
-from hooklaw.fuzz.replay.run import PlannedError, Run, operation
+from hooklaw.fuzz.replay.run import PlannedError, Replay
 
 MODULE, OUTSIDE = "module", "outside"
-"""Regions that call a module, which is named before their input, or use a tensor, named behind it, that is no input."""
+"""Regions that use what is not an input: a module, named before the input, or a tensor, named behind it."""
 
 
 class Region:
     """A region of a program: what it may use, and how often it has begun."""
 
-    def __init__(self, run: Run, one: Instruction) -> None:
-        self.run, self.backend, self.name = run, run.backend, one.made[0]
-        self.kind, *how = one.how
-        self.how = {
-            key: value for key, value in zip(("use_reentrant", "early_stop"), how, strict=True) if value is not None
-        }
-        self.outside = _outside_of(run, one)
+    def __init__(self, run: Replay, instruction: Instruction) -> None:
+        self.run, self.backend, self.name = run, run.backend, instruction.made[0]
+        self.kind, *how = instruction.how
+        options = zip(("use_reentrant", "early_stop"), how, strict=True)
+        self.options = {key: value for key, value in options if value is not None}
+        self.outside: Any = None
+        """A module or a tensor that the region uses and that is not an input."""
+        if self.kind == MODULE:
+            self.outside = run.modules[instruction.used[0]]
+        elif self.kind == OUTSIDE:
+            self.outside = run.tensors[instruction.used[-1]]
         self.runs = 0
 
     def see(self, what: str, *values: Any) -> None:
-        """Note what happens in it."""
+        """Log what happens in the region."""
         self.run.log((f"{self.name}.{what}", *map(self.run.seen, values), self.backend.is_grad_enabled()))
 
     def __call__(self, *inputs: Any) -> Any:
-        """Run it."""
+        """Run the region."""
         self.runs += 1
         self.see("run", *inputs)
         result = REGIONS[self.kind](self, *inputs)
@@ -36,35 +42,39 @@ class Region:
         return result
 
 
-def _outside_of(run: Run, one: Instruction) -> Any:
-    """Return what a region uses that is no input: a module, or a tensor."""
-    if one.how[0] == MODULE:
-        return run.modules[one.used[0]]
-    return run.tensors[one.used[-1]] if one.how[0] == OUTSIDE else None
+def inputs_of(instruction: Instruction) -> tuple[str, ...]:
+    """Return the names of the inputs; the region has the other names that the instruction uses in another way."""
+    kind, used = instruction.how[0], instruction.used
+    return used[1:] if kind == MODULE else used[:1] if kind == OUTSIDE else used
 
 
-def inputs_of(one: Instruction) -> tuple[str, ...]:
-    """Return the names of the inputs: the others that are used are known to the region otherwise."""
-    kind = one.how[0]
-    return one.used[1:] if kind == MODULE else one.used[:1] if kind == OUTSIDE else one.used
+def nests(instruction: Instruction) -> bool:
+    """Whether an instruction runs a region that runs a backward of its own."""
+    if instruction.op != "checkpoint":
+        return False
+    return instruction.how[1] is not False or instruction.how[0] in ("gradient", "nested-reentrant")
 
 
-def nests(one: Instruction) -> bool:
-    """Tell whether an instruction runs a region in which there is a backward of its own."""
-    return one.op == "checkpoint" and (one.how[1] is not False or one.how[0] in ("gradient", "nested-reentrant"))
+def _of_region(instruction: Instruction) -> tuple[Capability, ...]:
+    return NEEDED_BY_REGIONS.get(instruction.how[0], ())
 
 
-@operation
-def checkpoint(run: Run, one: Instruction) -> None:
-    """Run a checkpointed region: what it does, which kind of checkpoint it is, and whether it may stop early."""
-    region = Region(run, one)
-    inputs = [run.tensors[name] for name in inputs_of(one)]
-    run.nests |= nests(one)
-    results = run.backend.checkpoint(region, *inputs, **region.how)
-    made = zip(one.made, results if isinstance(results, tuple) else (results,), strict=False)
+@operation(
+    needs=(Capability.CHECKPOINT, Capability.SIN_COS),
+    also_needs=_of_region,
+    simplifies_to="scale",
+    ends_forward=True,
+)
+def checkpoint(run: Replay, instruction: Instruction) -> None:
+    """Run a checkpointed region: what it does, use_reentrant, and early_stop."""
+    region = Region(run, instruction)
+    inputs = [run.tensors[name] for name in inputs_of(instruction)]
+    run.nests |= nests(instruction)
+    results = run.backend.checkpoint(region, *inputs, **region.options)
+    made = zip(instruction.made, results if isinstance(results, tuple) else (results,), strict=False)
     run.tensors.update((name, tensor) for name, tensor in made if run.backend.is_tensor(tensor))
     if region.kind == MODULE:
-        run.handed.update(one.made)
+        run.handed.update(instruction.made)
     if region.kind in SAVES_LAST and all(map(run.backend.requires_grad, inputs)):
         run.savers.add(region.name)
 
@@ -181,7 +191,7 @@ def _gradient(at: Region, x: Any) -> Any:
 def _module(at: Region, x: Any) -> Any:
     y = at.outside(x)
     if not at.backend.is_tensor(y):
-        raise PlannedError  # whether a region may return something else is not said
+        raise PlannedError  # whether a region may return another type is unspecified
     return y
 
 
@@ -208,6 +218,16 @@ REGIONS: dict[str, Callable[..., Any]] = {
     "gradient": _gradient,
     MODULE: _module,
 }
-"""What regions do."""
+"""What regions do, by name."""
 SAVES_LAST = frozenset({"chain", "hooks", "pair", "boxed", "gradient", "nested", "other-shape", "custom"})
-"""Those whose result is made by a Node that has saved something."""
+"""Regions whose result is made by a node that has saved tensors."""
+NEEDED_BY_REGIONS = {
+    "hooks": (Capability.TENSOR_HOOKS,),
+    "changes": (Capability.IN_PLACE,),
+    "custom": (Capability.CUSTOM_FUNCTION,),
+    "pair": (Capability.SAVED_TENSOR_HOOKS,),
+    "boxed": (Capability.SAVED_TENSOR_HOOKS,),
+    "gradient": (Capability.AUTOGRAD_GRAD,),
+    MODULE: (Capability.MODULES,),
+}
+"""Capabilities that regions need."""

@@ -1,115 +1,110 @@
-"""Instructions about what modules register, and about the states of modules and optimizers."""
+"""Operations on what modules register, and on the states of modules and optimizers."""
 
 from collections.abc import Callable
 from typing import Any
 
+from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.hooks import Hooks
-from hooklaw.fuzz.replay.run import Run, UnknownNameError, operation
+from hooklaw.fuzz.replay.hooks import Action, Hook, Shown, put, put_everywhere
+from hooklaw.fuzz.replay.operations import operation
+from hooklaw.fuzz.replay.run import Replay, skip_if
+from hooklaw.fuzz.replay.values import note_change
 
-Arguments = tuple[Any, ...]
-Shown = Callable[[Arguments], Arguments]
 MORE = "more"
 """The key that hooks add to a state."""
 
 
-def changes_in_place(run: Run) -> None:
-    """Note that parameters are about to be changed in place."""
-    run.savers.clear()
-    run.changed = True
-
-
-@operation
-def add_module(run: Run, one: Instruction) -> None:
-    """Register a module inside another one, unless that may then be inside itself: such a state has no end."""
-    outer, inner = (run.modules[name] for name in one.used)
-    if any(outer is one or outer in _inside(run, one) for one in (inner, *run.substitutes)):
-        raise UnknownNameError(one.used[1])
-    run.backend.add_module(outer, one.how[0], inner)
-    child = getattr(outer, one.how[0])
+@operation(needs=(Capability.MODULES, Capability.STATE_DICT), ends_forward=True)
+def add_module(run: Replay, instruction: Instruction) -> None:
+    """Register a module inside another; skipped where it may then be inside itself, since such a state has no end."""
+    outer, inner = (run.modules[name] for name in instruction.used)
+    (name,) = instruction.how
+    skip_if(any(outer is module or outer in _inside(run, module) for module in (inner, *run.substitutes)))
+    run.backend.add_module(outer, name, inner)
+    child = getattr(outer, name)
     run.children.setdefault(id(outer), []).append(child)
-    run.log(("registered", one.how[0], run.seen(child.weight)))
+    run.log(("registered", name, run.seen(child.weight)))
 
 
-def _inside(run: Run, module: Any) -> list[Any]:
-    """Return the modules that have ever been registered in a module, or in those."""
-    found = run.children.get(id(module), [])
-    return [*found, *(one for child in found for one in _inside(run, child))]
+def _inside(run: Replay, module: Any) -> list[Any]:
+    """Return the modules that have ever been registered in a module, directly or not."""
+    children = run.children.get(id(module), [])
+    return [*children, *(below for child in children for below in _inside(run, child))]
 
 
-@operation
-def register_buffer(run: Run, one: Instruction) -> None:
+@operation(needs=(Capability.MODULES, Capability.REGISTRATION_HOOKS), ends_forward=True)
+def register_buffer(run: Replay, instruction: Instruction) -> None:
     """Register a copy of a tensor as a buffer."""
-    module, tensor = run.modules[one.used[0]], run.tensors[one.used[1]]
-    run.backend.register_buffer(module, one.how[0], run.backend.clone(run.backend.detach(tensor)))
-    run.log(("registered", one.how[0], run.seen(getattr(module, one.how[0]))))
+    (name,) = instruction.how
+    module, tensor = run.modules[instruction.used[0]], run.tensors[instruction.used[1]]
+    run.backend.register_buffer(module, name, run.backend.clone(run.backend.detach(tensor)))
+    run.log(("registered", name, run.seen(getattr(module, name))))
 
 
-@operation
-def registration_hook(run: Run, one: Instruction) -> None:
-    """Put a hook on all registrations of a kind; it may return another leaf or module, which the program names."""
-    kind, action = one.how
+@operation(
+    needs=(Capability.MODULES, Capability.REGISTRATION_HOOKS),
+    hooks="registration",
+    everywhere=True,
+    safe=True,
+    ends_forward=True,
+)
+def registration_hook(run: Replay, instruction: Instruction) -> None:
+    """Register a hook on all registrations of a kind; it may return another leaf or module, which the program names."""
+    kind, action = instruction.how
     register = getattr(run.backend, f"register_module_{kind}_registration_hook")
-    other = _other(run, one.used[0], kind) if one.used else None
+    other = _substitute(run, instruction.used[0], kind) if instruction.used else None
 
-    if kind == "module" and one.used:
-        run.substitutes.append(other)
+    def add(function: Hook) -> Any:
+        return register(lambda _, name, value: function(value, name, other))
 
-    def add(function: Callable[..., Any]) -> Any:
-        handle = register(lambda _, name, value: function(value, name, other))
-        run.everywhere.append(handle)
-        return handle
-
-    def shown(arguments: Arguments) -> Arguments:
+    def shown(arguments: Action) -> Action:
         value, name, _ = arguments
         return (value.weight if kind == "module" else value, name)
 
-    Hooks(run, {"instead": _instead}).put(one.made[0], action, add, shown)
+    put_everywhere(run, instruction.made[0], action, add, shown=shown, more={"instead": _instead})
 
 
-def _other(run: Run, name: str, kind: str) -> Any:
-    """Return what a hook puts in the place of what is registered: no view, nor what else may share its numbers."""
+def _substitute(run: Replay, name: str, kind: str) -> Any:
+    """Return what a hook returns instead of what is registered: neither a view nor what may share storage unseen."""
     if kind == "module":
+        run.substitutes.append(run.modules[name])
         return run.modules[name]
     tensor = run.tensors[name]
-    if name in run.views | run.handed | run.shared or not run.backend.is_leaf(tensor):
-        raise UnknownNameError(name)
+    skip_if(name in run.views | run.handed | run.shared or not run.backend.is_leaf(tensor))
     return tensor
 
 
-def _instead(_run: Run, _place: Any, arguments: Arguments) -> Any:
+def _instead(_run: Replay, _at: Any, arguments: Action) -> Any:
     return arguments[2]
 
 
-@operation
-def state_dict(run: Run, one: Instruction) -> None:
+@operation(needs=(Capability.STATE_DICT,), ends_forward=True)
+def state_dict(run: Replay, instruction: Instruction) -> None:
     """Take the state of a module or an optimizer."""
-    owner = one.used[0]
-    state = run.backend.state_dict(owner_of(run, owner))
-    run.states[one.made[0]] = state
-    run.log(("state", one.made[0], *_seen(run, owner, state)))
+    (name,), (owner,) = instruction.made, instruction.used
+    state = run.states[name] = run.backend.state_dict(owner_of(run, owner))
+    run.log(("state", name, *_seen(run, owner, state)))
 
 
-@operation
-def load_state_dict(run: Run, one: Instruction) -> None:
-    """Load a state, and look whether the caller's own was changed."""
-    name, state = one.used[0], run.states[one.used[1]]
+@operation(needs=(Capability.STATE_DICT,), ends_forward=True)
+def load_state_dict(run: Replay, instruction: Instruction) -> None:
+    """Load a state, and look whether the caller's own copy was changed."""
+    name, state = instruction.used[0], run.states[instruction.used[1]]
     owner = owner_of(run, name)
-    if (name in run.optimizers) != ("state" in state and "param_groups" in state):
-        raise UnknownNameError(name)
+    skip_if((name in run.optimizers) != ("state" in state and "param_groups" in state))
     if name in run.modules:
-        changes_in_place(run)
+        note_change(run)
     run.backend.load_state_dict(owner, state)
     now = rate_of(owner) if name in run.optimizers else owner.weight
     run.log(("load", name, *_seen(run, name, state), run.seen(now)))
 
 
-def owner_of(run: Run, name: str) -> Any:
+def owner_of(run: Replay, name: str) -> Any:
     """Return a module or an optimizer."""
     return run.optimizers[name] if name in run.optimizers else run.modules[name]
 
 
-def _seen(run: Run, owner: str, state: Any) -> tuple[Any, ...]:
+def _seen(run: Replay, owner: str, state: Any) -> Action:
     shown = (list(state), rates_in(state)) if owner in run.optimizers else (state,)
     return tuple(map(run.seen, shown))
 
@@ -127,23 +122,25 @@ def rates_in(state: Any) -> list[Any]:
 STATE_HOOKS = ("state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post")
 
 
-@operation
-def state_hook(run: Run, one: Instruction) -> None:
-    """Put a hook around the saving or the loading of a state: its kind, what it does, and options."""
-    kind, action, options = one.how
-    name = one.used[0]
+@operation(needs=(Capability.STATE_DICT,), hooks="state", safe=True, ends_forward=True)
+def state_hook(run: Replay, instruction: Instruction) -> None:
+    """Register a hook around the saving or the loading of a state: its kind, its action, and options."""
+    (kind, action, options), (name,) = instruction.how, instruction.used
     owner, register = owner_of(run, name), getattr(run.backend, f"register_{kind}_hook")
-    of_optimizer = name in run.optimizers
-    adapted, shown = (_of_optimizer if of_optimizer else _of_module)(kind)
+    adapted, shown = (_of_optimizer if name in run.optimizers else _of_module)(kind)
     named = dict.fromkeys(options, True)
-    Hooks(run, ACTIONS).put(one.made[0], action, lambda function: register(owner, adapted(function), **named), shown)
+
+    def add(function: Hook) -> Any:
+        return register(owner, adapted(function), **named)
+
+    put(run, instruction.made[0], action, add, shown=shown, more=ACTIONS)
 
 
-Adapted = Callable[[Callable[..., Any]], Callable[..., Any]]
+Adapted = Callable[[Hook], Hook]
 
 
 def _of_module(kind: str) -> tuple[Adapted, Shown]:
-    """Return how a hook is called with what it may change and with the prefix, and what of it is shown."""
+    """Return how the program's hook is called, with what it may change and the prefix, and what of that is logged."""
     if kind == "state_dict_pre":
         return lambda hook: lambda _, prefix, keep_vars: hook(None, prefix, keep_vars), lambda given: given[:0:-1]
     if kind == "load_state_dict_post":
@@ -159,8 +156,8 @@ def _of_optimizer(kind: str) -> tuple[Adapted, Shown]:
     return lambda hook: lambda _, state: hook(state, ""), lambda given: (list(given[0]), rates_in(given[0]))
 
 
-def _add(_run: Run, _place: Any, arguments: Arguments) -> None:
-    """Add something to a state, or to the keys that are missing."""
+def _add(_run: Replay, _at: Any, arguments: Action) -> None:
+    """Add a key to a state, or to the missing keys."""
     target, prefix, *_ = arguments
     if isinstance(target, dict):
         target[f"{prefix}{MORE}"] = 1.0
@@ -168,8 +165,8 @@ def _add(_run: Run, _place: Any, arguments: Arguments) -> None:
         target.missing_keys.append(f"{prefix}{MORE}")
 
 
-def _clear(_run: Run, _place: Any, arguments: Arguments) -> None:
-    """Take everything out of a state, or let all keys be as they should."""
+def _clear(_run: Replay, _at: Any, arguments: Action) -> None:
+    """Clear a state, or the missing and unexpected keys."""
     target = arguments[0]
     if isinstance(target, dict):
         target.clear()  # type: ignore[misc]
@@ -178,8 +175,8 @@ def _clear(_run: Run, _place: Any, arguments: Arguments) -> None:
             keys.clear()
 
 
-def _another(_run: Run, _place: Any, arguments: Arguments) -> Any:
-    """Return another state, that of an optimizer with twice the rate."""
+def _another(_run: Replay, _at: Any, arguments: Action) -> Any:
+    """Return another state; for an optimizer one with twice the rate."""
     target = arguments[0]
     if not isinstance(target, dict):
         return None
@@ -188,4 +185,4 @@ def _another(_run: Run, _place: Any, arguments: Arguments) -> Any:
 
 
 ACTIONS: dict[str, Callable[..., Any]] = {"add": _add, "clear": _clear, "another": _another}
-"""What a hook around a state may do besides what every hook may."""
+"""Further actions of hooks around a state."""

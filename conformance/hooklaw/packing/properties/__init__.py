@@ -1,1 +1,1 @@
-"""The properties, a module a family; the body of each is the very text that runs and that is shown."""
+"""The properties, one module for each family. The text of a property's body is what runs and what users see."""

@@ -1,4 +1,4 @@
-"""Together with what else changes how a graph is made: checkpointing of both forms, autocast."""
+"""Composition: a packer together with checkpoint, autocast and tensor hooks."""
 
 from contextlib import nullcontext
 
@@ -22,7 +22,7 @@ forms = {"use_reentrant": st.sampled_from(["False", "True"])}
     draws=forms,
 )
 def checkpoint_within(packer, device, tolerance, use_reentrant):
-    """A checkpointed region, of either form, can be recomputed while the context is open, and the gradient is right."""
+    """A checkpoint, reentrant or not, recomputes correctly while the context is open, and the gradient is right."""
     x = numbers(3, device=device).requires_grad_()
     with packer():
         y = x * x
@@ -42,7 +42,7 @@ def checkpoint_within(packer, device, tolerance, use_reentrant):
     draws=forms,
 )
 def checkpoint_around(packer, device, tolerance, use_reentrant):
-    """Entered inside a checkpointed region, of either form, the context has the gradient of a run without it."""
+    """With the context inside a checkpoint, reentrant or not, the gradient is that of a run without the packer."""
 
     def region(y):
         with packer():
@@ -58,7 +58,7 @@ def checkpoint_around(packer, device, tolerance, use_reentrant):
 
 @law("packer.checkpoint.layers", sources=[HOOKS, CHECKPOINT], wrong=["one-buffer-for-each-shape"], draws=forms)
 def checkpoint_layers(packer, device, tolerance, use_reentrant):
-    """A stack of checkpointed layers made inside the context has every parameter's gradient, recomputed outside."""
+    """Checkpointed layers called inside the context and recomputed outside give every parameter its gradient."""
 
     def gradients(context):
         torch.manual_seed(0)
@@ -69,7 +69,7 @@ def checkpoint_layers(packer, device, tolerance, use_reentrant):
                 y = checkpoint(layer, y, use_reentrant=use_reentrant)
             loss = y.pow(2).sum()
         loss.backward()
-        return [one.grad for layer in layers for one in layer.parameters()]
+        return [parameter.grad for layer in layers for parameter in layer.parameters()]
 
     expected, seen = gradients(nullcontext()), gradients(packer())
     for place, (was, now) in enumerate(zip(expected, seen, strict=True)):
@@ -78,7 +78,7 @@ def checkpoint_layers(packer, device, tolerance, use_reentrant):
 
 @law("packer.autocast", sources=[HOOKS, docstring("torch.autocast")], wrong=["dtype-lost"])
 def autocast(packer, device, tolerance):
-    """Under autocast, where some tensors have a lower precision, gradients are those of a run without the packer."""
+    """Under autocast, which lowers the precision of some tensors, gradients are those of a run without the packer."""
 
     def gradients():
         torch.manual_seed(0)
@@ -86,7 +86,7 @@ def autocast(packer, device, tolerance):
         with torch.autocast(device.partition(":")[0], dtype=torch.bfloat16):
             loss = model(numbers(2, 3, device=device)).float().pow(2).sum()
         loss.backward()
-        return {name: one.grad for name, one in model.named_parameters()}
+        return {name: parameter.grad for name, parameter in model.named_parameters()}
 
     expected = gradients()
     with packer():
@@ -102,7 +102,7 @@ def autocast(packer, device, tolerance):
     draws=LEAVES,
 )
 def tensor_hooks(packer, device, tolerance, x):
-    """A tensor that was saved still takes hooks and keeps its gradient, and both are right."""
+    """A saved tensor still takes hooks and retains its gradient, and both are right."""
     with packer():
         y = x * 2
         loss = (y * y).sum()

@@ -1,4 +1,4 @@
-"""The context: left before backward, entered again, nested, left by an exception, and nothing of it left behind."""
+"""The packer's context: exit before backward, reentry, nesting, exceptions, and no trace of it afterwards."""
 
 import gc
 
@@ -15,7 +15,7 @@ DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 
 @law("packer.context.left", sources=[HOOKS], wrong=["closed-when-left"], draws=LEAVES)
 def left(packer, device, tolerance, x):
-    """Backward after the context was left finds everything, though context and packer are gone by then."""
+    """Backward after the context was left is right, even if context and packer no longer exist."""
     context = packer()
     with context:
         loss = (x * x).sum()
@@ -31,28 +31,28 @@ def left(packer, device, tolerance, x):
     wrong=["cleared-by-the-next-forward", "numbers-begin-again-with-each-entry"],
 )
 def entered_again(packer, device, tolerance):
-    """One context entered a second time works and leaves the first graph whole, or refuses to be entered."""
+    """A context entered a second time works and leaves the first graph intact, or refuses to be entered."""
     first, second = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(5).requires_grad_()
     context = packer()
     with context:
-        one = (first * first).sum()
+        first_loss = (first * first).sum()
     try:
         context.__enter__()
     except (RuntimeError, AttributeError):
-        two = (second * second).sum()  # refused: what is saved now is no business of the packer
+        second_loss = (second * second).sum()  # refused: the packer does not pack what is saved now
     else:
-        two = (second * second).sum()
+        second_loss = (second * second).sum()
         context.__exit__(None, None, None)
-    one.backward()
+    first_loss.backward()
     agree("the gradient of the first graph", 2 * first.detach(), first.grad, tolerance)
-    two.backward()
+    second_loss.backward()
     agree("the gradient of the second graph", 2 * second.detach(), second.grad, tolerance)
-    assert not watched(device), "the packer is still at work after the context was left twice"
+    assert not watched(device), "the packer still packs after the context was left twice"
 
 
 @law("packer.context.nested", sources=[HOOKS], wrong=["leaves-its-hooks-when-nested", "one-graph-at-a-time"])
 def nested(packer, device, tolerance):
-    """Two contexts of the packer, one within the other, serve both what is saved inside and what is saved around it."""
+    """With one context of the packer inside another, tensors saved in the inner and in the outer come back right."""
 
     def gradient(outer, inner):
         x = numbers(3, device=device).requires_grad_()
@@ -66,12 +66,12 @@ def nested(packer, device, tolerance):
 
     x = numbers(3, device=device)
     agree("the gradient", 6 * x**5, gradient(packer(), packer()), tolerance * 8)
-    assert not watched(device), "the packer is still at work after both contexts were left"
+    assert not watched(device), "the packer still packs after both contexts were left"
 
 
 @law("packer.context.nested.same", sources=[HOOKS], wrong=["one-slot-for-nested-entries"], draws=LEAVES)
 def nested_same(packer, device, tolerance, x):
-    """One context entered within itself works, or refuses to be entered; outside it nothing is packed any more."""
+    """A context entered inside itself works or refuses to be entered; after it nothing is packed."""
     context = packer()
     with context:
         y = x * x
@@ -85,12 +85,12 @@ def nested_same(packer, device, tolerance, x):
         loss = (z * z).sum()
     loss.backward()
     agree("the gradient", 6 * x.detach() ** 5, x.grad, tolerance * 8)
-    assert not watched(device), "the packer is still at work after the context was left"
+    assert not watched(device), "the packer still packs after the context was left"
 
 
 @law("packer.context.innermost", sources=[HOOKS], wrong=["composes-with-the-pair-outside"])
 def innermost(packer, device, tolerance):
-    """A pair of hooks inside the context applies alone there, and one outside does not see what the packer packs."""
+    """A pair inside the context packs there instead of the packer, and a pair outside sees nothing of it."""
     seen = []
 
     def other(name):
@@ -102,14 +102,14 @@ def innermost(packer, device, tolerance):
         z = y.exp()
         with other("inside"):
             z = z.exp()
-    assert seen == ["inside"], f"of a pair outside and a pair inside the packer, these packed: {seen}"
+    assert seen == ["inside"], f"only the pair inside should have packed, these did: {seen}"
     z.log().sum().backward()
     agree("the gradient", 2 * y.detach().exp(), x.grad, tolerance * 8)
 
 
 @law("packer.context.outside", sources=[HOOKS], wrong=["hooks-left-on-the-stack"], draws=LEAVES)
 def outside(packer, device, x):
-    """After the context was left nothing more is packed, and autograd's own check of in-place changes is back."""
+    """After the context was left nothing is packed, and autograd's own check of in-place changes works again."""
     with packer():
         (x * x).sum().backward()
     assert not watched(device), "a tensor saved after the context was left went through the packer"
@@ -117,7 +117,7 @@ def outside(packer, device, x):
 
 @law("packer.context.exception", sources=[HOOKS], wrong=["hooks-left-after-an-exception"], draws=LEAVES)
 def exception(packer, device, tolerance, x):
-    """An exception in the context leaves nothing behind: nothing more is packed, and the next use is right."""
+    """After an exception in the context nothing is packed, and the next use of the packer is right."""
     try:
         with packer():
             _ = x * x
@@ -133,7 +133,7 @@ def exception(packer, device, tolerance, x):
 
 @law("packer.context.exception.passed-on", sources=[HOOKS], wrong=["exceptions-swallowed"])
 def exception_passed_on(packer, device):
-    """An exception in the context reaches whoever entered it."""
+    """An exception raised in the context propagates out of it."""
     try:
         with packer():
             raise KeyError("the user's own")
@@ -146,7 +146,7 @@ def exception_passed_on(packer, device):
 
 @law("packer.context.backward-exception", sources=[HOOKS], wrong=["delete-on-unpack"], draws=LEAVES)
 def backward_exception(packer, device, tolerance, x):
-    """After an exception in backward, the retained graph still has everything, and another graph is right."""
+    """After an exception in backward, backward through the retained graph is right."""
     with packer():
         y = x * 2
         loss = (y * y).sum()
@@ -167,7 +167,7 @@ def backward_exception(packer, device, tolerance, x):
 
 @law("packer.context.gradients-off", sources=[HOOKS], wrong=["gradients-switched-on"], draws=LEAVES)
 def gradients_off(packer, device, x):
-    """Where gradients are off they stay off in the context, and where they are on they stay on."""
+    """The context does not change grad mode."""
     with torch.no_grad(), packer():
         y = x * x
     assert not y.requires_grad, "under no_grad an operation in the context recorded a graph"
@@ -178,7 +178,7 @@ def gradients_off(packer, device, x):
 
 @law("packer.context.results", sources=[HOOKS], wrong=["in-place-on-packs-input"])
 def results(packer, device):
-    """What is computed in the context is bit by bit what is computed outside: packing changes nothing."""
+    """Results computed in the context are bitwise those computed outside: packing changes nothing."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(0.3).requires_grad_()
     before = x.detach().clone()
     expected = (x * w).exp()

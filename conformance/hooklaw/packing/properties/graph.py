@@ -1,4 +1,4 @@
-"""Graphs of every kind: operations that save different things, double backward, backward inside the context."""
+"""Graphs: operations, modules, training, double backward, backward inside the context."""
 
 from contextlib import nullcontext
 
@@ -48,7 +48,7 @@ chains = st.lists(st.sampled_from(STEPS), min_size=1, max_size=3).map(
     draws={"steps": chains},
 )
 def operations(packer, device, steps):
-    """Whatever operations a graph is made of, the gradient is that of a run without the packer."""
+    """The gradient of a graph of any operations is that of a run without the packer."""
 
     def gradient(x):
         y = x
@@ -83,7 +83,7 @@ def double_backward(packer, device, tolerance, x):
     draws=LEAVES,
 )
 def double_backward_inside(packer, device, tolerance, x):
-    """A backward inside the context saves tensors too, and the second gradient through them is right."""
+    """A backward with create_graph inside the context saves tensors too, and the second gradient is right."""
     with packer():
         y = (x * x * x).sum()
         (first,) = torch.autograd.grad(y, x, create_graph=True)
@@ -94,7 +94,7 @@ def double_backward_inside(packer, device, tolerance, x):
 
 @law("packer.graph.backward-inside", sources=[HOOKS], wrong=["packed-only-when-the-context-is-left"], draws=LEAVES)
 def backward_inside(packer, device, tolerance, x):
-    """Backward may run while the context is still open."""
+    """Backward can run while the context is open."""
     with packer():
         (x * x).sum().backward()
     agree("the gradient", 2 * x.detach(), x.grad, tolerance)
@@ -102,7 +102,7 @@ def backward_inside(packer, device, tolerance, x):
 
 @law("packer.graph.training", sources=[HOOKS], wrong=["parameters-cached-for-good"])
 def training(packer, device, tolerance):
-    """Three steps of training, in which parameters change between forward and forward, end at the same parameters."""
+    """Three training steps, each of which changes the parameters, end at the same parameters as without the packer."""
 
     def train(contexts):
         torch.manual_seed(0)
@@ -114,7 +114,7 @@ def training(packer, device, tolerance):
                 loss = model(numbers(2, 3, device=device) + step).pow(2).mean()
             loss.backward()
             optimizer.step()
-        return {name: one.detach() for name, one in model.named_parameters()}
+        return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
     expected, seen = train(nullcontext), train(packer)
     for name in expected:
@@ -138,19 +138,19 @@ def training(packer, device, tolerance):
     },
 )
 def modules(packer, device, layers):
-    """Ordinary modules have the gradients and the buffers of a run without the packer."""
+    """Common modules have the same gradients and buffers as in a run without the packer."""
 
     def run():
         torch.manual_seed(0)
         model = torch.nn.Sequential(*layers).to(device).to(memory_format=torch.channels_last)
         for layer in model:
-            for one in layer.modules():
-                if hasattr(one, "reset_parameters"):
-                    one.reset_parameters()
+            for module in layer.modules():
+                if hasattr(module, "reset_parameters"):
+                    module.reset_parameters()
         x = torch.randn(2, 3, 5, 5).to(device).requires_grad_()
         model(x).pow(2).mean().backward()
         model.zero_grad(set_to_none=True)
-        return {"input": x.grad, **{name: one.clone().float() for name, one in model.named_buffers()}}
+        return {"input": x.grad, **{name: buffer.clone().float() for name, buffer in model.named_buffers()}}
 
     expected = run()
     with packer():

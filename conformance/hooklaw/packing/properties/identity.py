@@ -1,4 +1,4 @@
-"""What unpack returns equals what pack was given: value, shape, dtype, device."""
+"""Identity: an unpacked tensor equals the packed one in value, shape, dtype and device."""
 
 import torch
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ specials = st.lists(
     draws={"shape": shapes, "dtype": st.sampled_from(FLOATS), "seed": seeds},
 )
 def value(packer, device, close, shape, dtype, seed):
-    """What backward gets back equals what was saved, bit by bit, or within the tolerance that the packer declares."""
+    """An unpacked tensor equals the saved one, bitwise or within the tolerance that the packer declares."""
     torch.manual_seed(seed)
     tensor = torch.randn(shape, dtype=dtype, device=device)
     before = tensor.clone()
@@ -38,7 +38,7 @@ def value(packer, device, close, shape, dtype, seed):
     draws={"values": specials, "dtype": st.sampled_from(["torch.float32", "torch.float64"])},
 )
 def special_values(packer, device, close, values, dtype):
-    """Infinities, nan, negative zero and tiny numbers come back; from a lossy packer what is not finite does."""
+    """Infinities, NaN, negative zero and tiny numbers come back; from a lossy packer only infinities and NaN must."""
     tensor = torch.tensor(values, dtype=dtype, device=device)
     back = saved(packer, tensor)
     assert close(tensor, back), f"saved {tensor.tolist()}, got back {back.tolist()}"
@@ -54,7 +54,7 @@ def special_values(packer, device, close, values, dtype):
     },
 )
 def integers(packer, device, dtype, values):
-    """Indices and masks come back exactly, also from a lossy packer: a wrong index is a wrong gradient."""
+    """Integer and bool tensors come back exactly, also from a lossy packer: a wrong index is a wrong gradient."""
     tensor = (torch.tensor(values, device=device) * (2**56 if dtype == torch.int64 else 1)).to(dtype)
     back = saved(packer, tensor)
     assert identical(tensor, back), f"saved {tensor.tolist()} of {dtype}, got back {back.tolist()} of {back.dtype}"
@@ -67,7 +67,7 @@ def integers(packer, device, dtype, values):
     draws={"shape": st.lists(st.integers(1, 3), min_size=1, max_size=5).map(repr)},
 )
 def shape(packer, device, shape):
-    """What backward gets back has the shape of what was saved."""
+    """An unpacked tensor has the shape of the saved one."""
     back = saved(packer, torch.ones(shape, device=device))
     assert list(back.shape) == shape, f"saved shape {shape}, got back {list(back.shape)}"
 
@@ -78,7 +78,7 @@ def shape(packer, device, shape):
     wrong=["scalars-made-vectors"],
 )
 def scalar(packer, device, close):
-    """A tensor without dimensions comes back without dimensions."""
+    """A 0-d tensor comes back as a 0-d tensor."""
     tensor = torch.tensor(2.5, device=device)
     back = saved(packer, tensor)
     assert close(tensor, back), f"saved {tensor}, got back {back} of shape {list(back.shape)}"
@@ -104,7 +104,7 @@ def empty(packer, device, shape):
     draws={"dtype": st.sampled_from([*FLOATS, *INTEGERS])},
 )
 def dtype(packer, device, dtype):
-    """What backward gets back has the dtype of what was saved."""
+    """An unpacked tensor has the dtype of the saved one."""
     back = saved(packer, torch.ones(3, dtype=dtype, device=device))
     assert back.dtype == dtype, f"saved {dtype}, got back {back.dtype}"
 
@@ -116,7 +116,7 @@ def dtype(packer, device, dtype):
     draws={"there": st.sampled_from(["device", '"cpu"'])},
 )
 def device(packer, device, there):
-    """What backward gets back is on the device of what was saved, whichever that was."""
+    """An unpacked tensor is on the device of the saved one, whatever the device."""
     tensor = torch.ones(3, device=there)
     back = saved(packer, tensor)
     assert back.device == tensor.device, f"saved on {tensor.device}, got back on {back.device}"

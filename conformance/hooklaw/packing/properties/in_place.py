@@ -1,4 +1,4 @@
-"""In-place changes: with a packer autograd's own check is off, so the packer answers for what it gives back."""
+"""In-place changes: hooks turn autograd's own check off, so the packer is responsible for what it returns."""
 
 import torch
 
@@ -13,7 +13,7 @@ ALIAS = "live-tensor-given-back-unchecked"
 
 @law("packer.in-place.pack-input", sources=[HOOKS], wrong=["in-place-on-packs-input"])
 def pack_input(packer, device):
-    """Packing does not touch the tensor that it is given, neither its values nor its version."""
+    """Packing changes neither the values nor the version of the saved tensor."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).requires_grad_()
     y = x * 1
     before, version = y.detach().clone(), y._version
@@ -25,7 +25,7 @@ def pack_input(packer, device):
 
 @law("packer.in-place.output", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
 def output(packer, device, tolerance, x):
-    """A result that is changed in place after it was saved is an error in backward, or the gradient is right."""
+    """After an in-place change of a saved result, backward raises an error or the gradient is right."""
     with packer():
         y = x.exp()
         right = y.detach().clone()
@@ -39,7 +39,7 @@ def output(packer, device, tolerance, x):
 
 @law("packer.in-place.intermediate", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
 def intermediate(packer, device, tolerance, x):
-    """An operand that is changed in place after it was saved is an error in backward, or the gradient is right."""
+    """After an in-place change of a saved operand, backward raises an error or the gradient is right."""
     with packer():
         y = x * 1
         loss = (y * y).sum()
@@ -53,7 +53,7 @@ def intermediate(packer, device, tolerance, x):
 
 @law("packer.in-place.leaf", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"], draws=LEAVES)
 def leaf(packer, device, tolerance, x):
-    """A parameter that is changed in place between forward and backward is an error, or the gradient is right."""
+    """After an in-place change of a parameter between forward and backward, backward raises an error or is right."""
     weight = torch.nn.Parameter(x.detach() + 1)
     before = weight.detach().clone()
     with packer():
@@ -69,7 +69,7 @@ def leaf(packer, device, tolerance, x):
 
 @law("packer.in-place.view", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"])
 def view(packer, device, tolerance):
-    """A saved view whose base is changed in place is an error in backward, or the gradient is right."""
+    """After an in-place change of the base of a saved view, backward raises an error or the gradient is right."""
     x = numbers(2, 3, device=device).requires_grad_()
     weight = torch.nn.Parameter(numbers(4, 3, device=device))
     before = weight.detach().clone()
@@ -87,7 +87,7 @@ def view(packer, device, tolerance):
 
 @law("packer.in-place.unpacked", sources=[HOOKS], wrong=["one-buffer-for-all"])
 def unpacked(packer, device, tolerance):
-    """What comes back stays as it is while further tensors are unpacked."""
+    """An unpacked tensor does not change while more tensors are unpacked."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(3).requires_grad_()
     seen = []
 

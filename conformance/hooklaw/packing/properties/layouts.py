@@ -1,4 +1,4 @@
-"""Tensors that are no plain blocks of memory: views, expanded, overlapping, channels-last, lazy, sparse, subclasses."""
+"""Layouts: views, expanded, overlapping, channels-last, lazy, sparse tensors, and subclasses."""
 
 import torch
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ LAZY = {"x": st.just("torch.complex(numbers(2, 3, device=device), numbers(2, 3, 
 
 @law("packer.layout.views", wrong=[STORAGE_SAVED], draws={"tensor": views})
 def layout_views(packer, device, close, tensor):
-    """A view, contiguous or not, comes back with the view's own values and shape, not those of its base."""
+    """A view, contiguous or not, comes back with its own values and shape, not those of its base."""
     back = saved(packer, tensor)
     assert close(tensor, back), f"saved {tensor.tolist()}, got back {back.tolist()}"
 
@@ -51,7 +51,7 @@ def strides(packer, device, tensor):
     draws={"shape": st.sampled_from(["(1, 2, 2, 2)", "(2, 3, 2, 2)", "(2, 1, 3, 1)"])},
 )
 def channels_last(packer, device, close, shape):
-    """A tensor laid out channels-last comes back with every element in its place."""
+    """A channels-last tensor comes back with every element in its place."""
     tensor = numbers(*shape, device=device).contiguous(memory_format=torch.channels_last)
     back = saved(packer, tensor)
     assert close(tensor, back), f"saved {tensor.tolist()}, got back {back.tolist()}"
@@ -64,7 +64,7 @@ def channels_last(packer, device, close, shape):
     wrong=[STRIDES_LOST],
 )
 def channels_last_kept(packer, device):
-    """A tensor laid out channels-last comes back laid out channels-last."""
+    """A channels-last tensor comes back as a channels-last tensor."""
     tensor = numbers(2, 3, 4, 4, device=device).contiguous(memory_format=torch.channels_last)
     back = saved(packer, tensor)
     kept = back.is_contiguous(memory_format=torch.channels_last)
@@ -77,7 +77,7 @@ def channels_last_kept(packer, device):
     draws={"shape": st.sampled_from(["(2, 3)", "(4, 1, 3)", "(1, 3)"])},
 )
 def expanded(packer, device, close, shape):
-    """A tensor that repeats its elements without storing them again comes back with all of them."""
+    """An expanded tensor comes back with all its elements."""
     tensor = numbers(3, device=device).expand(shape)
     back = saved(packer, tensor)
     assert close(tensor, back), f"saved {tensor.tolist()}, got back {back.tolist()}"
@@ -86,11 +86,11 @@ def expanded(packer, device, close, shape):
 @law(
     "packer.layout.expanded.small",
     level=Level.SHOULD,
-    sources=[observed("4 bytes that stand for 4 MB take 4 MB once they are copied element by element")],
+    sources=[observed("an expanded tensor of 4 bytes and a million elements takes 4 MB if each element is copied")],
     wrong=["expanded-tensors-written-out"],
 )
 def expanded_small(packer, device):
-    """A tensor that repeats its elements is not written out: what comes back takes no more memory than it did."""
+    """An expanded tensor takes no more memory when it comes back than when it was saved."""
     tensor = torch.ones(1, device=device).expand(1000, 1000)
     back = saved(packer, tensor)
     was, now = tensor.untyped_storage().nbytes(), back.untyped_storage().nbytes()
@@ -123,12 +123,12 @@ def lazy_bits(packer, device, close, x, tensor):
 @law(
     "packer.layout.lazy-bits.kept",
     level=Level.SHOULD,
-    sources=[observed("a pending conjugation is resolved only by what needs it")],
+    sources=[observed("a pending conjugation is resolved only by operations that need it")],
     wrong=["lazy-bits-resolved"],
     draws=LAZY,
 )
 def lazy_bits_kept(packer, device, x, tensor):
-    """A pending conjugation or negation is still pending on what comes back."""
+    """A tensor whose conjugation or negation is pending comes back with it still pending."""
     back = saved(packer, tensor)
     was, now = (tensor.is_conj(), tensor.is_neg()), (back.is_conj(), back.is_neg())
     assert now == was, f"saved with conj, neg bits {was}, got back with {now}"
@@ -143,7 +143,7 @@ def lazy_bits_kept(packer, device, x, tensor):
     },
 )
 def sparse(packer, device, close, x, tensor):
-    """A sparse tensor comes back with its values, and sparse."""
+    """A sparse tensor comes back sparse, with its values."""
     back = saved(packer, tensor)
     assert back.layout == tensor.layout, f"saved {tensor.layout}, got back {back.layout}"
     was, now = tensor.to_dense(), back.to_dense()
@@ -159,17 +159,17 @@ def subclass(packer, device, close):
 
     tensor = numbers(3, device=device).as_subclass(Named)
     back = saved(packer, tensor)
-    assert close(*(one.as_subclass(torch.Tensor) for one in (tensor, back))), f"got back {back}"
+    assert close(*(found.as_subclass(torch.Tensor) for found in (tensor, back))), f"got back {back}"
 
 
 @law(
     "packer.layout.subclass.kept",
     level=Level.SHOULD,
-    sources=[observed("without hooks a saved tensor is of the subclass that it was")],
+    sources=[observed("without hooks a saved tensor keeps its subclass")],
     wrong=["subclasses-forgotten"],
 )
 def subclass_kept(packer, device):
-    """A tensor of a subclass comes back as one of that subclass."""
+    """A tensor of a subclass comes back as an instance of that subclass."""
 
     class Named(torch.Tensor):
         pass

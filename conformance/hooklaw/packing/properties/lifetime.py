@@ -1,4 +1,4 @@
-"""How long what was packed is there: as often as it is asked for, in whatever order, and no longer than its graph."""
+"""Lifetime: packed tensors can be read often, in any order, and are freed with their graph."""
 
 import gc
 import weakref
@@ -12,7 +12,7 @@ from hooklaw.packing.properties.parts import agree, held, numbers
 
 BACKWARD = docstring("torch.Tensor.backward")
 SAVED = notes("autograd", "saved-tensors")
-MEMORY = "1 MiB that nothing refers to any more is missed by the next step"
+MEMORY = "memory that nothing refers to is missing in the next step"
 
 
 @law(
@@ -22,7 +22,7 @@ MEMORY = "1 MiB that nothing refers to any more is missed by the next step"
     draws=LEAVES,
 )
 def retain_graph(packer, device, tolerance, x):
-    """Backward over a retained graph gives the same gradient each time."""
+    """Every backward through a retained graph gives the same gradient."""
     y = x * 2
     expected = 4 * y.detach()
     with packer():
@@ -35,7 +35,7 @@ def retain_graph(packer, device, tolerance, x):
 
 @law("packer.lifetime.read-again", sources=[SAVED], wrong=["delete-on-unpack", "unpacks-in-place"], draws=LEAVES)
 def read_again(packer, device, tolerance, x):
-    """A saved tensor can be read off its node as often as one likes, and backward still finds it."""
+    """A saved tensor can be read from its Node several times, and backward after that is right."""
     with packer():
         y = x.exp()
     for _ in range(3):
@@ -46,7 +46,7 @@ def read_again(packer, device, tolerance, x):
 
 @law("packer.lifetime.order", sources=[HOOKS], wrong=["last-in-first-out-assumed"])
 def order(packer, device, tolerance):
-    """Tensors come back right in whatever order they are asked for, also in that in which they were packed."""
+    """Tensors come back right in any order, also in the order in which they were packed."""
     inputs = [numbers(3, device=device).mul(factor).requires_grad_() for factor in (1, 2, 3)]
     with packer():
         losses = [(x * x).sum() for x in inputs]
@@ -57,7 +57,7 @@ def order(packer, device, tolerance):
 
 @law("packer.lifetime.partial", sources=[HOOKS, BACKWARD], wrong=["last-in-first-out-assumed"])
 def partial_backward(packer, device, tolerance):
-    """Backward through a part of a graph is right, though the rest is never asked for."""
+    """Backward through a part of a graph is right, even if the rest is never unpacked."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(3).requires_grad_()
     with packer():
         y = x * x
@@ -68,21 +68,21 @@ def partial_backward(packer, device, tolerance):
 
 @law("packer.lifetime.two-graphs", sources=[HOOKS], wrong=["one-graph-at-a-time"])
 def two_graphs(packer, device, tolerance):
-    """Two graphs can be alive at once, the later one first, and neither reads what the other saved."""
+    """Two graphs can be alive at once, and neither reads tensors that the other saved."""
     first, second = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(5).requires_grad_()
     with packer():
-        one = (first * first).sum()
+        first_loss = (first * first).sum()
     with packer():
-        two = (second * second).sum()
-    one.backward()
+        second_loss = (second * second).sum()
+    first_loss.backward()
     agree("the gradient of the first graph", 2 * first.detach(), first.grad, tolerance)
-    two.backward()
+    second_loss.backward()
     agree("the gradient of the second graph", 2 * second.detach(), second.grad, tolerance)
 
 
 @law("packer.lifetime.one-context-two-graphs", sources=[HOOKS], wrong=["last-in-first-out-assumed"], draws=LEAVES)
 def one_context_two_graphs(packer, device, tolerance, x):
-    """Backward of a graph that was made before another, both in one context, is right: a loop accumulates gradients."""
+    """Backward through each of two graphs made in one context, the first made first, accumulates the right gradient."""
     losses = []
     with packer():
         for factor in (1, 2):
@@ -95,7 +95,7 @@ def one_context_two_graphs(packer, device, tolerance, x):
 
 @law("packer.lifetime.no-cycle", sources=[HOOKS, NOTES], wrong=["live-tensor-kept"], draws=LEAVES)
 def no_cycle(packer, device, x):
-    """A graph whose output was saved is gone with its last reference, without the garbage collector's help."""
+    """A graph whose output was saved is freed with its last reference, without the garbage collector."""
     gc.collect()
     gc.disable()
     try:
@@ -115,7 +115,7 @@ def no_cycle(packer, device, x):
     wrong=["dropped-graphs-leak"],
 )
 def dropped(packer, device):
-    """What was packed for a graph that is dropped without backward is given back, though the packer lives on."""
+    """Memory packed for a graph that is dropped without backward is freed, even if the packer lives on."""
     x = torch.ones(2**18, device=device, requires_grad=True)
     context = packer()
     before = held(device)
@@ -123,12 +123,12 @@ def dropped(packer, device):
         loss = (x * 2).pow(2).sum()
     del loss
     left = held(device) - before
-    assert left < 2**19, f"{left} bytes are still held for a graph that is gone"
+    assert left < 2**19, f"{left} bytes are still held for a graph that was dropped"
 
 
 @law("packer.lifetime.after-dropped", sources=[HOOKS], wrong=["refuses-after-a-dropped-graph"], draws=LEAVES)
 def after_dropped(packer, device, tolerance, x):
-    """A graph that is dropped without backward does not hinder the steps that follow it in the same context."""
+    """After a graph was dropped without backward, later steps in the same context are right."""
     with packer():
         loss = (x * x).sum()
         del loss
@@ -145,7 +145,7 @@ def after_dropped(packer, device, tolerance, x):
     wrong=["kept-after-backward"],
 )
 def done(packer, device):
-    """What was packed is given back after backward, though the packer lives on."""
+    """Packed memory is freed after backward, even if the packer lives on."""
     x = torch.ones(2**18, device=device, requires_grad=True)
     context = packer()
     before = held(device)
@@ -155,4 +155,4 @@ def done(packer, device):
     x.grad = None
     del loss
     left = held(device) - before
-    assert left < 2**19, f"{left} bytes are still held for a graph that is done"
+    assert left < 2**19, f"{left} bytes are still held after backward"

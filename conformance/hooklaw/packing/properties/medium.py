@@ -1,4 +1,4 @@
-"""Where the bytes go: they really reach the medium that the packer claims, leave it again, and parameters stay."""
+"""The medium: bytes reach the medium that the packer claims, and leave it again; parameters are not moved."""
 
 import gc
 
@@ -9,7 +9,7 @@ from hooklaw.packing.law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, held, numbers, on_disk, saved
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
-CLAIM = "a packer that claims to move bytes is used for that alone"
+CLAIM = "moving bytes is what such a packer is used for"
 
 
 @law(
@@ -20,13 +20,13 @@ CLAIM = "a packer that claims to move bytes is used for that alone"
     wrong=["claims-disk-keeps-memory"],
 )
 def reached(packer, device, medium):
-    """While a graph is alive, the folder that a packer claims to write to holds at least the bytes that were saved."""
+    """While a graph is alive, the folder that the packer claims to write to holds at least the saved bytes."""
     x = torch.rand(2**18, device=device).requires_grad_()
     with packer():
         before = on_disk(medium)
         loss = (x * 2).pow(2).sum()
     there = on_disk(medium) - before
-    assert there >= 2**20, f"2**20 bytes were saved, {there} more are in {medium}"
+    assert there >= 2**20, f"2**20 bytes were saved, but {medium} grew by {there}"
     loss.backward()
 
 
@@ -38,7 +38,7 @@ def reached(packer, device, medium):
     wrong=["claims-disk-keeps-memory"],
 )
 def released(packer, device):
-    """A tensor that only the graph still needs takes no memory where it came from until backward."""
+    """A packed tensor that only the graph needs takes no memory on its own device until backward."""
     x = torch.ones(2**18, device=device, requires_grad=True)
     context = packer()
     before = held(device)
@@ -57,7 +57,7 @@ def released(packer, device):
     wrong=["files-left-behind"],
 )
 def given_back(packer, device, medium):
-    """When a graph is gone, by backward or dropped, its bytes are gone from the folder too."""
+    """When a graph is freed, after backward or without it, its bytes are removed from the folder."""
     x = torch.ones(2**18, device=device, requires_grad=True)
     before = on_disk(medium)
     with packer():
@@ -66,22 +66,22 @@ def given_back(packer, device, medium):
     del done, dropped
     gc.collect()
     left = on_disk(medium) - before
-    assert left < 2**19, f"{left} bytes are left in {medium} for graphs that are gone"
+    assert left < 2**19, f"{left} bytes are left in {medium} for graphs that were freed"
 
 
 @law(
     "packer.medium.parameters",
     level=Level.SHOULD,
-    sources=[observed("a parameter is in memory as long as its model is, so moving a copy of it frees nothing")],
+    sources=[observed("a parameter stays in memory as long as its model, so moving a copy of it frees nothing")],
     wrong=["parameters-told-by-their-type"],
 )
 def parameters(packer, device):
-    """A parameter, or a view of one such as a transposed weight, is not copied: what comes back is its own memory."""
+    """A parameter, or a view of a parameter such as a transposed weight, is not copied: its own memory comes back."""
     weight = torch.nn.Parameter(numbers(2, 3, device=device))
     for name, tensor in {"a parameter": weight, "a transposed parameter": weight.t()}.items():
         back = saved(packer, tensor)
         own = back.untyped_storage().data_ptr() == weight.untyped_storage().data_ptr()
-        assert own, f"{name} was copied, though it stays in memory anyway"
+        assert own, f"{name} was copied, although it stays in memory"
 
 
 @law(
@@ -91,7 +91,7 @@ def parameters(packer, device):
     wrong=["left-on-another-device"],
 )
 def mixed_devices(packer, device, tolerance):
-    """In a graph over two devices each tensor comes back to its own."""
+    """In a graph over two devices each tensor comes back to its own device."""
 
     def gradient():
         x = numbers(3, device="cpu").requires_grad_()

@@ -1,4 +1,4 @@
-"""What several programs use; it is written out above each program that uses it."""
+"""Helpers of the programs; each program is printed with those it uses."""
 
 import gc
 import threading
@@ -16,7 +16,7 @@ def numbers(*shape, device):
 
 
 def saved(packer, tensor):
-    """Save the tensor under the packer, and return what backward gets back."""
+    """Save the tensor under the packer, and return what backward unpacks."""
     seen = []
 
     class Save(torch.autograd.Function):
@@ -38,15 +38,15 @@ def saved(packer, tensor):
 
 
 def identical(expected, seen):
-    """Tell whether two tensors are the same bit by bit."""
+    """Whether two tensors are bitwise equal."""
     if (expected.shape, expected.dtype, expected.device) != (seen.shape, seen.dtype, seen.device):
         return False
-    plain = [one.resolve_conj().resolve_neg().reshape(-1).contiguous() for one in (expected, seen)]
-    return torch.equal(*(one.view(torch.uint8) for one in plain))
+    plain = [tensor.resolve_conj().resolve_neg().reshape(-1).contiguous() for tensor in (expected, seen)]
+    return torch.equal(*(tensor.view(torch.uint8) for tensor in plain))
 
 
 def within(tolerance, expected, seen):
-    """Tell whether two tensors differ by at most this part of the largest magnitude; what is not finite stays so."""
+    """Whether two tensors differ by at most this part of the largest magnitude; inf and NaN must stay not finite."""
     if (expected.shape, expected.dtype, expected.device) != (seen.shape, seen.dtype, seen.device):
         return False
     finite = expected.isfinite()
@@ -59,7 +59,7 @@ def within(tolerance, expected, seen):
 
 
 def agree(what, expected, seen, tolerance):
-    """Demand that a gradient is the one of a run without the packer; a lossy packer may be off by its tolerance."""
+    """Assert that a gradient is the expected one; a lossy packer may be off by its tolerance."""
     assert seen is not None, f"{what} is missing"
     assert seen.shape == expected.shape, f"{what} has shape {list(seen.shape)}, should have {list(expected.shape)}"
     expected, seen = expected.detach().flatten(), seen.detach().flatten()
@@ -71,19 +71,19 @@ def agree(what, expected, seen, tolerance):
 
 
 def held(device):
-    """Return the bytes that live objects hold: tensors, and where the device is the CPU, arrays and byte strings."""
+    """Return the bytes of live tensors, and on the CPU also of arrays and byte strings."""
     gc.collect()
     if device != "cpu":
         return torch.cuda.memory_allocated(device)
     if not tracemalloc.is_tracing():
         tracemalloc.start()
-    tensors = [one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter)]
-    storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
+    tensors = [found for found in gc.get_objects() if type(found) in (torch.Tensor, torch.nn.Parameter)]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values()) + tracemalloc.get_traced_memory()[0]
 
 
 def watched(device):
-    """Tell whether a pair of hooks is at work here: autograd then misses that a saved tensor was changed."""
+    """Whether saved-tensor hooks are active: autograd then does not notice that a saved tensor was changed."""
     y = torch.zeros(1, device=device, requires_grad=True).exp()
     with torch.no_grad():
         y.add_(1)
@@ -95,25 +95,25 @@ def watched(device):
 
 
 def together(tasks):
-    """Run each task in a thread of its own, and pass on what went wrong in any."""
-    faults = []
+    """Run each task in a thread of its own, and raise the first error."""
+    errors = []
 
     def run(task):
         try:
             task()
         except Exception as error:
-            faults.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if faults:
-        raise faults[0]
+    if errors:
+        raise errors[0]
 
 
 def on_disk(medium):
     """Return the bytes of the files in the folder of a medium such as disk:FOLDER."""
-    files = [one for one in Path(medium.removeprefix("disk:")).rglob("*") if one.is_file()]
-    return sum(one.stat().st_blocks * 512 for one in files)
+    files = [path for path in Path(medium.removeprefix("disk:")).rglob("*") if path.is_file()]
+    return sum(path.stat().st_blocks * 512 for path in files)

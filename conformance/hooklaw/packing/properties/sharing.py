@@ -1,4 +1,4 @@
-"""Several saved tensors that have something in common: a storage, an address, or all of it."""
+"""Sharing: saved tensors that have a storage or an address in common, or are the same tensor."""
 
 import torch
 
@@ -12,7 +12,7 @@ LINEAR = docstring("torch.nn.Linear")
 
 @law("packer.sharing.views", sources=[HOOKS], wrong=["storage-keyed-deduplication"])
 def views(packer, device, tolerance):
-    """Of several saved views of one storage each comes back as itself."""
+    """Each of several saved views of one storage comes back with its own values."""
 
     def gradient(x):
         first, second = x[:2], x[2:]
@@ -27,7 +27,7 @@ def views(packer, device, tolerance):
 
 @law("packer.sharing.same-address", sources=[HOOKS], wrong=["address-keyed-deduplication-blind-to-layout"])
 def same_address(packer, device, tolerance):
-    """Two saved views that begin at one address, with other strides or another shape, come back each as itself."""
+    """Two saved views with the same address but other strides or another shape come back each with its own values."""
 
     def gradient(x):
         y = x * 1
@@ -42,7 +42,7 @@ def same_address(packer, device, tolerance):
 
 @law("packer.sharing.twice", sources=[HOOKS], wrong=["one-entry-for-each-tensor"])
 def twice(packer, device, tolerance):
-    """A tensor that is saved twice, by one operation or by two, is there both times."""
+    """A tensor that is saved twice, by one operation or by two, comes back both times."""
 
     def gradient(x):
         y = x * 2
@@ -56,14 +56,14 @@ def twice(packer, device, tolerance):
 
 
 def at_an_old_address(addresses, like):
-    """Return a new tensor, at one of these addresses where the allocator has one of them to give."""
+    """Return a new tensor, at one of these addresses if the allocator reuses one."""
     fresh = [torch.empty_like(like) for _ in range(50)]
-    return next((one for one in fresh if one.data_ptr() in addresses), fresh[0])
+    return next((tensor for tensor in fresh if tensor.data_ptr() in addresses), fresh[0])
 
 
 @law("packer.sharing.reused-address", sources=[HOOKS], wrong=["address-keyed-deduplication"])
 def reused_address(packer, device, tolerance):
-    """A tensor at the address of one that is gone is another tensor, and comes back as itself."""
+    """A tensor at the address of a freed tensor comes back with its own values."""
 
     def gradient(w):
         loss, addresses = torch.zeros((), device=device), set()
@@ -83,7 +83,7 @@ def reused_address(packer, device, tolerance):
 
 @law("packer.sharing.changed-between", sources=[HOOKS, VERSIONS], wrong=["deduplication-blind-to-versions"])
 def changed_between(packer, device, tolerance):
-    """A tensor that is saved, changed in place, and saved again comes back from the second save as changed."""
+    """A tensor that is saved, changed in place and saved again comes back from the second save with its new values."""
 
     def gradient(x, w):
         _ = x * w
@@ -101,13 +101,13 @@ def changed_between(packer, device, tolerance):
 
 @law("packer.sharing.parameters", sources=[HOOKS, LINEAR], wrong=["parameters-looked-up-by-shape"])
 def parameters(packer, device, tolerance):
-    """Parameters and their transposed views come back as themselves: every parameter has its gradient."""
+    """Parameters and their transposed views come back with their own values, so every parameter's gradient is right."""
 
     def gradients():
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3)).to(device)
         model(numbers(2, 3, device=device).requires_grad_()).sum().backward()
-        return {name: one.grad for name, one in model.named_parameters()}
+        return {name: parameter.grad for name, parameter in model.named_parameters()}
 
     expected = gradients()
     with packer():

@@ -1,4 +1,4 @@
-"""Threads: backward runs elsewhere than forward did, and several threads train at once."""
+"""Threads: backward in another thread than forward, and several threads at once."""
 
 import threading
 
@@ -14,7 +14,7 @@ THREADS = notes("autograd", "multithreaded-autograd")
 
 @law("packer.threads.backward-elsewhere", sources=[HOOKS, THREADS], wrong=["thread-local-state"], draws=LEAVES)
 def backward_elsewhere(packer, device, tolerance, x):
-    """Backward in another thread than forward's finds everything: on an accelerator it always runs in another."""
+    """Backward in another thread than forward is right; on an accelerator it always runs in another thread."""
     with packer():
         loss = (x * x).sum()
     together([loss.backward])
@@ -23,7 +23,7 @@ def backward_elsewhere(packer, device, tolerance, x):
 
 @law("packer.threads.each-its-own", sources=[HOOKS, THREADS], wrong=["thread-shared-state"])
 def each_its_own(packer, device, tolerance):
-    """Threads that each enter a context of their own do not read what another saved."""
+    """Threads that each enter their own context do not read each other's saved tensors."""
     inputs = [numbers(3, device=device).mul(factor).requires_grad_() for factor in range(1, 5)]
     barrier = threading.Barrier(len(inputs))
 
@@ -42,7 +42,7 @@ def each_its_own(packer, device, tolerance):
 
 @law("packer.threads.one-graph", sources=[HOOKS, THREADS], wrong=["unpacking-races"])
 def one_graph(packer, device, tolerance):
-    """Several threads may run backward over one retained graph, each through all of it, and all gradients are right."""
+    """Several threads can run backward through one retained graph at once, and all gradients are right."""
 
     def graph(x):
         y = x
@@ -62,7 +62,7 @@ def one_graph(packer, device, tolerance):
 
 @law("packer.threads.others-untouched", sources=[HOOKS], wrong=["patches-autograd-for-all-threads"])
 def others_untouched(packer, device):
-    """What another thread saves while the context is open in this one is not packed: hooks are a thread's own."""
+    """Tensors that another thread saves while the context is open in this thread are not packed."""
     seen = []
 
     def work():

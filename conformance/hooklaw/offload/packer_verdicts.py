@@ -1,4 +1,4 @@
-"""The verdict of the law of packers on what strategies pack with: judged now, or read from a results file."""
+"""Verdicts of the law of packers on the packers of strategies: judged now, or read from a results file."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -7,12 +7,9 @@ from pathlib import Path
 from hooklaw.errors import BenchError, PackerError
 from hooklaw.packing.judge import Wanted, judge
 from hooklaw.results import records
-from hooklaw.results.records import Run
+from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit
-from hooklaw.runner.session import scratch
-
-PREFIX = "packer:"
 
 
 def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]) -> dict[str, bool]:
@@ -27,24 +24,19 @@ def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]
 
 
 def _read(path: Path) -> dict[str, bool]:
-    runs = [run for run in records.read(path) if run.header.backend.startswith(PREFIX)]
+    runs = [run for run in records.read(path) if run.header.run_kind is RunKind.PACKER]
     if not runs:
         raise BenchError(f"{path} judges no packer: give a file that `hooklaw packer --results=FILE` wrote")
     found: dict[str, bool] = {}
     for run in runs:
-        module, attribute = run.header.backend.removeprefix(PREFIX).split(":")[:2]  # a device may follow
-        name = f"{module}:{attribute}"
+        name = run.header.backend
         found[name] = found.get(name, True) and _holds(run)
     return found
 
 
 def _judged(packer: str, say: Callable[[str], object]) -> bool:
-    results = scratch()
     say(f"the law of packers on {packer}")
-    try:
-        return _holds(judge(Wanted(packer=packer, device="cpu"), results, append=False, on_result=lambda _: None).run)
-    finally:
-        results.unlink(missing_ok=True)
+    return _holds(judge(Wanted(packer=packer, device="cpu")).run)
 
 
 def _holds(run: Run) -> bool:

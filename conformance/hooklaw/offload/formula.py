@@ -1,4 +1,4 @@
-"""How long a step with offloading takes at least, out of bytes, rates and the plain step's own times."""
+"""The floor of a step with offloading: the least time that its bytes, the link and the plain step allow."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,76 @@
+"""Collecting rules from a package, a folder or a file."""
+
+import importlib
+import inspect
+import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from hooklaw.errors import RuleDefinitionError, UnknownRuleError
+from hooklaw.law.rule import RULES_PACKAGE, Registered, registered
+
+
+def collect(where: str = RULES_PACKAGE) -> list[Registered]:
+    """Import what holds the rules, and return those of it, in the order of chapter and definition.
+
+    Raises UnknownRuleError where there is nothing of that name, RuleDefinitionError where a chapter does not import.
+    """
+    found = files(where)
+    for file in found:
+        _import(file)
+    return [rule for rule in registered() if file_of(rule) in found]
+
+
+def file_of(rule: Registered) -> Path:
+    """Return the file that a rule stands in."""
+    return Path(inspect.unwrap(rule.function).__code__.co_filename)
+
+
+def files(where: str) -> list[Path]:
+    """Return the files of a package or a folder that may hold rules; UnknownRuleError where there is neither."""
+    path = Path(where).absolute()
+    if path.is_file():
+        return [path]
+    folders = [path] if path.is_dir() else _folders_of_package(where)
+    return sorted(file for folder in folders for file in folder.rglob("test_*.py"))
+
+
+def _folders_of_package(name: str) -> list[Path]:
+    try:
+        found = find_spec(name)
+    except (ImportError, ValueError):
+        found = None
+    if not found:
+        raise UnknownRuleError(f"no rules are at {name!r}: name a folder or a package that holds test_*.py")
+    return [Path(folder) for folder in found.submodule_search_locations or ()]
+
+
+def _import(file: Path) -> None:
+    if any(file_of(rule) == file for rule in registered()):
+        return
+    try:
+        _module(file)
+    except RuleDefinitionError:
+        raise
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise RuleDefinitionError(f"the chapter {file.name} does not import: {said}") from error
+
+
+def _module(file: Path) -> ModuleType:
+    """Import a file under the name that it has in its package, or under its own."""
+    parts, folder = [file.stem], file.parent
+    while (folder / "__init__.py").exists():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    name = ".".join(parts)
+    spec = find_spec(name) if len(parts) > 1 and find_spec(parts[0]) else None
+    if spec and spec.origin == str(file):
+        return importlib.import_module(name)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None  # noqa: S101 - a file that ends in .py has a loader
+    assert spec.loader is not None  # noqa: S101 - idem
+    sys.modules[name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

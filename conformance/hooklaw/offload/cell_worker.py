@@ -1,0 +1,115 @@
+"""The worker that measures cells, seen from outside: a strategy that ends it costs one cell."""
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Self, TypeVar
+
+from hooklaw.offload.plan import CellPlan, Plan
+from hooklaw.offload.sampling import Times
+from hooklaw.offload.worker import Broke, Close, Closed, Inventory, Open, Opened, Reply, Settings, Take, Taken
+from hooklaw.results.verdict import Outcome
+from hooklaw.workers.supervisor import Death, Supervisor, WorkerDiedError
+from hooklaw.workers.watchdog import late
+
+MEMORY = Path("/proc/meminfo")
+KEEPS = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+"""Has the C library keep what a worker frees. Otherwise it may give memory back to the system. A step that has to
+fetch it again takes up to a tenth longer, and which step that is depends on all that the worker did before."""
+SHORTEST = 0.01
+Answer = TypeVar("Answer", Opened, Taken, Closed)
+
+
+class BrokenCellError(Exception):
+    """A strategy raised, or ended its worker."""
+
+    def __init__(self, outcome: Outcome, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+class CellWorker:
+    """A supervised worker that is replaced after a cell that leaves it in doubt."""
+
+    def __init__(self, plan: Plan) -> None:
+        on_cuda = plan.device.startswith("cuda")
+        self._limit, self._replaced = plan.limit, on_cuda  # pinned memory is given back only at the worker's end
+        self._deadline = 0.0
+        self._worker: Supervisor[Inventory, Reply] = Supervisor(
+            "hooklaw.offload.worker:CellService",
+            Settings(plan.module, plan.strategies, plan.device),
+            name=f"the strategies' module {plan.module!r}",
+            hello=Inventory,
+            answer=Reply,
+            environment=environment(),
+            temporary_folder=True,
+            memory=0 if on_cuda else _free_memory(),
+        )
+        self.inventory = self._worker.hello()
+
+    def open(self, cell: CellPlan) -> None:
+        """Begin a visit of a cell; all of it has to end within the limit."""
+        self._deadline = time.monotonic() + self._limit
+        self._ask(Open(cell), Opened)
+
+    def take(self, *, plain: bool) -> Times:
+        """Have a step taken, and return its seconds."""
+        taken = self._ask(Take(plain), Taken)
+        return Times(taken.step, taken.forward)
+
+    def close_cell(self, *, account: bool) -> Closed:
+        """End the visit, and return what it found besides times."""
+        closed = self._ask(Close(account), Closed)
+        if self._replaced:
+            self._worker.retire()
+        return closed
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, request: Open | Take | Close, kind: type[Answer]) -> Answer:
+        limit = max(SHORTEST, self._deadline - time.monotonic())
+        try:
+            reply = self._worker.ask(request, limit)
+        except WorkerDiedError as died:
+            raise BrokenCellError(died.death.outcome, self._in_words(died.death)) from died
+        if isinstance(reply, kind):
+            return reply
+        self._worker.retire()
+        raise BrokenCellError(Outcome.ERROR, reply.detail if isinstance(reply, Broke) else f"unexpected: {reply!r}")
+
+    def _in_words(self, death: Death) -> str:
+        if death.outcome is Outcome.TIMEOUT:
+            return late(self._limit)
+        killed = death.code < 0 and "without a word" in death.detail
+        return f"the process died of signal {-death.code}" if killed else death.detail
+
+
+def environment() -> dict[str, str]:
+    """Return what a worker's environment has besides the user's, whose own values win."""
+    return {name: value for name, value in {"KINETO_LOG_LEVEL": "5", **KEEPS}.items() if name not in os.environ}
+
+
+def kept() -> str:
+    """Return in words what workers do with memory that is freed."""
+    if os.environ.keys() & KEEPS:
+        return "as the environment says"
+    return "keeps what is freed" if platform.libc_ver()[0] == "glibc" else "as the C library does"
+
+
+def _free_memory() -> int:
+    try:
+        lines = MEMORY.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    free = next((line.split()[1] for line in lines if line.startswith("MemAvailable")), "0")
+    return int(free) * 1024

@@ -1,0 +1,133 @@
+"""Executors of rules: in a worker that may die of them, or in this process."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from hooklaw.errors import HooklawError, WorkerError, broken
+from hooklaw.results.recorder import Subject
+from hooklaw.results.records import Execution
+from hooklaw.results.verdict import Outcome
+from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, Settings, Try
+from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
+from hooklaw.workers.watchdog import LOADING_LIMIT
+
+
+class Executor(Protocol):
+    """Executes rules on one backend."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return what the last rule raised, if it was raised in this process."""
+        ...
+
+    def start(self) -> None:
+        """Begin to load the backend, if that can be done beside other work."""
+        ...
+
+    def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
+        """Return what is judged, and the rules of some packages, folders or files."""
+        ...
+
+    def execute(self, listed: Listed) -> Execution:
+        """Execute a rule."""
+        ...
+
+    def close(self) -> None:
+        """End what was started."""
+        ...
+
+
+def executor(settings: Settings, limit: float) -> Executor:
+    """Return what executes rules with these settings; `limit` is what a rule may take where it is contained."""
+    return Contained(settings, limit) if settings.contained else Direct(settings)
+
+
+class Contained:
+    """Rules executed in a worker."""
+
+    error: BaseException | None = None
+
+    def __init__(self, settings: Settings, limit: float) -> None:
+        self._limit = limit
+        self._worker: Supervisor[Subject, Collected | Execution] = Supervisor(
+            "hooklaw.runner.worker:RuleService",
+            settings,
+            name=f"backend {settings.backend!r}",
+            hello=Subject,
+            answer=Collected | Execution,
+        )
+        self.start, self.close = self._worker.start, self._worker.close
+
+    def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
+        """Return what is judged, and the rules; WorkerError where no worker survives loading them."""
+        subject = self._worker.hello()
+        found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
+        assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
+        return msgspec.structs.replace(subject, known=found.known, stale=found.stale), found.rules
+
+    def execute(self, listed: Listed) -> Execution:
+        """Execute a rule; if the worker dies of it, its death is what came of it."""
+        try:
+            done = self._worker.ask(Try(listed.rule.id, listed.file), self._limit)
+        except WorkerDiedError as died:
+            death = died.death
+            return Execution(
+                rule=listed.rule.id,
+                outcome=death.outcome,
+                detail=death.detail,
+                where=death.where or listed.place,
+                stderr=death.stderr,
+            )
+        assert isinstance(done, Execution)  # noqa: S101 - the answer to this request
+        return done
+
+
+class Direct:
+    """Rules executed in this process, but for those that are known to end it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._service: RuleService | None = None
+        self._subject = Subject(settings.backend)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return what the last rule raised."""
+        return self._service and self._service.error
+
+    def start(self) -> None:
+        """Do nothing: loading would hold up the work beside it."""
+
+    def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
+        """Return what is judged, and the rules."""
+        try:
+            self._service = self._service or RuleService(self._settings)
+            found = self._service.collect([*where])
+        except (HooklawError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise WorkerError(broken(error)) from error
+        self._subject = msgspec.structs.replace(self._service.hello(), known=found.known, stale=found.stale)
+        return self._subject, found.rules
+
+    def execute(self, listed: Listed) -> Execution:
+        """Execute a rule, unless it is known to end the process."""
+        assert self._service is not None  # noqa: S101 - rules are collected first
+        if self._subject.ends_process(listed.rule.id):
+            why = "known to end the process, and nothing contains it here (--in-process)"
+            return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
+        return self._service.execute(Try(listed.rule.id, listed.file))
+
+    def close(self) -> None:
+        """Do nothing: there is no other process."""
+
+
+def keep_hypothesis_out_of_here() -> None:
+    """Have Hypothesis keep its files in the temporary folder, not in the folder that happens to be the current one."""
+    user = getattr(os, "getuid", lambda: "user")()
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir(), f"hooklaw-{user}")))

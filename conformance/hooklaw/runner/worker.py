@@ -1,0 +1,160 @@
+"""The service that executes rules on one backend: in a worker, or in the only process there is."""
+
+import gc
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from hooklaw.backend import loading
+from hooklaw.errors import NotRunError
+from hooklaw.law.collection import collect, file_of, files
+from hooklaw.law.rule import Registered, Rule, load_rules, registered_rule
+from hooklaw.results.recorder import Subject
+from hooklaw.results.records import Execution
+from hooklaw.results.verdict import Expectation, Outcome, Stale
+from hooklaw.runner.classify import place
+from hooklaw.runner.execute import execute
+
+if TYPE_CHECKING:
+    from hooklaw.backend.protocol import Backend
+
+Entry = TypeVar("Entry", Expectation, Stale)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which backend is judged, and how."""
+
+    backend: str
+    imports: list[str] = []
+    expectations: str = ""
+    """A file instead of the backend's own."""
+    probe_unsupported: bool = False
+    contained: bool = True
+    """Whether the process may die of a rule."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A rule as its session knows it."""
+
+    rule: Rule
+    file: str
+    place: str
+    """The source line of its function."""
+    function: str
+    module: str
+
+
+class Collect(msgspec.Struct, frozen=True, tag=True):
+    """A request: collect the rules of a package, a folder or some files."""
+
+    where: list[str]
+
+
+class Collected(msgspec.Struct, frozen=True, tag="collected", tag_field="kind"):
+    """The rules that were collected, and what the backend is known to break."""
+
+    rules: list[Listed]
+    known: dict[str, Expectation] = {}
+    stale: list[Stale] = []
+
+
+class Try(msgspec.Struct, frozen=True, tag=True):
+    """A request: execute a rule that stands in a file."""
+
+    rule: str
+    file: str
+
+
+class RuleService:
+    """Executes rules on one backend."""
+
+    Settings = Settings
+    Request = Collect | Try
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._backend: Backend | None = None
+        self.error: BaseException | None = None
+        """What the rule that was executed last has raised."""
+        for module in settings.imports:
+            loading.import_module(module)
+        self._subject = self._load()
+
+    def hello(self) -> Subject:
+        """Return what is judged."""
+        return self._subject
+
+    def answer(self, request: Collect | Try, note: Callable[[object], None]) -> Collected | Execution:
+        """Answer a request from another process."""
+        del note  # an execution has nothing to say before it ends
+        return self.collect(request.where) if isinstance(request, Collect) else self.execute(request)
+
+    def _load(self) -> Subject:
+        spec = self._settings.backend
+        try:
+            made = self._backend = loading.load(spec)
+        except NotRunError as reason:
+            return Subject(spec, not_run=str(reason))
+        return Subject(spec, _texts(made.versions), _texts(made.notes))
+
+    def collect(self, where: list[str]) -> Collected:
+        """Import the rules, and read what the backend is known to break of them."""
+        rules = [rule for name in where for rule in self._import(name)]
+        own = self._backend.expectations if self._backend else None
+        path = self._settings.expectations or own
+        known = self._expectations(Path(path)) if path else {}
+        gc.collect()
+        gc.freeze()  # a rule that collects garbage need not look at a whole framework
+        return Collected([_listed(rule) for rule in rules], **known)
+
+    def _import(self, where: str) -> list[Registered]:
+        if any(b"hypothesis" in file.read_bytes() for file in files(where)):
+            from hooklaw.law import hypothesis_settings as search  # noqa: PLC0415 - other rules do not pay for it
+
+            search.load(getattr(self._backend, "examples", search.EXAMPLES))  # before a rule is defined under others
+        return collect(where)
+
+    def _expectations(self, path: Path) -> dict[str, Any]:
+        from hooklaw.results import expectations  # noqa: PLC0415 - a backend without a file does not pay for it
+
+        found = expectations.read(path, load_rules(), self._subject.versions)
+        known = {rule: _without_folders(entry) for rule, entry in found.known.items()}
+        return {"known": known, "stale": [_without_folders(entry) for entry in found.stale]}
+
+    def execute(self, wanted: Try) -> Execution:
+        """Execute a rule, then collect its garbage: a crash in that is this rule's doing, not the next one's."""
+        if self._backend is None:
+            return Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=self._subject.not_run)
+        found = self._find(wanted)
+        self.error = None
+        done = execute(found, self._backend, probe=self._settings.probe_unsupported, on_error=self._keep)
+        if self._settings.contained:
+            self.error = None
+            gc.collect(1)  # what a rule made is young; the old generation would cost ten times as much
+        return done
+
+    def _keep(self, error: BaseException) -> None:
+        self.error = error
+
+    def _find(self, wanted: Try) -> Registered:
+        known = registered_rule(wanted.rule)
+        return known or next(rule for rule in self._import(wanted.file) if rule.rule.id == wanted.rule)
+
+
+def _listed(found: Registered) -> Listed:
+    file, function = str(file_of(found)), inspect.unwrap(found.function)
+    return Listed(
+        found.rule, file, place(file, function.__code__.co_firstlineno), found.function.__name__, function.__module__
+    )
+
+
+def _texts(mapping: Mapping[str, object]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in mapping.items()}
+
+
+def _without_folders(entry: Entry) -> Entry:
+    """Name the entry's file as a record may: not in whose home it lies."""
+    return msgspec.structs.replace(entry, file="/".join(Path(entry.file).parts[-3:]))
