@@ -6,22 +6,9 @@ from typing import Any
 from hooklaw.fuzz.emit.executed import Carried
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.functions import MARKED as KINDS
-from hooklaw.fuzz.replay.operations import having
+from hooklaw.fuzz.replay.operations import having, traits_of
 from hooklaw.fuzz.replay.passes import BOXED, FAILING, MATERIALIZED
 from hooklaw.fuzz.replay.regions import nests
-
-ENTERS = frozenset(
-    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"}
-    | {"detect_anomaly", "allow_mutation"},
-)
-REFUSING = frozenset({"disable_saved_hooks", "allow_mutation"})
-"""Contexts in which some cannot be entered."""
-SAFE = frozenset(
-    {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
-    | {"remove", "module", "copy", "registration_hook", "step_hook", "global_step_hook", "state_hook"}
-    | {"detect_anomaly"}
-)
-"""Operations that never fail."""
 
 
 class Known:
@@ -123,12 +110,12 @@ class Known:
         return self.failed(one) if self.events is not None else one in self._carried.failed
 
     def _may_fail(self, one: Instruction) -> bool:
-        if one.op in ENTERS:
-            return self.uses(*REFUSING)
+        if traits_of(one).enters:
+            return self.uses(*having("refuses"))
         if one.op == "global_hook":
             return any(other.op == one.op and other.how[0] == "backward" for other in self.program)
         registers = one.op == "module" and self.uses("registration_hook")
-        return registers or one.op not in SAFE
+        return registers or not traits_of(one).safe
 
     # contexts
 
@@ -136,7 +123,7 @@ class Known:
         """Return whether the contexts of a thread can be blocks."""
         if thread:
             return False
-        uncertain = self.events is None and self.uses(*REFUSING)
+        uncertain = self.events is None and self.uses(*having("refuses"))
         leaving = (one for one in self.program if one.op == "leave")
         return not uncertain and not any(self.failed(one) or FAILING in one.how for one in leaving)
 
@@ -242,7 +229,7 @@ class Known:
 
     def renewed(self, name: str) -> bool:
         """Return whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
-        views = having("view") | {"split", "function"}
+        views = {*having("view"), "split", "function"}
         return self.changes() and any(one.op in views and name in one.made for one in self.program)
 
     def maker(self, name: str) -> Instruction | None:
@@ -266,7 +253,7 @@ class Known:
             self._open[one.thread].pop()
         if fails:
             return
-        if one.op in ENTERS:
+        if traits_of(one).enters:
             self._open.setdefault(one.thread, []).append(one.op)
         if one.op in ("give", "flag"):
             self.keep_grads(one.used[:1])

@@ -5,22 +5,13 @@ from collections.abc import Collection, Sequence
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from hooklaw.fuzz.emit.analysis import ENTERS, Known
+from hooklaw.fuzz.emit.analysis import Known
 from hooklaw.fuzz.emit.code import Script
 from hooklaw.fuzz.emit.script import broken
 from hooklaw.fuzz.program import Instruction, Program
+from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING
 
-STOPS = frozenset(
-    {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
-    | {"sgd", "step", "zero_grad", "step_hook", "global_step_hook", "state_dict", "load_state_dict", "state_hook"}
-    | {"add_module", "register_buffer", "registration_hook"}
-    | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode", "checkpoint"}
-    | {"detect_anomaly", "allow_mutation", "parallel"}
-)
-"""Operations that are no part of a forward; `leave` only where it closes nothing of it."""
-SETS_UP = frozenset({"leaf", "module", "copy"})
-HOOKS = frozenset({"hook", "prehook", "posthook", "post_accumulate", "multi_grad", "retain_grad"})
 LABELS = re.compile(r'(saw\(|, )"[^"]*"')
 ASSIGNED = re.compile(r"^ *([\w, ]+?) = ", re.MULTILINE)
 
@@ -62,10 +53,10 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
     for number, one in enumerate(program[:limit]):
         late = called and one.op in ("module_hook", "global_hook")
         closes = one.op == "leave" and opened and FAILING not in one.how
-        if number in failed or one.thread or late or (one.op in STOPS and not closes):
+        if number in failed or one.thread or late or (traits_of(one).ends_forward and not closes):
             return number, opened[0] if opened else None
         called = called or one.op == "call"
-        if one.op in ENTERS:
+        if traits_of(one).enters:
             opened.append(number)
         elif closes:
             opened.pop()
@@ -73,13 +64,14 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
 
 
 def _leaves(program: Sequence[Instruction]) -> set[str]:
-    return {name for one in program if one.op in SETS_UP for name in one.made}
+    return {name for one in program if traits_of(one).sets_up for name in one.made}
 
 
 def _comes_first(one: Instruction, leaves: set[str]) -> bool:
-    if one.op in SETS_UP or one.op in ("module_hook", "global_hook"):
+    if traits_of(one).sets_up or one.op in ("module_hook", "global_hook"):
         return True
-    return one.op in HOOKS and leaves.issuperset(one.used)
+    on_tensors = traits_of(one).hooks in ("tensor", "node") or one.op == "retain_grad"
+    return on_tensors and leaves.issuperset(one.used)
 
 
 def compiled(
@@ -120,7 +112,7 @@ def _called(script: Script, parts: Parted, body: Sequence[str], mark: int, compi
     later = LABELS.sub("", "\n".join([*script.definitions, *script.lines[mark:]]))
     made = dict.fromkeys(name for names in ASSIGNED.findall(text) for name in names.split(", "))
     results = ", ".join(name for name in made if re.search(rf"\b{name}\b", later))
-    known = dict.fromkeys(name for one in parts.first if one.op in SETS_UP for name in one.made)
+    known = dict.fromkeys(name for one in parts.first if traits_of(one).sets_up for name in one.made)
     parameters = ", ".join(name for name in known if name[:1] != "m" and re.search(rf"\b{name}\b", text))
     ends = f"\nreturn {results}" if results else ""
     script.define(f"def forward({parameters}):\n{indent(text + ends, '    ')}")

@@ -10,6 +10,7 @@ from hooklaw.fuzz.emit.script import WIDTH, Script, Step, broken, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps
 from hooklaw.fuzz.replay.modules import pairs
+from hooklaw.fuzz.replay.operations import traits_of
 
 
 class Place(NamedTuple):
@@ -33,8 +34,6 @@ class Place(NamedTuple):
 
 Lines = Callable[..., list[str]]
 """Gives the lines of a hook that do something."""
-EVERYWHERE = frozenset({"global_hook", "registration_hook", "global_step_hook"})
-"""Instructions whose hooks are not put on one thing, and must be removed in the end."""
 
 
 def put(  # noqa: PLR0913 - the rest has names
@@ -54,9 +53,9 @@ def put(  # noqa: PLR0913 - the rest has names
         seen = f'saw("{name}", {place.seen})'
         script.define(f"def {name}({place.parameters}):\n" + indent("\n".join([seen, *lines]), "    "))
     hook = name if lines or held else f'lambda {place.parameters}: saw("{name}", {place.seen})'
-    target = f"{name}_handle" if script.known.wanted(name) or one.op in EVERYWHERE else ""
+    target = f"{name}_handle" if script.known.wanted(name) or traits_of(one).everywhere else ""
     after = f"{name}.holds = {', '.join(held)}  # so that they live as long as the hook" if held else ""
-    if one.op in EVERYWHERE and not script.known.refused(one):
+    if traits_of(one).everywhere and not script.known.refused(one):
         script.everywhere.append(f"{target}.remove()")
     return Step(place.register.format(hook), target, before=before, after=after)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.emit.analysis import Known
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.operations import having
+from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING
 
 WIDTH = 120
@@ -128,7 +128,7 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        if self.boxed and one.op in having("frees") and self.known.counts_boxes():
+        if self.boxed and traits_of(one).frees and self.known.counts_boxes():
             self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:
