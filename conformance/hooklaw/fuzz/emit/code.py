@@ -37,8 +37,8 @@ def code(program: Sequence[Instruction], events: Sequence[Any] | None = None, *,
     may fail. With `log`, the function `saw` is left to whoever runs the code.
     """
     script = Script(Known(program, events))
-    for number, one in enumerate(program):
-        script.step(number, one)
+    for number, instruction in enumerate(program):
+        script.step(number, instruction)
     looked = not log and bool(program) and program[-1].op == "backward"
     script.close(look=not looked)
     return script.text(log=log)

@@ -41,8 +41,8 @@ def parted(program: Sequence[Instruction], failed: Collection[int] = ()) -> Part
             break
         end = still_open
     outside = _leaves(program[:end])
-    first = tuple(one for one in program[:end] if _comes_first(one, outside))
-    forward = tuple(one for one in program[:end] if not _comes_first(one, outside))
+    first = tuple(instruction for instruction in program[:end] if _comes_first(instruction, outside))
+    forward = tuple(instruction for instruction in program[:end] if not _comes_first(instruction, outside))
     return Parted(first, forward, tuple(program[end:]))
 
 
@@ -50,13 +50,13 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
     """Return where the forward ends, and the first context in it that is still open there."""
     opened: list[int] = []
     called = False
-    for number, one in enumerate(program[:limit]):
-        late = called and one.op in ("module_hook", "global_hook")
-        closes = one.op == "leave" and opened and FAILING not in one.how
-        if number in failed or one.thread or late or (traits_of(one).ends_forward and not closes):
+    for number, instruction in enumerate(program[:limit]):
+        late = called and instruction.op in ("module_hook", "global_hook")
+        closes = instruction.op == "leave" and opened and FAILING not in instruction.how
+        if number in failed or instruction.thread or late or (traits_of(instruction).ends_forward and not closes):
             return number, opened[0] if opened else None
-        called = called or one.op == "call"
-        if traits_of(one).enters:
+        called = called or instruction.op == "call"
+        if traits_of(instruction).enters:
             opened.append(number)
         elif closes:
             opened.pop()
@@ -64,14 +64,14 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
 
 
 def _leaves(program: Sequence[Instruction]) -> set[str]:
-    return {name for one in program if traits_of(one).sets_up for name in one.made}
+    return {name for instruction in program if traits_of(instruction).sets_up for name in instruction.made}
 
 
-def _comes_first(one: Instruction, leaves: set[str]) -> bool:
-    if traits_of(one).sets_up or one.op in ("module_hook", "global_hook"):
+def _comes_first(instruction: Instruction, leaves: set[str]) -> bool:
+    if traits_of(instruction).sets_up or instruction.op in ("module_hook", "global_hook"):
         return True
-    on_tensors = traits_of(one).hooks in ("tensor", "node") or one.op == "retain_grad"
-    return on_tensors and leaves.issuperset(one.used)
+    on_tensors = traits_of(instruction).hooks in ("tensor", "node") or instruction.op == "retain_grad"
+    return on_tensors and leaves.issuperset(instruction.used)
 
 
 def compiled(
@@ -86,18 +86,18 @@ def compiled(
     """
     script = Script(Known(parts.program, events, doubted=("backward", "grad")))
     numbered = list(enumerate(parts.program))
-    for number, one in numbered[: len(parts.first)]:
-        script.step(number, one)
+    for number, instruction in numbered[: len(parts.first)]:
+        script.step(number, instruction)
     mark = len(script.lines)
-    for number, one in numbered[len(parts.first) : len(parts.first) + len(parts.forward)]:
-        script.step(number, one)
+    for number, instruction in numbered[len(parts.first) : len(parts.first) + len(parts.forward)]:
+        script.step(number, instruction)
     body = script.lines[mark:]
     if "forward" in compiles:
         del script.lines[mark:]
     if "backward" in compiles:
         script.block(f'torch._dynamo.compiled_autograd._enable(torch.compile(backend="{compiler}"))')
-    for number, one in numbered[-len(parts.rest) :] if parts.rest else []:
-        script.step(number, one)
+    for number, instruction in numbered[-len(parts.rest) :] if parts.rest else []:
+        script.step(number, instruction)
     script.close(look=True)
     if "forward" in compiles and body:
         script.lines.insert(mark, _called(script, parts, body, mark, compiler))
@@ -112,7 +112,9 @@ def _called(script: Script, parts: Parted, body: Sequence[str], mark: int, compi
     later = LABELS.sub("", "\n".join([*script.definitions, *script.lines[mark:]]))
     made = dict.fromkeys(name for names in ASSIGNED.findall(text) for name in names.split(", "))
     results = ", ".join(name for name in made if re.search(rf"\b{name}\b", later))
-    known = dict.fromkeys(name for one in parts.first if traits_of(one).sets_up for name in one.made)
+    known = dict.fromkeys(
+        name for instruction in parts.first if traits_of(instruction).sets_up for name in instruction.made
+    )
     parameters = ", ".join(name for name in known if name[:1] != "m" and re.search(rf"\b{name}\b", text))
     ends = f"\nreturn {results}" if results else ""
     script.define(f"def forward({parameters}):\n{indent(text + ends, '    ')}")

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Event
-from hooklaw.fuzz.replay.run import Replay as Run
+from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.model.flags import TORCH
 
 
@@ -17,7 +16,7 @@ class Kind(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Carried(Run):
+class Carried(Replay):
     """A run on the engine that plays torch, where the same steps are skipped as on torch."""
 
     def __init__(self, program: Sequence[Instruction]) -> None:
@@ -34,19 +33,19 @@ class Carried(Run):
         self._program = program
         self.all(program)
 
-    def step(self, number: int, one: Instruction) -> None:
-        """Run one instruction, and note what became of it; what was made before is not looked at, lest it change."""
+    def step(self, number: int, instruction: Instruction) -> None:
+        """Replay one instruction, and note what became of it; what was made before is not looked at, lest it change."""
         there = {*self.tensors, *self.handles, *self.modules, *self.states, *self.optimizers}
-        super().step(number, one)
-        if number in self.skipped and there.issuperset(one.used):
+        super().step(number, instruction)
+        if number in self.skipped and there.issuperset(instruction.used):
             self.left_out.add(number)
-        for name in self.tensors.keys() & {*one.made}:
+        for name in self.tensors.keys() & {*instruction.made}:
             tensor = self.tensors[name]
             self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
-    def skips(self, one: Instruction) -> bool:
+    def skips(self, instruction: Instruction) -> bool:
         """Return whether this very instruction is skipped."""
-        return any(self._program[number] is one for number in self.skipped)
+        return any(self._program[number] is instruction for number in self.skipped)
 
     def _note(self, event: Event) -> None:
         self.events.append(event)

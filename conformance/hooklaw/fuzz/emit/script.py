@@ -93,28 +93,28 @@ class Script:
         """Put a statement where the script is."""
         self.lines.append(indent(text, "    " * (self._depth + deeper)))
 
-    def step(self, number: int, one: Instruction) -> None:
+    def step(self, number: int, instruction: Instruction) -> None:
         """Put the code of an instruction, none if it is not carried out."""
         known = self.known
-        if not known.carries_out(number, one):
+        if not known.carries_out(number, instruction):
             return
-        doubtful = known.doubtful(one.used)
-        step = FORMS[one.op](self, one)
+        doubtful = known.doubtful(instruction.used)
+        step = FORMS[instruction.op](self, instruction)
         if step:
-            fails = known.fails(number, one)
+            fails = known.fails(number, instruction)
             guard = known.guard(doubtful)
             before = len(self.lines)
             self._depth += bool(guard)
-            self._statements(number, one, step, fails=fails)
+            self._statements(number, instruction, step, fails=fails)
             self._depth -= bool(guard)
             if guard and len(self.lines) > before:
                 self.lines.insert(before, indent(f"if {guard}:", "    " * self._depth))
-        known.after(number, one, sure=not doubtful)
+        known.after(number, instruction, sure=not doubtful)
 
-    def _statements(self, number: int, one: Instruction, step: Step, *, fails: bool | None) -> None:
-        lines = [self._assigned(one, step, *first) for first in (*step.before, (step.target, step.code))]
+    def _statements(self, number: int, instruction: Instruction, step: Step, *, fails: bool | None) -> None:
+        lines = [self._assigned(instruction, step, *first) for first in (*step.before, (step.target, step.code))]
         after = [step.after, *(f"if {condition}:\n    del {name}" for condition, name in step.then)]
-        error = f'saw("error", {number}, "{one.op}", '
+        error = f'saw("error", {number}, "{instruction.op}", '
         if fails is False:
             self._all([*lines, *after])
         elif step.look:
@@ -128,16 +128,16 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        if self.boxed and traits_of(one).frees and self.known.counts_boxes():
+        if self.boxed and traits_of(instruction).frees and self.known.counts_boxes():
             self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:
         for line in filter(None, lines):
             self.add(broken(line, WIDTH - 4 * self._depth))
 
-    def _assigned(self, one: Instruction, step: Step, target: str, code: str) -> str:
-        if one.thread and not step.anywhere:
-            code = f"{self.thread(one.thread)}.submit(lambda: {code}).result()"
+    def _assigned(self, instruction: Instruction, step: Step, target: str, code: str) -> str:
+        if instruction.thread and not step.anywhere:
+            code = f"{self.thread(instruction.thread)}.submit(lambda: {code}).result()"
         return f"{target} = {code}" if target else code
 
     def thread(self, number: int) -> str:
@@ -173,12 +173,12 @@ class Script:
 
     # contexts: blocks in the main thread, a list of those that are open elsewhere
 
-    def enter(self, one: Instruction, context: str) -> Step | None:
+    def enter(self, instruction: Instruction, context: str) -> Step | None:
         """Open a context: a block where that says the same."""
-        if not self.known.blocks(one.thread):
-            stack = self.stack(one.thread)
+        if not self.known.blocks(instruction.thread):
+            stack = self.stack(instruction.thread)
             return Step(f"{stack}.enter_context({context})")
-        if self.known.failed(one):
+        if self.known.failed(instruction):
             return Step(f"{context}.__enter__()")
         self.block(context)
         return None
@@ -188,12 +188,12 @@ class Script:
         self.add(broken(f"with {context}:", WIDTH - 4 * self._depth))
         self._depth += 1
 
-    def leave(self, one: Instruction) -> Step | None:
+    def leave(self, instruction: Instruction) -> Step | None:
         """Close the innermost context of the thread."""
-        if not self.known.blocks(one.thread):
-            error = 'Exception("planned")' if FAILING in one.how else ""
-            return Step(f"{self.stack(one.thread)}.pop_innermost({error})")
-        if self.known.innermost(one.thread):
+        if not self.known.blocks(instruction.thread):
+            error = 'Exception("planned")' if FAILING in instruction.how else ""
+            return Step(f"{self.stack(instruction.thread)}.pop_innermost({error})")
+        if self.known.innermost(instruction.thread):
             self._close_block()
         return None
 
