@@ -1,4 +1,4 @@
-"""What is known of a program where its code is written: what is there by now, what may fail, what is to be shown."""
+"""Static analysis of a program for emission: which names exist, which instructions may fail, which events are shown."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from hooklaw.fuzz.replay.regions import nests
 
 
 class Known:
-    """What is known after the instructions so far; `after` tells it of one more.
+    """What is known after the instructions so far; `after` adds one instruction.
 
-    A run on the engine tells what is carried out, and what is shown if there was no run of a backend. The events are
-    those of the latter; an operation that is doubted may fail though it did not then.
+    A run on the engine shows which instructions are executed, and which events are shown if no backend ran.
+    `events` are those of a backend's run; an operation in `doubted` may fail although it did not fail in that run.
     """
 
     def __init__(
@@ -41,19 +41,19 @@ class Known:
     # names
 
     def carries_out(self, number: int, instruction: Instruction) -> bool:
-        """Return whether an instruction may be carried out: nothing forbids it, and all that it uses may be there."""
+        """Return whether an instruction may be executed: nothing forbids it, and every name that it uses may exist."""
         return number in self._steps and all(name in self._sure for name in instruction.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
-        """Return those of which it depends on the run whether they are there."""
+        """Return the names that exist in some runs only."""
         return [name for name in names if not self._sure.get(name)]
 
     def guard(self, names: Sequence[str]) -> str:
-        """Return a condition under which they are all there."""
+        """Return a condition that all names exist."""
         return " and ".join(f'"{self._variable(name)}" in globals()' for name in dict.fromkeys(names))
 
     def _variable(self, name: str) -> str:
-        """Return a name as the script has it: of a hook that is removed it has the handle."""
+        """Return a name as the script has it: a hook that is removed is known by its handle."""
         maker = self._makers.get(name)
         return f"{name}_handle" if maker and action_of(maker) else name
 
@@ -73,7 +73,7 @@ class Known:
         )
 
     def certain(self, name: str) -> bool:
-        """Return whether a name surely is there by now."""
+        """Return whether a name exists by now in every run."""
         return self._sure.get(name, False)
 
     def ever(self, name: str) -> bool:
@@ -91,7 +91,7 @@ class Known:
         return any(instruction.op in ops for instruction in self.program)
 
     def puts(self, name: str) -> bool:
-        """Return whether anything puts a hook of this name, and does not fail."""
+        """Return whether any instruction registers a hook of this name without failing."""
         return any(
             name in instruction.made and number not in self._failed for number, instruction in self._steps.items()
         )
@@ -141,7 +141,7 @@ class Known:
         )
 
     def open_elsewhere(self) -> list[int]:
-        """Return the threads whose contexts are no blocks and are open."""
+        """Return the threads that have open contexts which are not blocks."""
         return [thread for thread, stack in self._open.items() if stack and not self.blocks(thread)]
 
     def innermost(self, thread: int) -> str | None:
@@ -150,14 +150,14 @@ class Known:
         return stack[-1] if stack else None
 
     def switches(self) -> bool:
-        """Return whether anything switches recording on or off, so that the grad mode is worth being shown."""
+        """Return whether anything switches recording on or off, so that events show the grad mode."""
         passes = [instruction for instruction in self.program if instruction.op in ("backward", "grad")]
         return any(instruction.how[2] for instruction in passes) or self.uses("no_grad", "enable_grad", "checkpoint")
 
     # tensors
 
     def worth_a_look(self) -> list[str]:
-        """Return the tensors that a look shows something of."""
+        """Return the tensors of which a look shows anything."""
         return [name for name in self._sure if self.has_grad(name) or self.taken(name)]
 
     def has_grad(self, name: str) -> bool:
@@ -181,7 +181,7 @@ class Known:
         self.created |= instruction.how[2] and not self._carried.skips(instruction)
 
     def counts_boxes(self) -> bool:
-        """Return whether it is noted how much of what was packed is there yet."""
+        """Return whether the packed objects that are still alive are counted."""
         return not self.created and not any(map(nests, self._done))
 
     def _boxes(self) -> bool:
@@ -191,13 +191,13 @@ class Known:
         )
 
     def keep_grads(self, names: Iterable[str]) -> None:
-        """Note that these tensors may have a gradient from now on; of two gradients one may be the other."""
+        """Note that these tensors may have a gradient from now on; two gradients may be the same tensor."""
         for name in names:
             maker = self._makers.get(name)
             self._grads.update(maker.made if maker and maker.op == "grad" else self._renamed(name))
 
     def _renamed(self, name: str) -> set[str]:
-        """Return all names of a tensor, of which a custom Function that changes it makes another."""
+        """Return all names of a tensor: a custom Function that changes it gives it one more."""
         names = {name}
         for instruction in (*self._done, *reversed(self._done)):
             both = {instruction.made[0], *instruction.used} if instruction.op == "function" else set[str]()
@@ -205,11 +205,11 @@ class Known:
         return names
 
     def unseen(self, name: str) -> bool:
-        """Return whether a run could not even look at the gradient of a tensor."""
+        """Return whether reading the gradient of a tensor failed in the run."""
         return ("error", name, "grad") in self._unseen
 
     def has_node(self, name: str) -> bool:
-        """Return whether a tensor surely has a Node that made it."""
+        """Return whether a Node made a tensor, in every run."""
         kind = self._carried.kinds.get(name)
         return kind is not None and not kind.leaf
 
@@ -219,7 +219,7 @@ class Known:
         return kind and kind.shape
 
     def made_by(self, instruction: Instruction) -> tuple[str, ...]:
-        """Return the names that an instruction makes: of a call fewer where a hook replaced what it returns."""
+        """Return the names that an instruction makes; a call makes fewer where a hook replaced its output."""
         if instruction.op not in ("call", "forward", "checkpoint") or instruction in self._carried.failed:
             return instruction.made
         return tuple(name for name in instruction.made if name in self._carried.kinds)
@@ -242,7 +242,7 @@ class Known:
         return ("warned", *instruction.made[:1]) in self._shown
 
     def renewed(self, name: str) -> bool:
-        """Return whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
+        """Return whether a tensor may get a new history, which it gets at the latest when is_leaf is read."""
         views = {*having("view"), "split", "function"}
         return self.changes() and any(
             instruction.op in views and name in instruction.made for instruction in self.program
@@ -320,7 +320,7 @@ def _removes(instruction: Instruction, name: str) -> bool:
 
 
 def action_of(instruction: Instruction) -> tuple[Any, ...] | None:
-    """Return what the hook of an instruction does, None if it puts none."""
+    """Return what the hook of an instruction does; None if the instruction registers no hook."""
     return next((how for how in instruction.how if isinstance(how, tuple) and how and isinstance(how[0], str)), None)
 
 

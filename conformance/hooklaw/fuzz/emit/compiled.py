@@ -25,12 +25,12 @@ class Parted(NamedTuple):
 
     @property
     def program(self) -> Program:
-        """Return the whole in this order."""
+        """Return the whole program in this order."""
         return self.first + self.forward + self.rest
 
 
 def parted(program: Sequence[Instruction], failed: Collection[int] = ()) -> Parted:
-    """Part a program: leaves, modules and the hooks on them come first, then what can be one forward function.
+    """Part a program: leaves, modules and their hooks first, then what can be a forward function, then the rest.
 
     The forward ends before anything that fails, and before a context that stays open.
     """

@@ -1,4 +1,4 @@
-"""What of a program is carried out: a run on the engine tells, so that nobody else need know why one is skipped."""
+"""The instructions of a program that are executed, as a run on the engine shows them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,17 +24,17 @@ class Carried(Replay):
         backend.reset()
         super().__init__(backend, self._note)
         self.left_out: set[int] = set()
-        """Steps that are skipped though all that they use is there; one that lacks a name may have it elsewhere."""
+        """Instructions that are skipped though all the names that they use exist."""
         self.kinds: dict[str, Kind] = {}
         """The tensors that instructions made."""
         self.failed: set[Instruction] = set()
-        """Those that raised an error."""
+        """The instructions that raised an error."""
         self.events: list[Event] = []
         self._program = program
         self.all(program)
 
     def step(self, number: int, instruction: Instruction) -> None:
-        """Replay one instruction, and note what became of it; what was made before is not looked at, lest it change."""
+        """Replay an instruction and note its outcome; only new tensors are read, since reading may change a tensor."""
         there = {*self.tensors, *self.handles, *self.modules, *self.states, *self.optimizers}
         super().step(number, instruction)
         if number in self.skipped and there.issuperset(instruction.used):

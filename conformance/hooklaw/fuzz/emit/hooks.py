@@ -1,4 +1,4 @@
-"""The code of instructions that put hooks of every kind, and of what their hooks do."""
+"""The code of instructions that register hooks of every kind, and of what their hooks do."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -45,7 +45,7 @@ def put(  # noqa: PLR0913 - the rest has names
     *,
     more: Mapping[str, Lines] | None = None,
 ) -> Step:
-    """Define the hook of an instruction unless it fits into a line, and register it; it may know more actions."""
+    """Register the hook of an instruction, defined as a function unless it fits into a lambda."""
     name = place.name
     lines = {**ACTIONS, **(more or {})}[action[0]](script, place, *action[1:])
     held = _held(script, instruction)
@@ -61,7 +61,7 @@ def put(  # noqa: PLR0913 - the rest has names
 
 
 def _held(script: Script, instruction: Instruction) -> list[str]:
-    """Return the tensors that a hook keeps alive, so that it is to be seen whether the program lets go of them."""
+    """Return the tensors that a hook keeps alive, where the program tests whether they are freed."""
     registers = action_of(instruction) == ("register",) and instruction.op not in ("prehook", "posthook")
     holds = registers or instruction.op == "post_accumulate"
     return [name for name in instruction.used if script.known.forgotten(name)] if holds else []
@@ -212,7 +212,7 @@ def _scale(script: Script, place: Place, number: float) -> list[str]:
 
 
 def _kinds(script: Script) -> str:
-    """Return the types of what a module may return several tensors in."""
+    """Return the types in which a module may return several tensors."""
     return "(tuple, list)" if script.known.returns_lists() else "tuple"
 
 

@@ -1,4 +1,4 @@
-"""Running emitted code: what it shows, in the same events as a replay, so that the two can be compared."""
+"""Running emitted code: its events, in the form of a replay's, so that the two can be compared."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -82,7 +82,7 @@ class _Witness:
             run.log((label, run.seen(values), mode))
 
     def _standing(self, tensor: Any) -> tuple[Any, ...]:
-        """Return how a tensor stands to those that the code has names for."""
+        """Return how a tensor is related to those that the code has names for."""
         run = self._run
         own = {name: value for name, value in self._namespace.items() if run.backend.is_tensor(value)}
         run.tensors.clear()

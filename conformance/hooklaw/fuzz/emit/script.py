@@ -1,4 +1,4 @@
-"""The script that emission writes: definitions, then statements, each error gone on after."""
+"""The script that emission writes: definitions, then statements; it goes on after each error."""
 
 from collections.abc import Callable, Sequence
 from textwrap import indent
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     after: str = ""
     """A statement that shows what came of it."""
     then: tuple[tuple[str, str], ...] = ()
-    """What else becomes of the target: names, and when they are as good as never made."""
+    """Conditions on which a name is deleted, as if it had never been made."""
     look: bool = False
     """Whether all gradients are to be shown, even after an error."""
     anywhere: bool = False
@@ -46,11 +46,11 @@ class Step(NamedTuple):
 
 Form = Callable[["Script", Instruction], Step | None]
 FORMS: dict[str, Form] = {}
-"""The code of each operation; the modules `emit_values`, `emit_hooks` and `emit_passes` fill it."""
+"""The code of each operation; the other modules of this package fill it."""
 
 
 def form(function: Form) -> Form:
-    """Let a function give the code of the instruction that bears its name."""
+    """Register the function that gives the code of the instruction of its name."""
     FORMS[function.__name__] = function
     return function
 
@@ -75,26 +75,26 @@ class Script:
         self._imports.update(modules)
 
     def node(self, tensor: str, name: str, *, keep: bool) -> tuple[tuple[tuple[str, str], ...], str]:
-        """Return what must come first, and the code for the Node of a tensor; a leaf's must be kept by somebody."""
+        """Return what must come first, and the code for the Node of a tensor; the script keeps a leaf's Node."""
         code = self.loose_node(tensor)
         return ((), code) if self.known.has_node(tensor) and not keep else (((name, code),), name)
 
     def loose_node(self, tensor: str) -> str:
-        """Return the code for the Node of a tensor where nobody is to keep it."""
+        """Return the code for the Node of a tensor that the script does not keep."""
         has_node = self.known.has_node(tensor)
         return f"{tensor}.grad_fn" if has_node else f"torch.autograd.graph.get_gradient_edge({tensor}).node"
 
     def define(self, text: str) -> None:
-        """Put a definition before all statements, once."""
+        """Add a definition before all statements, once."""
         if text not in self.definitions:
             self.definitions.append(text)
 
     def add(self, text: str, deeper: int = 0) -> None:
-        """Put a statement where the script is."""
+        """Add a statement."""
         self.lines.append(indent(text, "    " * (self._depth + deeper)))
 
     def step(self, number: int, instruction: Instruction) -> None:
-        """Put the code of an instruction, none if it is not carried out."""
+        """Add the code of an instruction, if it is executed."""
         known = self.known
         if not known.carries_out(number, instruction):
             return
@@ -141,7 +141,7 @@ class Script:
         return f"{target} = {code}" if target else code
 
     def thread(self, number: int) -> str:
-        """Return the name of a thread's executor, which is made before all."""
+        """Return the name of a thread's executor, which is made before all statements."""
         if number not in self._threads:
             self._threads.append(number)
         return f"thread_{number}"
@@ -166,7 +166,7 @@ class Script:
         return [f"if {guard}:", *_deeper(lines)] if guard else lines
 
     def grad_of(self, name: str) -> str:
-        """Return the code for the gradient of a tensor, which asks first whether it is a leaf where that may matter."""
+        """Return the code for the gradient of a tensor, which reads is_leaf first where that may matter."""
         grad = f"{name}.grad"
         asks = self.known.unseen(name) or self.known.renewed(name)
         return f"{grad} if {name}.is_leaf or {name}.retains_grad else None" if asks else grad
@@ -174,7 +174,7 @@ class Script:
     # contexts: blocks in the main thread, a list of those that are open elsewhere
 
     def enter(self, instruction: Instruction, context: str) -> Step | None:
-        """Open a context: a block where that says the same."""
+        """Open a context, as a block where that is equivalent."""
         if not self.known.blocks(instruction.thread):
             stack = self.stack(instruction.thread)
             return Step(f"{stack}.enter_context({context})")
@@ -258,7 +258,7 @@ def _deeper(lines: Sequence[str]) -> list[str]:
 
 
 def broken(line: str, width: int) -> str:
-    """Return a statement over several lines where it is too long: broken inside its outermost call."""
+    """Return a statement that is too long over several lines, broken inside its outermost call."""
     if len(line) <= width or "(" not in line or "\n" in line:
         return line
     start = _outermost(line)
