@@ -12,14 +12,13 @@ from hooklaw.fuzz.campaign.process import LIMIT, Target, Worker, limit_time
 from hooklaw.fuzz.draw.passes import UNUSED
 from hooklaw.fuzz.draw.random_programs import from_seed
 from hooklaw.fuzz.emit import code
-from hooklaw.fuzz.emit.analysis import ENTERS
 from hooklaw.fuzz.emit.executed import Carried
 from hooklaw.fuzz.emit.run_script import events_of
 from hooklaw.fuzz.judge.compare import same
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import Program, text
 from hooklaw.fuzz.replay import functions, hooks, modules, passes, regions
-from hooklaw.fuzz.replay.operations import OPERATIONS
+from hooklaw.fuzz.replay.operations import OPERATIONS, having
 from hooklaw.fuzz.replay.run import replay
 
 torch = pytest.importorskip("torch")
@@ -239,7 +238,7 @@ def test_each_module_hook_shows_the_same(torch_eager, kind, options, action):
 
 
 @pytest.mark.parametrize("thread", [0, 1])
-@pytest.mark.parametrize("op", sorted(ENTERS))
+@pytest.mark.parametrize("op", sorted(having("enters")))
 def test_each_context_shows_the_same(torch_eager, op, thread):
     """Contexts show the same in blocks, in other threads, one in another, empty, and left open."""
     context = Do(op, ("c3",) if op == "saved_hooks" else (), (), ("detach",) if op == "saved_hooks" else (), thread)

@@ -1,41 +1,30 @@
-"""What is known of a program where its code is written: what is there by now, what may fail, what is to be shown."""
+"""Static analysis of a program for emission: which names exist, which instructions may fail, which events are shown."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.emit.executed import Carried
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.functions import MARKED as KINDS
-from hooklaw.fuzz.replay.operations import having
+from hooklaw.fuzz.replay.functions import MARKED
+from hooklaw.fuzz.replay.operations import having, traits_of
 from hooklaw.fuzz.replay.passes import BOXED, FAILING, MATERIALIZED
 from hooklaw.fuzz.replay.regions import nests
 
-ENTERS = frozenset(
-    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"}
-    | {"detect_anomaly", "allow_mutation"},
-)
-REFUSING = frozenset({"disable_saved_hooks", "allow_mutation"})
-"""Contexts in which some cannot be entered."""
-SAFE = frozenset(
-    {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
-    | {"remove", "module", "copy", "registration_hook", "step_hook", "global_step_hook", "state_hook"}
-    | {"detect_anomaly"}
-)
-"""Operations that never fail."""
-
 
 class Known:
-    """What is known after the instructions so far; `after` tells it of one more.
+    """What is known after the instructions so far; `after` adds one instruction.
 
-    A run on the engine tells what is carried out, and what is shown if there was no run of a backend. The events are
-    those of the latter; an operation that is doubted may fail though it did not then.
+    A run on the engine shows which instructions are executed, and which events are shown if no backend ran.
+    `events` are those of a backend's run; an operation in `doubted` may fail although it did not fail in that run.
     """
 
     def __init__(
         self, program: Sequence[Instruction], events: Sequence[Any] | None, *, doubted: Iterable[str] = ()
     ) -> None:
         self._carried = Carried(program)
-        self._steps = {number: one for number, one in enumerate(program) if number not in self._carried.left_out}
+        self._steps = {
+            number: instruction for number, instruction in enumerate(program) if number not in self._carried.left_out
+        }
         self.program = tuple(self._steps.values())
         self.events = events
         self._doubted = frozenset(doubted)
@@ -51,52 +40,61 @@ class Known:
 
     # names
 
-    def carries_out(self, number: int, one: Instruction) -> bool:
-        """Return whether an instruction may be carried out: nothing forbids it, and all that it uses may be there."""
-        return number in self._steps and all(name in self._sure for name in one.used)
+    def carries_out(self, number: int, instruction: Instruction) -> bool:
+        """Return whether an instruction may be executed: nothing forbids it, and every name that it uses may exist."""
+        return number in self._steps and all(name in self._sure for name in instruction.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
-        """Return those of which it depends on the run whether they are there."""
+        """Return the names that exist in some runs only."""
         return [name for name in names if not self._sure.get(name)]
 
     def guard(self, names: Sequence[str]) -> str:
-        """Return a condition under which they are all there."""
+        """Return a condition that all names exist."""
         return " and ".join(f'"{self._variable(name)}" in globals()' for name in dict.fromkeys(names))
 
     def _variable(self, name: str) -> str:
-        """Return a name as the script has it: of a hook that is removed it has the handle."""
+        """Return a name as the script has it: a hook that is removed is known by its handle."""
         maker = self._makers.get(name)
         return f"{name}_handle" if maker and action_of(maker) else name
 
     def forgotten(self, name: str) -> bool:
         """Return whether the program lets go of a name."""
-        return any(one.op == "forget" and name in one.used for one in self.program)
+        return any(instruction.op == "forget" and name in instruction.used for instruction in self.program)
 
     def wanted(self, name: str) -> bool:
         """Return whether the program removes a hook, so that its handle is needed."""
-        return any(_removes(one, name) for one in self.program)
+        return any(_removes(instruction, name) for instruction in self.program)
 
     def used(self, name: str) -> bool:
         """Return whether any instruction or hook uses a name."""
-        return any(name in one.used or any(_mentions(how, name) for how in one.how) for one in self.program)
+        return any(
+            name in instruction.used or any(_mentions(how, name) for how in instruction.how)
+            for instruction in self.program
+        )
 
     def certain(self, name: str) -> bool:
-        """Return whether a name surely is there by now."""
+        """Return whether a name exists by now in every run."""
         return self._sure.get(name, False)
 
     def ever(self, name: str) -> bool:
         """Return whether anything makes a tensor of this name."""
-        made = [one for number, one in self._steps.items() if name in one.made and number not in self._failed]
-        kept = any(name in _kept(one) for one in self.program)
-        return kept or any(one.op != "grad" or not self._is_none(one, name) for one in made)
+        made = [
+            instruction
+            for number, instruction in self._steps.items()
+            if name in instruction.made and number not in self._failed
+        ]
+        kept = any(name in _kept(instruction) for instruction in self.program)
+        return kept or any(instruction.op != "grad" or not self._is_none(instruction, name) for instruction in made)
 
     def uses(self, *ops: str) -> bool:
         """Return whether the program has any of these instructions."""
-        return any(one.op in ops for one in self.program)
+        return any(instruction.op in ops for instruction in self.program)
 
     def puts(self, name: str) -> bool:
-        """Return whether anything puts a hook of this name, and does not fail."""
-        return any(name in one.made and number not in self._failed for number, one in self._steps.items())
+        """Return whether any instruction registers a hook of this name without failing."""
+        return any(
+            name in instruction.made and number not in self._failed for number, instruction in self._steps.items()
+        )
 
     def forgets(self) -> bool:
         """Return whether the program looks at what a graph keeps alive."""
@@ -108,27 +106,27 @@ class Known:
 
     # errors
 
-    def fails(self, number: int, one: Instruction) -> bool | None:
+    def fails(self, number: int, instruction: Instruction) -> bool | None:
         """Return whether an instruction fails; None where it depends on the run."""
         if self.events is not None:
-            return True if number in self._failed else None if one.op in self._doubted else False
-        return None if self._may_fail(one) else False
+            return True if number in self._failed else None if instruction.op in self._doubted else False
+        return None if self._may_fail(instruction) else False
 
-    def failed(self, one: Instruction) -> bool:
+    def failed(self, instruction: Instruction) -> bool:
         """Return whether this very instruction is known to fail."""
-        return any(self._steps.get(number) is one for number in self._failed)
+        return any(self._steps.get(number) is instruction for number in self._failed)
 
-    def refused(self, one: Instruction) -> bool:
+    def refused(self, instruction: Instruction) -> bool:
         """Return whether an instruction failed where the program was run, or failed on the engine."""
-        return self.failed(one) if self.events is not None else one in self._carried.failed
+        return self.failed(instruction) if self.events is not None else instruction in self._carried.failed
 
-    def _may_fail(self, one: Instruction) -> bool:
-        if one.op in ENTERS:
-            return self.uses(*REFUSING)
-        if one.op == "global_hook":
-            return any(other.op == one.op and other.how[0] == "backward" for other in self.program)
-        registers = one.op == "module" and self.uses("registration_hook")
-        return registers or one.op not in SAFE
+    def _may_fail(self, instruction: Instruction) -> bool:
+        if traits_of(instruction).enters:
+            return self.uses(*having("refuses"))
+        if instruction.op == "global_hook":
+            return any(other.op == instruction.op and other.how[0] == "backward" for other in self.program)
+        registers = instruction.op == "module" and self.uses("registration_hook")
+        return registers or not traits_of(instruction).safe
 
     # contexts
 
@@ -136,12 +134,14 @@ class Known:
         """Return whether the contexts of a thread can be blocks."""
         if thread:
             return False
-        uncertain = self.events is None and self.uses(*REFUSING)
-        leaving = (one for one in self.program if one.op == "leave")
-        return not uncertain and not any(self.failed(one) or FAILING in one.how for one in leaving)
+        uncertain = self.events is None and self.uses(*having("refuses"))
+        leaving = (instruction for instruction in self.program if instruction.op == "leave")
+        return not uncertain and not any(
+            self.failed(instruction) or FAILING in instruction.how for instruction in leaving
+        )
 
     def open_elsewhere(self) -> list[int]:
-        """Return the threads whose contexts are no blocks and are open."""
+        """Return the threads that have open contexts which are not blocks."""
         return [thread for thread, stack in self._open.items() if stack and not self.blocks(thread)]
 
     def innermost(self, thread: int) -> str | None:
@@ -150,14 +150,14 @@ class Known:
         return stack[-1] if stack else None
 
     def switches(self) -> bool:
-        """Return whether anything switches recording on or off, so that the grad mode is worth being shown."""
-        passes = [one for one in self.program if one.op in ("backward", "grad")]
-        return any(one.how[2] for one in passes) or self.uses("no_grad", "enable_grad", "checkpoint")
+        """Return whether anything switches recording on or off, so that events show the grad mode."""
+        passes = [instruction for instruction in self.program if instruction.op in ("backward", "grad")]
+        return any(instruction.how[2] for instruction in passes) or self.uses("no_grad", "enable_grad", "checkpoint")
 
     # tensors
 
     def worth_a_look(self) -> list[str]:
-        """Return the tensors that a look shows something of."""
+        """Return the tensors of which a look shows anything."""
         return [name for name in self._sure if self.has_grad(name) or self.taken(name)]
 
     def has_grad(self, name: str) -> bool:
@@ -171,44 +171,45 @@ class Known:
 
     def laid_out(self, name: str) -> bool:
         """Return whether the layout of a tensor's gradient is shown."""
-        carried = (one for one in self._done if not self._carried.skips(one))
-        given = any(one.op == "give" and one.used[0] == name for one in carried)
+        carried = (instruction for instruction in self._done if not self._carried.skips(instruction))
+        given = any(instruction.op == "give" and instruction.used[0] == name for instruction in carried)
         maker = self._makers.get(name)
         return (given or (maker is not None and maker.op == "own")) and not self.created
 
-    def begins(self, one: Instruction) -> None:
+    def begins(self, instruction: Instruction) -> None:
         """Note that a pass begins."""
-        self.created |= one.how[2] and not self._carried.skips(one)
+        self.created |= instruction.how[2] and not self._carried.skips(instruction)
 
     def counts_boxes(self) -> bool:
-        """Return whether it is noted how much of what was packed is there yet."""
+        """Return whether the packed objects that are still alive are counted."""
         return not self.created and not any(map(nests, self._done))
 
     def _boxes(self) -> bool:
         return any(
-            one.op in ("saved_hooks", "saved_pair", "checkpoint") and one.how[0] in BOXED for one in self.program
+            instruction.op in ("saved_hooks", "saved_pair", "checkpoint") and instruction.how[0] in BOXED
+            for instruction in self.program
         )
 
     def keep_grads(self, names: Iterable[str]) -> None:
-        """Note that these tensors may have a gradient from now on; of two gradients one may be the other."""
+        """Note that these tensors may have a gradient from now on; two gradients may be the same tensor."""
         for name in names:
             maker = self._makers.get(name)
             self._grads.update(maker.made if maker and maker.op == "grad" else self._renamed(name))
 
     def _renamed(self, name: str) -> set[str]:
-        """Return all names of a tensor, of which a custom Function that changes it makes another."""
+        """Return all names of a tensor: a custom Function that changes it gives it one more."""
         names = {name}
-        for one in (*self._done, *reversed(self._done)):
-            both = {one.made[0], *one.used} if one.op == "function" else set[str]()
+        for instruction in (*self._done, *reversed(self._done)):
+            both = {instruction.made[0], *instruction.used} if instruction.op == "function" else set[str]()
             names |= both if both & names else set()
         return names
 
     def unseen(self, name: str) -> bool:
-        """Return whether a run could not even look at the gradient of a tensor."""
+        """Return whether reading the gradient of a tensor failed in the run."""
         return ("error", name, "grad") in self._unseen
 
     def has_node(self, name: str) -> bool:
-        """Return whether a tensor surely has a Node that made it."""
+        """Return whether a Node made a tensor, in every run."""
         kind = self._carried.kinds.get(name)
         return kind is not None and not kind.leaf
 
@@ -217,33 +218,35 @@ class Known:
         kind = self._carried.kinds.get(name)
         return kind and kind.shape
 
-    def made_by(self, one: Instruction) -> tuple[str, ...]:
-        """Return the names that an instruction makes: of a call fewer where a hook replaced what it returns."""
-        if one.op not in ("call", "forward", "checkpoint") or one in self._carried.failed:
-            return one.made
-        return tuple(name for name in one.made if name in self._carried.kinds)
+    def made_by(self, instruction: Instruction) -> tuple[str, ...]:
+        """Return the names that an instruction makes; a call makes fewer where a hook replaced its output."""
+        if instruction.op not in ("call", "forward", "checkpoint") or instruction in self._carried.failed:
+            return instruction.made
+        return tuple(name for name in instruction.made if name in self._carried.kinds)
 
-    def several_outputs(self, one: Instruction) -> bool | None:
+    def several_outputs(self, instruction: Instruction) -> bool | None:
         """Return whether the module of a hook returns a tuple or a list; None where it may be any module."""
-        return self.kind_of_module(one.used[0]) in ("two", "named", "listed") if one.used else None
+        return self.kind_of_module(instruction.used[0]) in ("two", "named", "listed") if instruction.used else None
 
     def returns_lists(self) -> bool:
         """Return whether any module returns a list."""
-        return any(one.op == "module" and one.how[0] == "listed" for one in self.program)
+        return any(instruction.op == "module" and instruction.how[0] == "listed" for instruction in self.program)
 
     def kind_of_module(self, name: str) -> str:
         """Return what a module computes: a copy does what its original does."""
         maker = self._makers[name]
         return self.kind_of_module(maker.used[0]) if maker.op == "copy" else maker.how[0]
 
-    def warns(self, one: Instruction) -> bool:
+    def warns(self, instruction: Instruction) -> bool:
         """Return whether a call warns."""
-        return ("warned", *one.made[:1]) in self._shown
+        return ("warned", *instruction.made[:1]) in self._shown
 
     def renewed(self, name: str) -> bool:
-        """Return whether a tensor may be given a new history, at the latest by being asked whether it is a leaf."""
-        views = having("view") | {"split", "function"}
-        return self.changes() and any(one.op in views and name in one.made for one in self.program)
+        """Return whether a tensor may get a new history, which it gets at the latest when is_leaf is read."""
+        views = {*having("view"), "split", "function"}
+        return self.changes() and any(
+            instruction.op in views and name in instruction.made for instruction in self.program
+        )
 
     def maker(self, name: str) -> Instruction | None:
         """Return what made a tensor."""
@@ -253,72 +256,78 @@ class Known:
         """Return whether the program changes any tensor in place."""
         changing = ("sgd", "load_state_dict")
         return any(
-            one.op.endswith("_") or one.op in changing or "changes" in one.how or _is_dirty(one) for one in self.program
+            instruction.op.endswith("_")
+            or instruction.op in changing
+            or "changes" in instruction.how
+            or _is_dirty(instruction)
+            for instruction in self.program
         )
 
-    def after(self, number: int, one: Instruction, *, sure: bool) -> None:
+    def after(self, number: int, instruction: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""
-        self._done.append(one)
-        fails = self.fails(number, one)
-        if one.op == "forget":
-            self._sure.pop(one.used[0], None)
-        if one.op == "leave" and self._open.get(one.thread):
-            self._open[one.thread].pop()
+        self._done.append(instruction)
+        fails = self.fails(number, instruction)
+        if instruction.op == "forget":
+            self._sure.pop(instruction.used[0], None)
+        if instruction.op == "leave" and self._open.get(instruction.thread):
+            self._open[instruction.thread].pop()
         if fails:
             return
-        if one.op in ENTERS:
-            self._open.setdefault(one.thread, []).append(one.op)
-        if one.op in ("give", "flag"):
-            self.keep_grads(one.used[:1])
-        if one.op == "retain_grad" or (one.op == "channels_last" and one.used[0] in self._grads):
-            self.keep_grads((*one.used, *one.made))
-        self._note_made(one, sure=sure and fails is False)
+        if traits_of(instruction).enters:
+            self._open.setdefault(instruction.thread, []).append(instruction.op)
+        if instruction.op in ("give", "flag"):
+            self.keep_grads(instruction.used[:1])
+        if instruction.op == "retain_grad" or (
+            instruction.op == "channels_last" and instruction.used[0] in self._grads
+        ):
+            self.keep_grads((*instruction.used, *instruction.made))
+        self._note_made(instruction, sure=sure and fails is False)
 
-    def _note_made(self, one: Instruction, *, sure: bool) -> None:
-        for name in self.made_by(one):
-            if one.op == "grad" and self._is_none(one, name):
+    def _note_made(self, instruction: Instruction, *, sure: bool) -> None:
+        for name in self.made_by(instruction):
+            if instruction.op == "grad" and self._is_none(instruction, name):
                 continue
-            self._sure[name] = sure and (one.op != "grad" or self.events is not None)
-            self._makers[name] = one
-        if one.op in ("module", "copy", "own", "save") or (one.op == "leaf" and one.how[2]):
-            self._grads.update(one.made[-1:])
-        if one.op == "grad" and MATERIALIZED in one.how:
-            self._grads.update(one.made)  # zeros that require grad are leaves
-        if one.op == "function" and self._grads.intersection(one.used):
-            self._grads.add(one.made[0])
-        for kept in _kept(one):
-            if self.events is None or any(event[0] == one.made[0] for event in self.events):
+            self._sure[name] = sure and (instruction.op != "grad" or self.events is not None)
+            self._makers[name] = instruction
+        if instruction.op in ("module", "copy", "own", "save") or (instruction.op == "leaf" and instruction.how[2]):
+            self._grads.update(instruction.made[-1:])
+        if instruction.op == "grad" and MATERIALIZED in instruction.how:
+            self._grads.update(instruction.made)  # zeros that require grad are leaves
+        if instruction.op == "function" and self._grads.intersection(instruction.used):
+            self._grads.add(instruction.made[0])
+        for kept in _kept(instruction):
+            if self.events is None or any(event[0] == instruction.made[0] for event in self.events):
                 self._sure[kept] = False
-                self._grads.update([kept] if one.op in ("module_hook", "global_hook") else [])
+                self._grads.update([kept] if instruction.op in ("module_hook", "global_hook") else [])
 
-    def _is_none(self, one: Instruction, name: str) -> bool:
+    def _is_none(self, instruction: Instruction, name: str) -> bool:
         """Return whether a run gave no gradient for this name."""
-        place = one.made.index(name)
-        size = len(one.made)
-        shown = [event for event in self.events or () if event[:size] == one.made]
+        place = instruction.made.index(name)
+        size = len(instruction.made)
+        shown = [event for event in self.events or () if event[:size] == instruction.made]
         return bool(shown) and shown[0][size + place] is None
 
 
-def _is_dirty(one: Instruction) -> bool:
-    return one.op == "function" and KINDS[one.how[0]].changes is not None
+def _is_dirty(instruction: Instruction) -> bool:
+    return instruction.op == "function" and MARKED[instruction.how[0]].changes is not None
 
 
-def _removes(one: Instruction, name: str) -> bool:
-    if one.op == "remove":
-        return name in one.used
-    action = action_of(one)
-    return action == ("remove", name) or (action == ("remove",) and one.made[:1] == (name,))
+def _removes(instruction: Instruction, name: str) -> bool:
+    if instruction.op == "remove":
+        return name in instruction.used
+    action = action_of(instruction)
+    return action == ("remove", name) or (action == ("remove",) and instruction.made[:1] == (name,))
 
 
-def action_of(one: Instruction) -> tuple[Any, ...] | None:
-    """Return what the hook of an instruction does, None if it puts none."""
-    return next((how for how in one.how if isinstance(how, tuple) and how and isinstance(how[0], str)), None)
+def action_of(instruction: Instruction) -> tuple[Any, ...] | None:
+    """Return what the hook of an instruction does; None if the instruction registers no hook."""
+    return next((how for how in instruction.how if isinstance(how, tuple) and how and isinstance(how[0], str)), None)
 
 
 def _mentions(how: Any, name: str) -> bool:
     return isinstance(how, tuple) and name in how
 
 
-def _kept(one: Instruction) -> list[str]:
-    action = action_of(one)
+def _kept(instruction: Instruction) -> list[str]:
+    action = action_of(instruction)
     return [action[1]] if action and action[0] == "keep" else []

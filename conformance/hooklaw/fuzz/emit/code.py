@@ -1,4 +1,4 @@
-"""Emission: the plain PyTorch code of a program, for an issue; every event is one printed line."""
+"""Emission: a program as plain PyTorch code for an issue; the code prints each event as a line."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,12 +33,12 @@ __all__ = [
 def code(program: Sequence[Instruction], events: Sequence[Any] | None = None, *, log: bool = False) -> str:
     """Return a program as plain PyTorch code.
 
-    With the events of a run, only those steps are guarded that failed in it, and the code is short; without, all that
-    may fail. With `log`, the function `saw` is left to whoever runs the code.
+    With the events of a run, only the instructions that failed in it are guarded, and the code is short; without,
+    every instruction that may fail. With `log`, the caller provides the function `saw`.
     """
     script = Script(Known(program, events))
-    for number, one in enumerate(program):
-        script.step(number, one)
+    for number, instruction in enumerate(program):
+        script.step(number, instruction)
     looked = not log and bool(program) and program[-1].op == "backward"
     script.close(look=not looked)
     return script.text(log=log)

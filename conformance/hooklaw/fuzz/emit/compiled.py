@@ -5,22 +5,13 @@ from collections.abc import Collection, Sequence
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from hooklaw.fuzz.emit.analysis import ENTERS, Known
+from hooklaw.fuzz.emit.analysis import Known
 from hooklaw.fuzz.emit.code import Script
 from hooklaw.fuzz.emit.script import broken
 from hooklaw.fuzz.program import Instruction, Program
+from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING
 
-STOPS = frozenset(
-    {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
-    | {"sgd", "step", "zero_grad", "step_hook", "global_step_hook", "state_dict", "load_state_dict", "state_hook"}
-    | {"add_module", "register_buffer", "registration_hook"}
-    | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode", "checkpoint"}
-    | {"detect_anomaly", "allow_mutation", "parallel"}
-)
-"""Operations that are no part of a forward; `leave` only where it closes nothing of it."""
-SETS_UP = frozenset({"leaf", "module", "copy"})
-HOOKS = frozenset({"hook", "prehook", "posthook", "post_accumulate", "multi_grad", "retain_grad"})
 LABELS = re.compile(r'(saw\(|, )"[^"]*"')
 ASSIGNED = re.compile(r"^ *([\w, ]+?) = ", re.MULTILINE)
 
@@ -34,12 +25,12 @@ class Parted(NamedTuple):
 
     @property
     def program(self) -> Program:
-        """Return the whole in this order."""
+        """Return the whole program in this order."""
         return self.first + self.forward + self.rest
 
 
 def parted(program: Sequence[Instruction], failed: Collection[int] = ()) -> Parted:
-    """Part a program: leaves, modules and the hooks on them come first, then what can be one forward function.
+    """Part a program: leaves, modules and their hooks first, then what can be a forward function, then the rest.
 
     The forward ends before anything that fails, and before a context that stays open.
     """
@@ -50,8 +41,8 @@ def parted(program: Sequence[Instruction], failed: Collection[int] = ()) -> Part
             break
         end = still_open
     outside = _leaves(program[:end])
-    first = tuple(one for one in program[:end] if _comes_first(one, outside))
-    forward = tuple(one for one in program[:end] if not _comes_first(one, outside))
+    first = tuple(instruction for instruction in program[:end] if _comes_first(instruction, outside))
+    forward = tuple(instruction for instruction in program[:end] if not _comes_first(instruction, outside))
     return Parted(first, forward, tuple(program[end:]))
 
 
@@ -59,13 +50,13 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
     """Return where the forward ends, and the first context in it that is still open there."""
     opened: list[int] = []
     called = False
-    for number, one in enumerate(program[:limit]):
-        late = called and one.op in ("module_hook", "global_hook")
-        closes = one.op == "leave" and opened and FAILING not in one.how
-        if number in failed or one.thread or late or (one.op in STOPS and not closes):
+    for number, instruction in enumerate(program[:limit]):
+        late = called and instruction.op in ("module_hook", "global_hook")
+        closes = instruction.op == "leave" and opened and FAILING not in instruction.how
+        if number in failed or instruction.thread or late or (traits_of(instruction).ends_forward and not closes):
             return number, opened[0] if opened else None
-        called = called or one.op == "call"
-        if one.op in ENTERS:
+        called = called or instruction.op == "call"
+        if traits_of(instruction).enters:
             opened.append(number)
         elif closes:
             opened.pop()
@@ -73,13 +64,14 @@ def _end(program: Sequence[Instruction], failed: Collection[int], limit: int) ->
 
 
 def _leaves(program: Sequence[Instruction]) -> set[str]:
-    return {name for one in program if one.op in SETS_UP for name in one.made}
+    return {name for instruction in program if traits_of(instruction).sets_up for name in instruction.made}
 
 
-def _comes_first(one: Instruction, leaves: set[str]) -> bool:
-    if one.op in SETS_UP or one.op in ("module_hook", "global_hook"):
+def _comes_first(instruction: Instruction, leaves: set[str]) -> bool:
+    if traits_of(instruction).sets_up or instruction.op in ("module_hook", "global_hook"):
         return True
-    return one.op in HOOKS and leaves.issuperset(one.used)
+    on_tensors = traits_of(instruction).hooks in ("tensor", "node") or instruction.op == "retain_grad"
+    return on_tensors and leaves.issuperset(instruction.used)
 
 
 def compiled(
@@ -94,18 +86,18 @@ def compiled(
     """
     script = Script(Known(parts.program, events, doubted=("backward", "grad")))
     numbered = list(enumerate(parts.program))
-    for number, one in numbered[: len(parts.first)]:
-        script.step(number, one)
+    for number, instruction in numbered[: len(parts.first)]:
+        script.step(number, instruction)
     mark = len(script.lines)
-    for number, one in numbered[len(parts.first) : len(parts.first) + len(parts.forward)]:
-        script.step(number, one)
+    for number, instruction in numbered[len(parts.first) : len(parts.first) + len(parts.forward)]:
+        script.step(number, instruction)
     body = script.lines[mark:]
     if "forward" in compiles:
         del script.lines[mark:]
     if "backward" in compiles:
         script.block(f'torch._dynamo.compiled_autograd._enable(torch.compile(backend="{compiler}"))')
-    for number, one in numbered[-len(parts.rest) :] if parts.rest else []:
-        script.step(number, one)
+    for number, instruction in numbered[-len(parts.rest) :] if parts.rest else []:
+        script.step(number, instruction)
     script.close(look=True)
     if "forward" in compiles and body:
         script.lines.insert(mark, _called(script, parts, body, mark, compiler))
@@ -120,7 +112,9 @@ def _called(script: Script, parts: Parted, body: Sequence[str], mark: int, compi
     later = LABELS.sub("", "\n".join([*script.definitions, *script.lines[mark:]]))
     made = dict.fromkeys(name for names in ASSIGNED.findall(text) for name in names.split(", "))
     results = ", ".join(name for name in made if re.search(rf"\b{name}\b", later))
-    known = dict.fromkeys(name for one in parts.first if one.op in SETS_UP for name in one.made)
+    known = dict.fromkeys(
+        name for instruction in parts.first if traits_of(instruction).sets_up for name in instruction.made
+    )
     parameters = ", ".join(name for name in known if name[:1] != "m" and re.search(rf"\b{name}\b", text))
     ends = f"\nreturn {results}" if results else ""
     script.define(f"def forward({parameters}):\n{indent(text + ends, '    ')}")

@@ -1,12 +1,11 @@
-"""What of a program is carried out: a run on the engine tells, so that nobody else need know why one is skipped."""
+"""The instructions of a program that are executed, as a run on the engine shows them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Event
-from hooklaw.fuzz.replay.run import Replay as Run
+from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.model.flags import TORCH
 
 
@@ -17,7 +16,7 @@ class Kind(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Carried(Run):
+class Carried(Replay):
     """A run on the engine that plays torch, where the same steps are skipped as on torch."""
 
     def __init__(self, program: Sequence[Instruction]) -> None:
@@ -25,28 +24,28 @@ class Carried(Run):
         backend.reset()
         super().__init__(backend, self._note)
         self.left_out: set[int] = set()
-        """Steps that are skipped though all that they use is there; one that lacks a name may have it elsewhere."""
+        """Instructions that are skipped though all the names that they use exist."""
         self.kinds: dict[str, Kind] = {}
         """The tensors that instructions made."""
         self.failed: set[Instruction] = set()
-        """Those that raised an error."""
+        """The instructions that raised an error."""
         self.events: list[Event] = []
         self._program = program
         self.all(program)
 
-    def step(self, number: int, one: Instruction) -> None:
-        """Run one instruction, and note what became of it; what was made before is not looked at, lest it change."""
+    def step(self, number: int, instruction: Instruction) -> None:
+        """Replay an instruction and note its outcome; only new tensors are read, since reading may change a tensor."""
         there = {*self.tensors, *self.handles, *self.modules, *self.states, *self.optimizers}
-        super().step(number, one)
-        if number in self.skipped and there.issuperset(one.used):
+        super().step(number, instruction)
+        if number in self.skipped and there.issuperset(instruction.used):
             self.left_out.add(number)
-        for name in self.tensors.keys() & {*one.made}:
+        for name in self.tensors.keys() & {*instruction.made}:
             tensor = self.tensors[name]
             self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
-    def skips(self, one: Instruction) -> bool:
+    def skips(self, instruction: Instruction) -> bool:
         """Return whether this very instruction is skipped."""
-        return any(self._program[number] is one for number in self.skipped)
+        return any(self._program[number] is instruction for number in self.skipped)
 
     def _note(self, event: Event) -> None:
         self.events.append(event)

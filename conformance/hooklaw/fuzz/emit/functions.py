@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.emit.script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.functions import MARKED as KINDS
+from hooklaw.fuzz.replay.functions import MARKED
 
 TEMPLATE = """\
 class {name}(torch.autograd.Function):
@@ -91,36 +91,40 @@ WRAPPED = {"listed": "[{}]", "tupled": "({},)", "listed-alone": "[{}]"}
 
 
 @form
-def custom(script: Script, one: Instruction) -> Step:
+def custom(script: Script, instruction: Instruction) -> Step:
     """Apply a custom Function."""
-    name = _named(script, one, one.how[0].capitalize())
-    define_function(script, one.how[0], one.made[0], name)
-    return Step(f"{name}.apply({', '.join(one.used)})", ", ".join(one.made))
+    name = _named(script, instruction, instruction.how[0].capitalize())
+    define_function(script, instruction.how[0], instruction.made[0], name)
+    return Step(f"{name}.apply({', '.join(instruction.used)})", ", ".join(instruction.made))
 
 
 @form
-def function(script: Script, one: Instruction) -> Step:
+def function(script: Script, instruction: Instruction) -> Step:
     """Apply a custom Function, and show what came of it."""
-    label, word = one.made[0], one.how[0]
+    label, word = instruction.made[0], instruction.how[0]
     title = "".join(map(str.capitalize, word.split("-"))) + ("Inputs" if word in WRAPPED else "")
-    name = _named(script, one, title)
+    name = _named(script, instruction, title)
     define_function(script, word, label, name)
-    first, *others = one.used
+    first, *others = instruction.used
     first = WRAPPED.get(word, "{}").format(first)
-    facts = [f"{made}.requires_grad, {', '.join(f'{made} is {x}' for x in one.used)}" for made in one.made]
+    facts = [
+        f"{made}.requires_grad, {', '.join(f'{made} is {x}' for x in instruction.used)}" for made in instruction.made
+    ]
     said = f'saw("{label}.made", {", ".join(facts)})'
-    return Step(f"{name}.apply({', '.join([first, *others])})", ", ".join(one.made), after=said)
+    return Step(f"{name}.apply({', '.join([first, *others])})", ", ".join(instruction.made), after=said)
 
 
-def _named(script: Script, one: Instruction, name: str) -> str:
+def _named(script: Script, instruction: Instruction, name: str) -> str:
     """Return the name of a class, with that of its result where there are several such classes."""
-    alike = [other for other in script.known.program if other.op == one.op and other.how[:1] == one.how[:1]]
-    return name + (one.made[0].upper() if len(alike) > 1 else "")
+    alike = [
+        other for other in script.known.program if other.op == instruction.op and other.how[:1] == instruction.how[:1]
+    ]
+    return name + (instruction.made[0].upper() if len(alike) > 1 else "")
 
 
 def define_function(script: Script, word: str, label: str, name: str) -> None:
     """Define a custom Function under a name; it notes its backward under a label."""
-    option = KINDS[word].option if word in TEXTS else ""
+    option = MARKED[word].option if word in TEXTS else ""
     text = TEXTS.get(word) or FUNCTIONS[word]
     once = option == "once_differentiable"
     code = TEMPLATE.format(

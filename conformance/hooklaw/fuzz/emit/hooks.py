@@ -1,4 +1,4 @@
-"""The code of instructions that put hooks of every kind, and of what their hooks do."""
+"""The code of instructions that register hooks of every kind, and of what their hooks do."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,6 +10,7 @@ from hooklaw.fuzz.emit.script import WIDTH, Script, Step, broken, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps
 from hooklaw.fuzz.replay.modules import pairs
+from hooklaw.fuzz.replay.operations import traits_of
 
 
 class Place(NamedTuple):
@@ -33,122 +34,128 @@ class Place(NamedTuple):
 
 Lines = Callable[..., list[str]]
 """Gives the lines of a hook that do something."""
-EVERYWHERE = frozenset({"global_hook", "registration_hook", "global_step_hook"})
-"""Instructions whose hooks are not put on one thing, and must be removed in the end."""
 
 
 def put(  # noqa: PLR0913 - the rest has names
     script: Script,
-    one: Instruction,
+    instruction: Instruction,
     place: Place,
     action: tuple[Any, ...],
     before: Any = (),
     *,
     more: Mapping[str, Lines] | None = None,
 ) -> Step:
-    """Define the hook of an instruction unless it fits into a line, and register it; it may know more actions."""
+    """Register the hook of an instruction, defined as a function unless it fits into a lambda."""
     name = place.name
     lines = {**ACTIONS, **(more or {})}[action[0]](script, place, *action[1:])
-    held = _held(script, one)
+    held = _held(script, instruction)
     if lines or held:
         seen = f'saw("{name}", {place.seen})'
         script.define(f"def {name}({place.parameters}):\n" + indent("\n".join([seen, *lines]), "    "))
     hook = name if lines or held else f'lambda {place.parameters}: saw("{name}", {place.seen})'
-    target = f"{name}_handle" if script.known.wanted(name) or one.op in EVERYWHERE else ""
+    target = f"{name}_handle" if script.known.wanted(name) or traits_of(instruction).everywhere else ""
     after = f"{name}.holds = {', '.join(held)}  # so that they live as long as the hook" if held else ""
-    if one.op in EVERYWHERE and not script.known.refused(one):
+    if traits_of(instruction).everywhere and not script.known.refused(instruction):
         script.everywhere.append(f"{target}.remove()")
     return Step(place.register.format(hook), target, before=before, after=after)
 
 
-def _held(script: Script, one: Instruction) -> list[str]:
-    """Return the tensors that a hook keeps alive, so that it is to be seen whether the program lets go of them."""
-    registers = action_of(one) == ("register",) and one.op not in ("prehook", "posthook")
-    holds = registers or one.op == "post_accumulate"
-    return [name for name in one.used if script.known.forgotten(name)] if holds else []
+def _held(script: Script, instruction: Instruction) -> list[str]:
+    """Return the tensors that a hook keeps alive, where the program tests whether they are freed."""
+    registers = action_of(instruction) == ("register",) and instruction.op not in ("prehook", "posthook")
+    holds = registers or instruction.op == "post_accumulate"
+    return [name for name in instruction.used if script.known.forgotten(name)] if holds else []
 
 
 @form
-def hook(script: Script, one: Instruction) -> Step:
+def hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook on a tensor."""
-    tensor, before = _captured(script, one)
-    hook = "torch.utils.hooks.unserializable_hook({})" if UNSERIALIZABLE in one.how else "{}"
-    place = Place(one.made[0], f"{tensor}.register_hook({hook})", "grad", "grad", "grad", many=False)
-    return put(script, one, place._replace(optional=script.known.undefined(one.made[0])), one.how[0], before)
+    tensor, before = _captured(script, instruction)
+    hook = "torch.utils.hooks.unserializable_hook({})" if UNSERIALIZABLE in instruction.how else "{}"
+    place = Place(instruction.made[0], f"{tensor}.register_hook({hook})", "grad", "grad", "grad", many=False)
+    return put(
+        script,
+        instruction,
+        place._replace(optional=script.known.undefined(instruction.made[0])),
+        instruction.how[0],
+        before,
+    )
 
 
-def _captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _captured(script: Script, instruction: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return a name for the tensor that a hook uses again, also after the program has let go of it."""
-    name = one.used[0]
-    again = one.how[0][0] == "register" or one.op == "post_accumulate"
-    if again and script.known.forgotten(name) and not script.known.refused(one):
-        return f"{one.made[0]}_tensor", ((f"{one.made[0]}_tensor", name),)
+    name = instruction.used[0]
+    again = instruction.how[0][0] == "register" or instruction.op == "post_accumulate"
+    if again and script.known.forgotten(name) and not script.known.refused(instruction):
+        return f"{instruction.made[0]}_tensor", ((f"{instruction.made[0]}_tensor", name),)
     return name, ()
 
 
-def _on_node(script: Script, one: Instruction, verb: str, parameters: str) -> Step:
-    keep = one.how[0][0] == "register" or script.known.forgets()
-    before, node = script.node(one.used[0], f"{one.made[0]}_node", keep=keep)
-    before, node = (before, node) if keeps(one) else ((), script.loose_node(one.used[0]))
+def _on_node(script: Script, instruction: Instruction, verb: str, parameters: str) -> Step:
+    keep = instruction.how[0][0] == "register" or script.known.forgets()
+    before, node = script.node(instruction.used[0], f"{instruction.made[0]}_node", keep=keep)
+    before, node = (before, node) if keeps(instruction) else ((), script.loose_node(instruction.used[0]))
     first = parameters.split(", ", maxsplit=1)[0]
-    place = Place(one.made[0], f"{node}.{verb}({{}})", parameters, parameters, first, many=True)
-    return put(script, one, place, one.how[0], before)
+    place = Place(instruction.made[0], f"{node}.{verb}({{}})", parameters, parameters, first, many=True)
+    return put(script, instruction, place, instruction.how[0], before)
 
 
 @form
-def prehook(script: Script, one: Instruction) -> Step:
+def prehook(script: Script, instruction: Instruction) -> Step:
     """Put a hook before a Node."""
-    return _on_node(script, one, "register_prehook", "grad_outputs")
+    return _on_node(script, instruction, "register_prehook", "grad_outputs")
 
 
 @form
-def posthook(script: Script, one: Instruction) -> Step:
+def posthook(script: Script, instruction: Instruction) -> Step:
     """Put a hook after a Node."""
-    return _on_node(script, one, "register_hook", "grad_inputs, grad_outputs")
+    return _on_node(script, instruction, "register_hook", "grad_inputs, grad_outputs")
 
 
 @form
-def post_accumulate(script: Script, one: Instruction) -> Step:
+def post_accumulate(script: Script, instruction: Instruction) -> Step:
     """Put a post-accumulate hook on a leaf."""
-    tensor, before = _captured(script, one)
+    tensor, before = _captured(script, instruction)
     register = f"{tensor}.register_post_accumulate_grad_hook({{}})"
-    place = Place(one.made[0], register, "leaf", f"leaf.grad, leaf is {tensor}", "leaf.grad", many=False)
-    return put(script, one, place, one.how[0], before)
+    place = Place(instruction.made[0], register, "leaf", f"leaf.grad, leaf is {tensor}", "leaf.grad", many=False)
+    return put(script, instruction, place, instruction.how[0], before)
 
 
 @form
-def multi_grad(script: Script, one: Instruction) -> Step:
+def multi_grad(script: Script, instruction: Instruction) -> Step:
     """Put a hook on several tensors."""
-    action, mode = one.how
-    tensors, before = _all_captured(script, one)
+    action, mode = instruction.how
+    tensors, before = _all_captured(script, instruction)
     word = "grad" if mode == "any" else "grads"
     register = f'torch.autograd.graph.register_multi_grad_hook({tensors}, {{}}, mode="{mode}")'
-    return put(script, one, Place(one.made[0], register, word, word, word, many=mode != "any"), action, before)
+    return put(
+        script, instruction, Place(instruction.made[0], register, word, word, word, many=mode != "any"), action, before
+    )
 
 
-def _all_captured(script: Script, one: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
-    tensors, name = f"[{', '.join(one.used)}]", f"{one.made[0]}_tensors"
-    again = one.how[0][0] == "register" and not script.known.refused(one)
-    if again and any(script.known.forgotten(used) for used in one.used):
+def _all_captured(script: Script, instruction: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
+    tensors, name = f"[{', '.join(instruction.used)}]", f"{instruction.made[0]}_tensors"
+    again = instruction.how[0][0] == "register" and not script.known.refused(instruction)
+    if again and any(script.known.forgotten(used) for used in instruction.used):
         return name, ((name, tensors),)
     return tensors, ()
 
 
 @form
-def remove(script: Script, one: Instruction) -> Step:
+def remove(script: Script, instruction: Instruction) -> Step:
     """Remove a hook."""
-    name = one.used[0]
+    name = instruction.used[0]
     put_by = script.known.maker(name)
     kept = _kept_by(script, put_by) if put_by else []
     after = f"{' = '.join(kept)} = None" if kept else ""
     return Step(f"{name}_handle.remove()", after=after, anywhere=True)
 
 
-def _kept_by(script: Script, one: Instruction) -> list[str]:
+def _kept_by(script: Script, instruction: Instruction) -> list[str]:
     """Return the names under which the code keeps what a hook keeps alive."""
-    captured = {"hook": _captured, "post_accumulate": _captured, "multi_grad": _all_captured}.get(one.op)
-    before = captured(script, one)[1] if captured else ()
-    return [*([f"{one.made[0]}.holds"] if _held(script, one) else []), *(name for name, _ in before)]
+    captured = {"hook": _captured, "post_accumulate": _captured, "multi_grad": _all_captured}.get(instruction.op)
+    before = captured(script, instruction)[1] if captured else ()
+    return [*([f"{instruction.made[0]}.holds"] if _held(script, instruction) else []), *(name for name, _ in before)]
 
 
 GIVEN = {
@@ -161,42 +168,42 @@ GIVEN = {
 """What a module's hook notes; the first may be replaced."""
 
 
-def _module_place(script: Script, one: Instruction, register: str) -> Place:
-    kind, _, options = one.how
+def _module_place(script: Script, instruction: Instruction, register: str) -> Place:
+    kind, _, options = instruction.how
     seen = GIVEN[kind] + (", kwargs" if "with_kwargs" in options else "")
     words = ["args", "kwargs", "output"] if kind == "forward" else seen.split(", ")
     parameters = ", ".join(["module", *(word for word in words if word in seen.split(", "))])
     named = "".join(f", {option}=True" for option in options)
-    many = script.known.several_outputs(one) if kind == "forward" else True
+    many = script.known.several_outputs(instruction) if kind == "forward" else True
     many = None if "always_call" in options else many  # after a failure there is no output
-    returned = "({}, kwargs)" if pairs(one.how) else "{}"
-    fails = one.op == "global_hook" and "always_call" in options
-    if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(one.made[0])):
+    returned = "({}, kwargs)" if pairs(instruction.how) else "{}"
+    fails = instruction.op == "global_hook" and "always_call" in options
+    if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(instruction.made[0])):
         parameters, seen = "module, args, *others", "others[-1], args, *others[:-1]"  # kwargs may be missing in torch
     first = seen.split(", ", maxsplit=1)[0]
-    return Place(one.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
+    return Place(instruction.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
 
 
 @form
-def module_hook(script: Script, one: Instruction) -> Step:
+def module_hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook on a module."""
-    register = f"{one.used[0]}.register_{one.how[0]}_hook"
-    return put(script, one, _module_place(script, one, register), one.how[1])
+    register = f"{instruction.used[0]}.register_{instruction.how[0]}_hook"
+    return put(script, instruction, _module_place(script, instruction, register), instruction.how[1])
 
 
 @form
-def global_hook(script: Script, one: Instruction) -> Step:
+def global_hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook on all modules."""
-    register = f"torch.nn.modules.module.register_module_{one.how[0]}_hook"
-    return put(script, one, _module_place(script, one, register), one.how[1])
+    register = f"torch.nn.modules.module.register_module_{instruction.how[0]}_hook"
+    return put(script, instruction, _module_place(script, instruction, register), instruction.how[1])
 
 
 # --- what hooks do
 
 
 def _scale(script: Script, place: Place, number: float) -> list[str]:
-    one, value = f"one * {number!r}", place.replaced
-    several = f"tuple(one if one is None else {one} for one in {value})"
+    scaled, value = f"one * {number!r}", place.replaced
+    several = f"tuple(one if one is None else {scaled} for one in {value})"
     single = f"{value} * {number!r}"
     single = f"None if {value} is None else {single}" if place.optional else single
     if place.many is None:
@@ -205,7 +212,7 @@ def _scale(script: Script, place: Place, number: float) -> list[str]:
 
 
 def _kinds(script: Script) -> str:
-    """Return the types of what a module may return several tensors in."""
+    """Return the types in which a module may return several tensors."""
     return "(tuple, list)" if script.known.returns_lists() else "tuple"
 
 

@@ -56,72 +56,78 @@ def watched(name, call):
 
 
 @form
-def module(script: Script, one: Instruction) -> Step:
+def module(script: Script, instruction: Instruction) -> Step:
     """Make a module."""
-    kind = one.how[0]
-    parameters, forward = FORWARDS[kind] if kind != OUTER else ("x", f"return {one.used[1]}(x) * self.weight")
+    kind = instruction.how[0]
+    parameters, forward = FORWARDS[kind] if kind != OUTER else ("x", f"return {instruction.used[1]}(x) * self.weight")
     if kind == "named":
         script.need("collections")
         script.define(OUTPUTS)
-    title = kind.capitalize() if kind != OUTER else f"Around{one.used[1].upper()}"
+    title = kind.capitalize() if kind != OUTER else f"Around{instruction.used[1].upper()}"
     if kind != "scaled" and any(other.op == "call" and other.how for other in script.known.program):
         parameters += ", **_"
     script.define(MODULE.format(name=title, parameters=parameters, forward=forward))
-    name, parameter = one.made
+    name, parameter = instruction.made
     weight = f"{name}.weight"
     after = f"{parameter} = {weight}"
-    return Step(f"{title}({one.used[0]}.detach())", name, after=after, anywhere=not script.known.uses("inference_mode"))
+    return Step(
+        f"{title}({instruction.used[0]}.detach())", name, after=after, anywhere=not script.known.uses("inference_mode")
+    )
 
 
 @form
-def copy(script: Script, one: Instruction) -> Step:
+def copy(script: Script, instruction: Instruction) -> Step:
     """Copy a module with its hooks."""
     script.need("copy")
-    name, parameter = one.made
+    name, parameter = instruction.made
     after = f"{parameter} = {name}.weight"
-    return Step(f"copy.deepcopy({one.used[0]})", name, after=after, anywhere=not script.known.uses("inference_mode"))
+    return Step(
+        f"copy.deepcopy({instruction.used[0]})", name, after=after, anywhere=not script.known.uses("inference_mode")
+    )
 
 
 @form
-def call(script: Script, one: Instruction) -> Step:
+def call(script: Script, instruction: Instruction) -> Step:
     """Call a module."""
-    named = [f"factor={one.how[0]!r}"] if one.how else []
-    arguments = ", ".join([*one.used[1:], *named])
-    called = f"{one.used[0]}.forward" if one.op == "forward" else one.used[0]
+    named = [f"factor={instruction.how[0]!r}"] if instruction.how else []
+    arguments = ", ".join([*instruction.used[1:], *named])
+    called = f"{instruction.used[0]}.forward" if instruction.op == "forward" else instruction.used[0]
     code = f"{called}({arguments})"
-    if script.known.warns(one):
+    if script.known.warns(instruction):
         script.need("warnings")
         script.define(WATCHED)
-        code = f'watched("{one.made[0]}", lambda: {code})'
-    kind = script.known.kind_of_module(one.used[0])
-    return _unpacked(script, one, code, kind) if kind in CONTAINERS else Step(code, _targets(script, one))
+        code = f'watched("{instruction.made[0]}", lambda: {code})'
+    kind = script.known.kind_of_module(instruction.used[0])
+    return (
+        _unpacked(script, instruction, code, kind) if kind in CONTAINERS else Step(code, _targets(script, instruction))
+    )
 
 
-def _targets(script: Script, one: Instruction, *, more: bool = False) -> str:
+def _targets(script: Script, instruction: Instruction, *, more: bool = False) -> str:
     """Return what is made, and a place for what else a call returns."""
-    made = script.known.made_by(one)
-    others = ("*_",) if 0 < len(made) < len(one.made) or (made and more) else ()
+    made = script.known.made_by(instruction)
+    others = ("*_",) if 0 < len(made) < len(instruction.made) or (made and more) else ()
     return ", ".join(made + others)
 
 
-def _unpacked(script: Script, one: Instruction, code: str, kind: str) -> Step:
+def _unpacked(script: Script, instruction: Instruction, code: str, kind: str) -> Step:
     """Show what type an output has that is no tensor, and take the tensors out of it."""
-    output = f"{one.made[0]}_output"
-    shown = f'saw("{one.made[0]}.type", type({output}).__name__)'
-    targets = _targets(script, one, more=kind != "named" or len(one.made) == 1)
+    output = f"{instruction.made[0]}_output"
+    shown = f'saw("{instruction.made[0]}.type", type({output}).__name__)'
+    targets = _targets(script, instruction, more=kind != "named" or len(instruction.made) == 1)
     tensors = f"\n{targets} = {output}{'.values()' if kind == 'keyed' else ''}" if targets else ""
     return Step(code, output, after=shown + tensors)
 
 
 @form
-def forward(script: Script, one: Instruction) -> Step | None:
+def forward(script: Script, instruction: Instruction) -> Step | None:
     """Call the forward of a module."""
-    return call(script, one)
+    return call(script, instruction)
 
 
 @form
-def parallel(script: Script, one: Instruction) -> Step:
+def parallel(script: Script, instruction: Instruction) -> Step:
     """Call a module in replicas."""
     script.need("concurrent.futures")
     script.define(IN_REPLICAS)
-    return Step(f"in_replicas({', '.join(one.used)})", one.made[0])
+    return Step(f"in_replicas({', '.join(instruction.used)})", instruction.made[0])

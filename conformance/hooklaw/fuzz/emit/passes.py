@@ -27,28 +27,28 @@ def _seed(script: Script, root: str, number: Any) -> list[str]:
 
 
 @form
-def backward(script: Script, one: Instruction) -> Step:
+def backward(script: Script, instruction: Instruction) -> Step:
     """Run backward, and look at all gradients."""
-    root, *inputs = one.used
-    script.known.begins(one)
+    root, *inputs = instruction.used
+    script.known.begins(instruction)
     script.known.keep_grads(inputs)  # as if each of them had been told to retain it
     limited = f"inputs=[{', '.join(inputs)}]" if inputs else ""
-    return Step(f"{root}.backward({_arguments(script, root, limited, one.how)})", look=True)
+    return Step(f"{root}.backward({_arguments(script, root, limited, instruction.how)})", look=True)
 
 
 @form
-def grad(script: Script, one: Instruction) -> Step:
+def grad(script: Script, instruction: Instruction) -> Step:
     """Make tensors of gradients."""
-    root, *inputs = one.used
-    script.known.begins(one)
-    unused = ", ".join(f"{name}={value}" for name, value in of_unused(one.how).items())
-    arguments = _arguments(script, root, unused, one.how)
+    root, *inputs = instruction.used
+    script.known.begins(instruction)
+    unused = ", ".join(f"{name}={value}" for name, value in of_unused(instruction.how).items())
+    arguments = _arguments(script, root, unused, instruction.how)
     asked = f"[{', '.join(inputs)}]"
     code = f"torch.autograd.grad({', '.join(filter(None, [root, asked, arguments]))})"
-    names = ", ".join(one.made)
-    labels = ", ".join(f'"{name}"' for name in one.made)
-    target = f"({names},)" if len(one.made) == 1 else names
-    doubted = [name for name in one.made if script.known.events is None and script.known.used(name)]
+    names = ", ".join(instruction.made)
+    labels = ", ".join(f'"{name}"' for name in instruction.made)
+    target = f"({names},)" if len(instruction.made) == 1 else names
+    doubted = [name for name in instruction.made if script.known.events is None and script.known.used(name)]
     then = tuple((f"{name} is None", name) for name in doubted)
     return Step(code, target, after=f"saw({labels}, {names})", then=then)
 
@@ -120,16 +120,16 @@ def _unpacking(name: str, unpacked: str, kind: str) -> str:
 
 
 @form
-def saved_hooks(script: Script, one: Instruction) -> Step | None:
+def saved_hooks(script: Script, instruction: Instruction) -> Step | None:
     """Enter a context with saved-tensor hooks."""
-    pair = define_pair(script, one.made[0], one.how[0])
-    return script.enter(one, f"torch.autograd.graph.saved_tensors_hooks({pair})")
+    pair = define_pair(script, instruction.made[0], instruction.how[0])
+    return script.enter(instruction, f"torch.autograd.graph.saved_tensors_hooks({pair})")
 
 
 @form
-def leave(script: Script, one: Instruction) -> Step | None:
+def leave(script: Script, instruction: Instruction) -> Step | None:
     """Leave the innermost context."""
-    return script.leave(one)
+    return script.leave(instruction)
 
 
 RAW = """\
@@ -147,11 +147,11 @@ ATTRIBUTES = {"sin": "self", "cos": "self", "exp": "result"}
 
 
 @form
-def saved_pair(script: Script, one: Instruction) -> Step:
+def saved_pair(script: Script, instruction: Instruction) -> Step:
     """Give a saved tensor a pair of hooks of its own."""
-    name = one.used[0]
-    before, node = script.node(name, f"{one.made[0]}_node", keep=script.known.forgets())
-    pair = define_pair(script, one.made[0], one.how[0])
+    name = instruction.used[0]
+    before, node = script.node(name, f"{instruction.made[0]}_node", keep=script.known.forgets())
+    pair = define_pair(script, instruction.made[0], instruction.how[0])
     simple = _simple(script, name)
     if simple:
         raw = "_raw_saved_tensors[0]" if simple == "tensors" else f"_raw_saved_{simple}"
@@ -161,9 +161,9 @@ def saved_pair(script: Script, one: Instruction) -> Step:
 
 
 @form
-def read_saved(script: Script, one: Instruction) -> Step:
+def read_saved(script: Script, instruction: Instruction) -> Step:
     """Read what a Node has saved."""
-    name = one.used[0]
+    name = instruction.used[0]
     before, node = script.node(name, f"{name}_node", keep=script.known.forgets())
     simple = _simple(script, name)
     values = f"list({node}.saved_tensors)" if simple == "tensors" else f"[{node}._saved_{simple}]"

@@ -58,28 +58,28 @@ PARAMETERS = {"product": "a, b"}
 
 
 @form
-def checkpoint(script: Script, one: Instruction) -> Step:
+def checkpoint(script: Script, instruction: Instruction) -> Step:
     """Run a checkpointed region."""
-    kind, reentrant, early_stop = one.how
-    region = _define(script, one)
+    kind, reentrant, early_stop = instruction.how
+    region = _define(script, instruction)
     if kind == "outside":
         script.need("functools")
-        region = f"functools.partial({region}, {one.used[-1]})"
+        region = f"functools.partial({region}, {instruction.used[-1]})"
     how = [f"use_reentrant={reentrant}"] if reentrant is not None else []
     how += [f"early_stop={early_stop}"] if early_stop is not None else []
-    made = script.known.made_by(one)
-    others = ("*_",) if 0 < len(made) < len(one.made) else ()
-    arguments = ", ".join([region, *inputs_of(one), *how])
+    made = script.known.made_by(instruction)
+    others = ("*_",) if 0 < len(made) < len(instruction.made) else ()
+    arguments = ", ".join([region, *inputs_of(instruction), *how])
     return Step(f"torch.utils.checkpoint.checkpoint({arguments})", ", ".join(made + others))
 
 
-def _define(script: Script, one: Instruction) -> str:
+def _define(script: Script, instruction: Instruction) -> str:
     """Define the region's function, and return its name."""
-    kind, name = one.how[0], one.made[0]
+    kind, name = instruction.how[0], instruction.made[0]
     parameters = PARAMETERS.get(kind, "x")
     known = {
         "name": name,
-        "outside": one.used[0] if kind == MODULE else "",
+        "outside": instruction.used[0] if kind == MODULE else "",
         "pair": define_pair(script, name, "boxed" if kind == "boxed" else "detach") if CODE[kind] == PAIR else "",
         "function": f"Square{name.upper()}",
     }

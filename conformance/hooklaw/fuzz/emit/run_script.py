@@ -1,11 +1,10 @@
-"""Running emitted code: what it shows, in the same events as a replay, so that the two can be compared."""
+"""Running emitted code: its events, in the form of a replay's, so that the two can be compared."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.run import Event, PlannedError, kind_of
-from hooklaw.fuzz.replay.run import Replay as Run
+from hooklaw.fuzz.replay.run import Event, PlannedError, Replay, kind_of
 
 PLAIN = frozenset({"boxes", "forget", "inspect", "node", "mode"})
 """Events that are words, numbers and bools."""
@@ -21,7 +20,7 @@ def _plainly(saw: Saw) -> Saw:
 def events_of(
     text: str, program: Sequence[Instruction], backend: Any, wrapped: Callable[[Saw], Saw] = _plainly
 ) -> list[Event]:
-    """Run code that was emitted with `log=True`, and return its events; `saw` may be wrapped for a compiler."""
+    """Replay code that was emitted with `log=True`, and return its events; `saw` may be wrapped for a compiler."""
     events: list[Event] = []
     namespace: dict[str, Any] = {}
     witness = _Witness(program, backend, namespace, events.append)
@@ -41,9 +40,11 @@ class _Witness:
         namespace: dict[str, Any],
         log: Callable[[Event], object],
     ) -> None:
-        self._run = Run(backend, log)
+        self._run = Replay(backend, log)
         self._namespace = namespace
-        self._gradients = {one.made[0]: len(one.made) for one in program if one.op == "grad"}
+        self._gradients = {
+            instruction.made[0]: len(instruction.made) for instruction in program if instruction.op == "grad"
+        }
 
     def saw(self, label: str, *values: Any) -> None:
         """Note an event."""
@@ -81,9 +82,9 @@ class _Witness:
             run.log((label, run.seen(values), mode))
 
     def _standing(self, tensor: Any) -> tuple[Any, ...]:
-        """Return how a tensor stands to those that the code has names for."""
+        """Return how a tensor is related to those that the code has names for."""
         run = self._run
-        own = {name: one for name, one in self._namespace.items() if run.backend.is_tensor(one)}
+        own = {name: value for name, value in self._namespace.items() if run.backend.is_tensor(value)}
         run.tensors.clear()
         run.tensors.update(own)
         try:

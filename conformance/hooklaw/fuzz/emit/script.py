@@ -1,4 +1,4 @@
-"""The script that emission writes: definitions, then statements, each error gone on after."""
+"""The script that emission writes: definitions, then statements; it goes on after each error."""
 
 from collections.abc import Callable, Sequence
 from textwrap import indent
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.emit.analysis import Known
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.operations import having
+from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING
 
 WIDTH = 120
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     after: str = ""
     """A statement that shows what came of it."""
     then: tuple[tuple[str, str], ...] = ()
-    """What else becomes of the target: names, and when they are as good as never made."""
+    """Conditions on which a name is deleted, as if it had never been made."""
     look: bool = False
     """Whether all gradients are to be shown, even after an error."""
     anywhere: bool = False
@@ -46,11 +46,11 @@ class Step(NamedTuple):
 
 Form = Callable[["Script", Instruction], Step | None]
 FORMS: dict[str, Form] = {}
-"""The code of each operation; the modules `emit_values`, `emit_hooks` and `emit_passes` fill it."""
+"""The code of each operation; the other modules of this package fill it."""
 
 
 def form(function: Form) -> Form:
-    """Let a function give the code of the instruction that bears its name."""
+    """Register the function that gives the code of the instruction of its name."""
     FORMS[function.__name__] = function
     return function
 
@@ -75,46 +75,46 @@ class Script:
         self._imports.update(modules)
 
     def node(self, tensor: str, name: str, *, keep: bool) -> tuple[tuple[tuple[str, str], ...], str]:
-        """Return what must come first, and the code for the Node of a tensor; a leaf's must be kept by somebody."""
+        """Return what must come first, and the code for the Node of a tensor; the script keeps a leaf's Node."""
         code = self.loose_node(tensor)
         return ((), code) if self.known.has_node(tensor) and not keep else (((name, code),), name)
 
     def loose_node(self, tensor: str) -> str:
-        """Return the code for the Node of a tensor where nobody is to keep it."""
+        """Return the code for the Node of a tensor that the script does not keep."""
         has_node = self.known.has_node(tensor)
         return f"{tensor}.grad_fn" if has_node else f"torch.autograd.graph.get_gradient_edge({tensor}).node"
 
     def define(self, text: str) -> None:
-        """Put a definition before all statements, once."""
+        """Add a definition before all statements, once."""
         if text not in self.definitions:
             self.definitions.append(text)
 
     def add(self, text: str, deeper: int = 0) -> None:
-        """Put a statement where the script is."""
+        """Add a statement."""
         self.lines.append(indent(text, "    " * (self._depth + deeper)))
 
-    def step(self, number: int, one: Instruction) -> None:
-        """Put the code of an instruction, none if it is not carried out."""
+    def step(self, number: int, instruction: Instruction) -> None:
+        """Add the code of an instruction, if it is executed."""
         known = self.known
-        if not known.carries_out(number, one):
+        if not known.carries_out(number, instruction):
             return
-        doubtful = known.doubtful(one.used)
-        step = FORMS[one.op](self, one)
+        doubtful = known.doubtful(instruction.used)
+        step = FORMS[instruction.op](self, instruction)
         if step:
-            fails = known.fails(number, one)
+            fails = known.fails(number, instruction)
             guard = known.guard(doubtful)
             before = len(self.lines)
             self._depth += bool(guard)
-            self._statements(number, one, step, fails=fails)
+            self._statements(number, instruction, step, fails=fails)
             self._depth -= bool(guard)
             if guard and len(self.lines) > before:
                 self.lines.insert(before, indent(f"if {guard}:", "    " * self._depth))
-        known.after(number, one, sure=not doubtful)
+        known.after(number, instruction, sure=not doubtful)
 
-    def _statements(self, number: int, one: Instruction, step: Step, *, fails: bool | None) -> None:
-        lines = [self._assigned(one, step, *first) for first in (*step.before, (step.target, step.code))]
+    def _statements(self, number: int, instruction: Instruction, step: Step, *, fails: bool | None) -> None:
+        lines = [self._assigned(instruction, step, *first) for first in (*step.before, (step.target, step.code))]
         after = [step.after, *(f"if {condition}:\n    del {name}" for condition, name in step.then)]
-        error = f'saw("error", {number}, "{one.op}", '
+        error = f'saw("error", {number}, "{instruction.op}", '
         if fails is False:
             self._all([*lines, *after])
         elif step.look:
@@ -128,20 +128,20 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        if self.boxed and one.op in having("frees") and self.known.counts_boxes():
+        if self.boxed and traits_of(instruction).frees and self.known.counts_boxes():
             self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:
         for line in filter(None, lines):
             self.add(broken(line, WIDTH - 4 * self._depth))
 
-    def _assigned(self, one: Instruction, step: Step, target: str, code: str) -> str:
-        if one.thread and not step.anywhere:
-            code = f"{self.thread(one.thread)}.submit(lambda: {code}).result()"
+    def _assigned(self, instruction: Instruction, step: Step, target: str, code: str) -> str:
+        if instruction.thread and not step.anywhere:
+            code = f"{self.thread(instruction.thread)}.submit(lambda: {code}).result()"
         return f"{target} = {code}" if target else code
 
     def thread(self, number: int) -> str:
-        """Return the name of a thread's executor, which is made before all."""
+        """Return the name of a thread's executor, which is made before all statements."""
         if number not in self._threads:
             self._threads.append(number)
         return f"thread_{number}"
@@ -166,19 +166,19 @@ class Script:
         return [f"if {guard}:", *_deeper(lines)] if guard else lines
 
     def grad_of(self, name: str) -> str:
-        """Return the code for the gradient of a tensor, which asks first whether it is a leaf where that may matter."""
+        """Return the code for the gradient of a tensor, which reads is_leaf first where that may matter."""
         grad = f"{name}.grad"
         asks = self.known.unseen(name) or self.known.renewed(name)
         return f"{grad} if {name}.is_leaf or {name}.retains_grad else None" if asks else grad
 
     # contexts: blocks in the main thread, a list of those that are open elsewhere
 
-    def enter(self, one: Instruction, context: str) -> Step | None:
-        """Open a context: a block where that says the same."""
-        if not self.known.blocks(one.thread):
-            stack = self.stack(one.thread)
+    def enter(self, instruction: Instruction, context: str) -> Step | None:
+        """Open a context, as a block where that is equivalent."""
+        if not self.known.blocks(instruction.thread):
+            stack = self.stack(instruction.thread)
             return Step(f"{stack}.enter_context({context})")
-        if self.known.failed(one):
+        if self.known.failed(instruction):
             return Step(f"{context}.__enter__()")
         self.block(context)
         return None
@@ -188,12 +188,12 @@ class Script:
         self.add(broken(f"with {context}:", WIDTH - 4 * self._depth))
         self._depth += 1
 
-    def leave(self, one: Instruction) -> Step | None:
+    def leave(self, instruction: Instruction) -> Step | None:
         """Close the innermost context of the thread."""
-        if not self.known.blocks(one.thread):
-            error = 'Exception("planned")' if FAILING in one.how else ""
-            return Step(f"{self.stack(one.thread)}.pop_innermost({error})")
-        if self.known.innermost(one.thread):
+        if not self.known.blocks(instruction.thread):
+            error = 'Exception("planned")' if FAILING in instruction.how else ""
+            return Step(f"{self.stack(instruction.thread)}.pop_innermost({error})")
+        if self.known.innermost(instruction.thread):
             self._close_block()
         return None
 
@@ -258,7 +258,7 @@ def _deeper(lines: Sequence[str]) -> list[str]:
 
 
 def broken(line: str, width: int) -> str:
-    """Return a statement over several lines where it is too long: broken inside its outermost call."""
+    """Return a statement that is too long over several lines, broken inside its outermost call."""
     if len(line) <= width or "(" not in line or "\n" in line:
         return line
     start = _outermost(line)

@@ -16,18 +16,20 @@ def another(state):
 
 
 @form
-def registration_hook(script: Script, one: Instruction) -> Step:
+def registration_hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook on all registrations of a kind."""
-    kind, action = one.how
+    kind, action = instruction.how
     register = f"torch.nn.modules.module.register_module_{kind}_registration_hook({{}})"
     value = "child" if kind == "module" else kind
     seen = f"{value}.weight" if kind == "module" else value
-    place = Place(one.made[0], register, f"module, name, {value}", f"{seen}, name", value, many=False, optional=False)
+    place = Place(
+        instruction.made[0], register, f"module, name, {value}", f"{seen}, name", value, many=False, optional=False
+    )
 
     def instead(_: Script, __: Place) -> list[str]:
-        return [f"return {''.join(one.used)}"]
+        return [f"return {''.join(instruction.used)}"]
 
-    return put(script, one, place, action, more={"instead": instead})
+    return put(script, instruction, place, action, more={"instead": instead})
 
 
 def _of_optimizer(script: Script, name: str) -> bool:
@@ -44,16 +46,16 @@ def _shown(script: Script, owner: str, state: str) -> str:
 
 
 @form
-def state_dict(script: Script, one: Instruction) -> Step:
+def state_dict(script: Script, instruction: Instruction) -> Step:
     """Take a state."""
-    owner, name = one.used[0], one.made[0]
+    owner, name = instruction.used[0], instruction.made[0]
     return Step(f"{owner}.state_dict()", name, after=f'saw("state", "{name}", {_shown(script, owner, name)})')
 
 
 @form
-def load_state_dict(script: Script, one: Instruction) -> Step:
+def load_state_dict(script: Script, instruction: Instruction) -> Step:
     """Load a state."""
-    owner, state = one.used
+    owner, state = instruction.used
     now = f'{owner}.param_groups[0]["lr"]' if _of_optimizer(script, owner) else f"{owner}.weight"
     shown = f'saw("load", "{owner}", {_shown(script, owner, state)}, {now})'
     return Step(f"{owner}.load_state_dict({state})", after=shown)
@@ -73,17 +75,17 @@ OF_MODULES = {
 
 
 @form
-def state_hook(script: Script, one: Instruction) -> Step:
+def state_hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook around the saving or the loading of a state."""
-    kind, action, options = one.how
-    owner, name = one.used[0], one.made[0]
+    kind, action, options = instruction.how
+    owner, name = instruction.used[0], instruction.made[0]
     named = "".join(f", {option}=True" for option in options)
     register = f"{owner}.register_{kind}_hook({{}}{named})"
     place = _place_of_optimizer(script, kind, name, register) if _of_optimizer(script, owner) else None
     if place is None:
         given, seen, changed = OF_MODULES[kind]
         place = Place(name, register, f"module, {given}", seen, changed or "None", many=False)
-    return put(script, one, place, action, more=ACTIONS_ON_STATES)
+    return put(script, instruction, place, action, more=ACTIONS_ON_STATES)
 
 
 def _place_of_optimizer(script: Script, kind: str, name: str, register: str) -> Place:
@@ -120,38 +122,38 @@ ACTIONS_ON_STATES: dict[str, Lines] = {"add": _add, "clear": _clear, "another": 
 
 
 @form
-def sgd(_: Script, one: Instruction) -> Step:
+def sgd(_: Script, instruction: Instruction) -> Step:
     """Make an optimizer."""
-    rate, decay = one.how
+    rate, decay = instruction.how
     more = f", weight_decay={decay!r}" if decay else ""
-    return Step(f"torch.optim.SGD([{', '.join(one.used)}], lr={rate!r}{more})", one.made[0])
+    return Step(f"torch.optim.SGD([{', '.join(instruction.used)}], lr={rate!r}{more})", instruction.made[0])
 
 
 @form
-def zero_grad(_: Script, one: Instruction) -> Step:
+def zero_grad(_: Script, instruction: Instruction) -> Step:
     """Reset gradients."""
-    named = f"set_to_none={one.how[0]}" if one.how else ""
-    return Step(f"{one.used[0]}.zero_grad({named})")
+    named = f"set_to_none={instruction.how[0]}" if instruction.how else ""
+    return Step(f"{instruction.used[0]}.zero_grad({named})")
 
 
 @form
-def step_hook(script: Script, one: Instruction) -> Step:
+def step_hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook around the steps of an optimizer."""
-    return _around_steps(script, one, f"{one.used[0]}.register_step_{one.how[0]}_hook({{}})")
+    return _around_steps(script, instruction, f"{instruction.used[0]}.register_step_{instruction.how[0]}_hook({{}})")
 
 
 @form
-def global_step_hook(script: Script, one: Instruction) -> Step:
+def global_step_hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook around the steps of all optimizers."""
-    register = f"register_optimizer_step_{one.how[0]}_hook"
+    register = f"register_optimizer_step_{instruction.how[0]}_hook"
     script.define(f"from torch.optim.optimizer import {register}")  # torch.optim does not say where it is
-    return _around_steps(script, one, f"{register}({{}})")
+    return _around_steps(script, instruction, f"{register}({{}})")
 
 
-def _around_steps(script: Script, one: Instruction, register: str) -> Step:
+def _around_steps(script: Script, instruction: Instruction, register: str) -> Step:
     seen = f"optimizer.{PARAMETERS}, list(kwargs)"
-    place = Place(one.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
-    return put(script, one, place, one.how[1], more={"closure": _closure})
+    place = Place(instruction.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
+    return put(script, instruction, place, instruction.how[1], more={"closure": _closure})
 
 
 def _closure(_: Script, place: Place) -> list[str]:

@@ -54,13 +54,13 @@ CONTEXTS: dict[str, str] = {
 """By the instruction that enters them."""
 
 
-def _statement(template: Step, _: Script, one: Instruction) -> Step:
+def _statement(template: Step, _: Script, instruction: Instruction) -> Step:
     names = {
-        "made": one.made[0] if one.made else "",
-        "how": ", ".join(map(_literal, one.how)),
-        "word": one.how[0] if one.how else "",
+        "made": instruction.made[0] if instruction.made else "",
+        "how": ", ".join(map(_literal, instruction.how)),
+        "word": instruction.how[0] if instruction.how else "",
     }
-    texts = (part.format(*one.used, **names) for part in (template.code, template.target, template.after))
+    texts = (part.format(*instruction.used, **names) for part in (template.code, template.target, template.after))
     return template._replace(**dict(zip(("code", "target", "after"), texts, strict=True)))
 
 
@@ -68,9 +68,9 @@ def _literal(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _enter(template: str, script: Script, one: Instruction) -> Step | None:
-    pinned = "pin_memory=True" if PINNED in one.how else ""
-    return script.enter(one, template.format(pinned=pinned, forbidden=forbidden(one)))
+def _enter(template: str, script: Script, instruction: Instruction) -> Step | None:
+    pinned = "pin_memory=True" if PINNED in instruction.how else ""
+    return script.enter(instruction, template.format(pinned=pinned, forbidden=forbidden(instruction)))
 
 
 FORMS.update({op: partial(_statement, template) for op, template in STATEMENTS.items()})
@@ -99,59 +99,59 @@ def inspect(tensor):
 
 
 @form
-def leaf(script: Script, one: Instruction) -> Step:
+def leaf(script: Script, instruction: Instruction) -> Step:
     """Make a tensor of literal values."""
-    shape, dtype, requires_grad = one.how
+    shape, dtype, requires_grad = instruction.how
     grad = ", requires_grad=True" if requires_grad else ""
-    values = filled(one.made[0], tuple(shape), dtype)
+    values = filled(instruction.made[0], tuple(shape), dtype)
     anywhere = not requires_grad and not script.known.uses("inference_mode")
-    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", one.made[0], anywhere=anywhere)
+    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", instruction.made[0], anywhere=anywhere)
 
 
 @form
-def split(script: Script, one: Instruction) -> Step:
+def split(script: Script, instruction: Instruction) -> Step:
     """Split in two."""
-    name = one.used[0]
+    name = instruction.used[0]
     shape = script.known.shape(name)
     half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
-    return Step(f"{name}.split({half})", ", ".join(one.made))
+    return Step(f"{name}.split({half})", ", ".join(instruction.made))
 
 
 @form
-def give(script: Script, one: Instruction) -> Step:
+def give(script: Script, instruction: Instruction) -> Step:
     """Give a leaf a gradient."""
-    code, target = f"{one.used[1]}.detach().clone()", f"{one.used[0]}.grad"
+    code, target = f"{instruction.used[1]}.detach().clone()", f"{instruction.used[0]}.grad"
     return Step(code, target, anywhere=not script.known.uses("inference_mode"))
 
 
 @form
-def forget(script: Script, one: Instruction) -> Step:
+def forget(script: Script, instruction: Instruction) -> Step:
     """Let go of a tensor, and see whether the graph keeps it."""
-    name = one.used[0]
+    name = instruction.used[0]
     script.need("weakref")
     shown = f'del {name}\nsaw("forget", "{name}", {name}_alive() is not None)'
     return Step(f"weakref.ref({name})", f"{name}_alive", after=shown, anywhere=True)
 
 
 @form
-def save(script: Script, one: Instruction) -> Step:
+def save(script: Script, instruction: Instruction) -> Step:
     """Serialize a leaf."""
     script.need("io", "warnings")
     script.define(SAVE)
-    return Step(f"save({one.used[0]})", "".join(one.made))
+    return Step(f"save({instruction.used[0]})", "".join(instruction.made))
 
 
 @form
-def take(script: Script, one: Instruction) -> Step:
+def take(script: Script, instruction: Instruction) -> Step:
     """Give an accumulated gradient a name."""
-    name = one.made[0]
+    name = instruction.made[0]
     then = ((f"{name} is None", name),) if script.known.events is None and script.known.used(name) else ()
-    return Step(f"{one.used[0]}.grad", name, then=then)
+    return Step(f"{instruction.used[0]}.grad", name, then=then)
 
 
 @form
-def inspect(script: Script, one: Instruction) -> Step:
+def inspect(script: Script, instruction: Instruction) -> Step:
     """Look at a tensor and its Node."""
     script.need("warnings")
     script.define(INSPECT)
-    return Step(f"inspect({one.used[0]})")
+    return Step(f"inspect({instruction.used[0]})")
