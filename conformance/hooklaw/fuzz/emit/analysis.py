@@ -10,17 +10,10 @@ from hooklaw.fuzz.replay.operations import having
 from hooklaw.fuzz.replay.passes import BOXED, FAILING, MATERIALIZED
 from hooklaw.fuzz.replay.regions import nests
 
-ENTERS = frozenset(
-    {"saved_hooks", "no_grad", "enable_grad", "inference_mode", "disable_saved_hooks", "save_on_cpu"}
-    | {"detect_anomaly", "allow_mutation"},
-)
-REFUSING = frozenset({"disable_saved_hooks", "allow_mutation"})
+ENTERS = having("enters")
+REFUSING = having("refuses")
 """Contexts in which some cannot be entered."""
-SAFE = frozenset(
-    {"leaf", "no_grad", "enable_grad", "inference_mode", "mode", "leave", "zero", "forget", "take", "value", "give"}
-    | {"remove", "module", "copy", "registration_hook", "step_hook", "global_step_hook", "state_hook"}
-    | {"detect_anomaly"}
-)
+SAFE = having("safe")
 """Operations that never fail."""
 
 

@@ -9,18 +9,13 @@ from hooklaw.fuzz.emit.analysis import ENTERS, Known
 from hooklaw.fuzz.emit.code import Script
 from hooklaw.fuzz.emit.script import broken
 from hooklaw.fuzz.program import Instruction, Program
+from hooklaw.fuzz.replay.operations import OPERATIONS, having
 from hooklaw.fuzz.replay.passes import FAILING
 
-STOPS = frozenset(
-    {"backward", "grad", "zero", "save", "inspect", "forget", "remove", "read_saved", "saved_pair", "leave"}
-    | {"sgd", "step", "zero_grad", "step_hook", "global_step_hook", "state_dict", "load_state_dict", "state_hook"}
-    | {"add_module", "register_buffer", "registration_hook"}
-    | {"own", "flag", "bump", "edge", "forward", "give", "take", "value", "mode", "inference_mode", "checkpoint"}
-    | {"detect_anomaly", "allow_mutation", "parallel"}
-)
+STOPS = having("ends_forward")
 """Operations that are no part of a forward; `leave` only where it closes nothing of it."""
-SETS_UP = frozenset({"leaf", "module", "copy"})
-HOOKS = frozenset({"hook", "prehook", "posthook", "post_accumulate", "multi_grad", "retain_grad"})
+SETS_UP = having("sets_up")
+HOOKS = {name for name in OPERATIONS if OPERATIONS[name].traits.hooks in ("tensor", "node")} | {"retain_grad"}
 LABELS = re.compile(r'(saw\(|, )"[^"]*"')
 ASSIGNED = re.compile(r"^ *([\w, ]+?) = ", re.MULTILINE)
 

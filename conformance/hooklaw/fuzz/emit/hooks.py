@@ -9,6 +9,7 @@ from hooklaw.fuzz.emit.script import WIDTH, Script, Step, broken, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps
 from hooklaw.fuzz.replay.modules import pairs
+from hooklaw.fuzz.replay.operations import having
 
 
 class Place(NamedTuple):
@@ -32,7 +33,7 @@ class Place(NamedTuple):
 
 Lines = Callable[..., list[str]]
 """Gives the lines of a hook that do something."""
-EVERYWHERE = frozenset({"global_hook", "registration_hook", "global_step_hook"})
+EVERYWHERE = having("everywhere")
 """Instructions whose hooks are not put on one thing, and must be removed in the end."""
 
 
