@@ -1,9 +1,12 @@
 """What several tests say of the program, put once."""
 
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 from hooklaw.backend import loading
+from hooklaw.fuzz.judge.compare import SCHEDULES, Divergence, follow, in_one, shown
 from hooklaw.fuzz.judge.judge import Judge, engine
 
 DATA = Path(__file__).parent / "data"
@@ -19,6 +22,21 @@ def complaint(done):
     if noise or len(sentences) != 1:
         raise AssertionError(f"expected one sentence, got:\n{done.stderr}")
     return sentences[0]
+
+
+def diverges(program, engine, observed, schedules=SCHEDULES, stream=in_one):
+    """Return None where some legal order of the engine shows what was observed, else where they differ."""
+    match = follow(program, engine, observed, schedules, stream)
+    return None if match.fits else Divergence(match.matched, shown(program, engine, match.path), match.exhausted)
+
+
+def started(command, **how):
+    """Start a command in a process group that Ctrl-C ends, even if the shell that runs the tests ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, start_new_session=True, **how)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def entry(**parts):

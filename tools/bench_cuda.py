@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "conformance"), str(ROOT / "backends")]
 
 from hooklaw.errors import HooklawError  # noqa: E402 - needs the line above
 from hooklaw.offload import running  # noqa: E402 - as above
-from hooklaw.offload.benchmark import Benchmark  # noqa: E402 - as above
+from hooklaw.offload.benchmark import BenchmarkRun  # noqa: E402 - as above
 from hooklaw.offload.plan import Plan  # noqa: E402 - as above
 from hooklaw.offload.wording import text  # noqa: E402 - as above
 from hooklaw.results.records import Cell  # noqa: E402 - as above
@@ -72,7 +72,7 @@ def _measure(plan: Plan, results: Path, seconds: float) -> int:
             stdout.write(msgspec.json.encode(cell).decode() + "\n")
             stdout.flush()
 
-        with Benchmark(plan, results, on_cell=show, seconds=seconds) as benchmark:
+        with BenchmarkRun(plan, results, on_cell=show, seconds=seconds) as benchmark:
             benchmark.resume()
             stdout.write(f"{len(benchmark.left())} of {len(benchmark.cells)} cells are left to measure\n")
             stdout.flush()

@@ -15,15 +15,16 @@ from pathlib import Path
 from msgspec.structs import replace
 from playwright.sync_api import sync_playwright
 
-from hooklaw.results.records import Footer, Run, read
+from hooklaw.results.records import Footer, Run, RunKind
 from hooklaw_reports import html, published
+from hooklaw_reports.page import build
 
 RULES, BACKENDS, OPENINGS = 500, 12, 5
 COMPLETE = "performance.getEntriesByType('navigation')[0].domComplete"
 
 
 def _large() -> list[Run]:
-    shipped = [run for path in sorted(published.FOLDER.glob("*.jsonl")) for run in read(path)]
+    shipped = [run for run in published.runs() if run.header.run_kind is RunKind.RULES]
     return [_repeated(run, number) for number, run in enumerate(islice(cycle(shipped), BACKENDS))]
 
 
@@ -42,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
         path = Path(folder, "report.html")
         began = time.perf_counter()
-        html.write(path, html.render(_large()))
+        html.write(path, html.render(build(_large())))
         made = time.perf_counter() - began
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         took: list[float] = []

@@ -61,6 +61,10 @@ class BenchError(HooklawError):
     """The benchmark cannot run: the workload or device does not exist, or torch is not installed."""
 
 
+class StrategyError(HooklawError, ValueError):
+    """No strategy has this name, or it does not fit the model."""
+
+
 class WorkerError(HooklawError):
     """A worker cannot be started, or broke where nothing was expected to break."""
 

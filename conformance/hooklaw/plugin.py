@@ -61,9 +61,12 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> "list
         raise pytest.UsageError("rules are judged on a backend: name one with --backend, e.g. --backend torch-eager")
     if bench := collector.config.stash.get(BENCH, None):
         bench.start()
-    return [
-        RuleItem.from_parent(collector, name=f"{rule.id}[{spec}]", rule=rule, function=obj, spec=spec) for spec in specs
-    ]
+    return [_item(collector, f"{rule.id}[{spec}]", rule=rule, function=obj, spec=spec) for spec in specs]
+
+
+def _item(collector: pytest.Collector, name: str, **parts: Any) -> "RuleItem":
+    nodeid = f"{collector.nodeid}::{name}"  # as a text, so that pytest knows its parameter: --lf compares it
+    return RuleItem.from_parent(collector, name=name, nodeid=nodeid, **parts)
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

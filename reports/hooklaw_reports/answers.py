@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hooklaw.offload.frontier import lawful, passed, price, within
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import TIMES, size_up, times
 from hooklaw.results.records import Cell
-from hooklaw.results.verdict import Outcome
-from hooklaw_reports.figures import TIMES, size_up, times
-
-PLAIN = "none"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -26,7 +25,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def answers(cells: Sequence[Cell], where: str) -> list[Answer]:
     """Return the answers by ascending budget; the first is for budgets in which nothing fits."""
-    passing = [cell for cell in cells if cell.outcome is Outcome.PASS and cell.ratio]
+    passing = [cell for cell in cells if passed(cell)]
     steps = sorted({cell.peak for cell in passing})
     found = [_nothing(passing, where)]
     for step in steps:
@@ -42,7 +41,7 @@ def pick(found: Sequence[Answer], budget: float) -> Answer:
 
 
 def _nothing(passing: Sequence[Cell], where: str) -> Answer:
-    least = min(passing, key=lambda cell: (cell.peak, cell.ratio), default=None)
+    least = min(passing, key=lambda cell: (cell.peak, price(cell)), default=None)
     if not least:
         return Answer(0, "In ", f", nothing can be said of {where}: no strategy came through.")
     return Answer(0, "Nothing here fits in ", f" for {where}; the least is {_cost(least)}{_but(least)}.")
@@ -50,11 +49,10 @@ def _nothing(passing: Sequence[Cell], where: str) -> Answer:
 
 def _answer(budget: int, passing: Sequence[Cell], where: str) -> Answer:
     fitting = [cell for cell in passing if cell.peak <= budget]
-    plain = next((cell for cell in fitting if cell.strategy == PLAIN), None)
-    if plain:
-        said = f", {where} fits as it is: the plain step needs {size_up(plain.peak)}.{_faster(fitting)}"
+    chosen = within(fitting, budget) or fitting[0]
+    if chosen.strategy == PLAIN:
+        said = f", {where} fits as it is: the plain step needs {size_up(chosen.peak)}.{_faster(fitting)}"
         return Answer(budget, "In ", said, PLAIN)
-    chosen = min(fitting, key=_preference)
     needs = next((size_up(cell.peak) for cell in passing if cell.strategy == PLAIN), "")
     ends = f"; the plain step needs {needs}." if needs else "."
     runs = f", {where} runs with {_cost(chosen)}{_but(chosen)}{ends}"
@@ -67,36 +65,24 @@ def _cost(cell: Cell, of: str = " the plain step's time") -> str:
 
 
 def _but(cell: Cell) -> str:
-    if not _is_lawful(cell):
+    if not lawful(cell):
         return ", though it breaks the packer law"
     return "" if cell.lossless else ", though it is lossy"
 
 
 def _faster(fitting: Sequence[Cell]) -> str:
-    best = _cheapest([cell for cell in fitting if _is_safe(cell)])
-    if not best or best.strategy == PLAIN or best.ratio_q3 >= 1:
+    best = _cheapest([cell for cell in fitting if cell.lossless and lawful(cell)])
+    if not best or best.strategy == PLAIN or price(best) >= 1:
         return ""
     return f" Another is faster still: {_cost(best, '')}."
 
 
 def _lossy(chosen: Cell, fitting: Sequence[Cell]) -> str:
-    other = _cheapest([cell for cell in fitting if not cell.lossless and _is_lawful(cell)])
-    if not chosen.lossless or not other or other.ratio >= chosen.ratio:
+    other = _cheapest([cell for cell in fitting if not cell.lossless and lawful(cell)])
+    if not chosen.lossless or not other or price(other) >= price(chosen):
         return ""
     return f" A lossy one is cheaper: {_cost(other, '')}."
 
 
-def _is_lawful(cell: Cell) -> bool:
-    return cell.lawful is not False
-
-
-def _preference(cell: Cell) -> tuple[bool, bool, float, int]:
-    return not _is_lawful(cell), not cell.lossless, cell.ratio, cell.peak
-
-
-def _is_safe(cell: Cell) -> bool:
-    return cell.lossless and _is_lawful(cell)
-
-
 def _cheapest(cells: Sequence[Cell]) -> Cell | None:
-    return min(cells, key=lambda cell: (cell.ratio, cell.peak), default=None)
+    return min(cells, key=lambda cell: (price(cell), cell.peak), default=None)

@@ -1,6 +1,8 @@
 """Benchmark runs side by side: machines are told apart, and for a cell measured twice the latest run counts."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -19,23 +21,20 @@ class Group(msgspec.Struct):
     notes: list[str]
 
 
-class _Found(msgspec.Struct):
-    cells: dict[str, tuple[Cell, Run]] = {}
-    replaced: dict[tuple[str, str], int] = {}
-    """How many cells of one file are replaced by those of another."""
-    runs: list[Run] = []
+Measured = dict[str, list[tuple[Cell, Run]]]
+"""By strategy, its cells with their runs, the latest last."""
 
 
 def groups(runs: Sequence[Run]) -> list[Group]:
     """Return the groups in the order in which they were measured."""
-    found: dict[Place, _Found] = {}
+    found: dict[Place, Measured] = {}
     for run in sorted(runs, key=lambda run: run.header.started):
         for cell in run.cells:
             place = (cell.workload, _device(cell.device, run, runs), cell.setting)
-            _take(cell, run, found.setdefault(place, _Found()))
+            found.setdefault(place, {}).setdefault(cell.strategy, []).append((cell, run))
     return [
-        Group(_title(place), [cell for cell, _ in group.cells.values()], _notes(group))
-        for place, group in found.items()
+        Group(_title(place), [cells[-1][0] for cells in measured.values()], _notes(measured))
+        for place, measured in found.items()
     ]
 
 
@@ -44,21 +43,14 @@ def devices(run: Run, runs: Sequence[Run]) -> str:
     return ", ".join(dict.fromkeys(_device(cell.device, run, runs) for cell in run.cells)) or run.header.device
 
 
-def _take(cell: Cell, run: Run, found: _Found) -> None:
-    if run not in found.runs:
-        found.runs.append(run)
-    if earlier := found.cells.get(cell.strategy):
-        pair = (earlier[1].file, run.file)
-        found.replaced[pair] = found.replaced.get(pair, 0) + 1
-    found.cells[cell.strategy] = (cell, run)
-
-
-def _notes(found: _Found) -> list[str]:
+def _notes(measured: Measured) -> list[str]:
+    pairs = Counter((old.file, new.file) for its in measured.values() for (_, old), (_, new) in pairwise(its))
+    runs = {run.file: run for its in measured.values() for _, run in its}
     later = [
         f"measured twice, in {old} and {new}: {number} of these cells; shown is the later run, {new}"
-        for (old, new), number in found.replaced.items()
+        for (old, new), number in pairs.items()
     ]
-    return later + [f"{run.file}: {unfinished(run)}" for run in found.runs if not run.complete]
+    return later + [f"{file}: {unfinished(run)}" for file, run in runs.items() if not run.complete]
 
 
 def _title(place: Place) -> str:

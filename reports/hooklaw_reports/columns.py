@@ -1,97 +1,85 @@
 """The columns of a benchmark's table, and the further figures of an opened row."""
 
 from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, percent, rate, seconds, size, size_up, times
 from hooklaw.results.records import Cell
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports.answers import PLAIN
-from hooklaw_reports.figures import ABSENT, DIVIDED, TIMES, error, rate, seconds, size, size_up, times
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure of a cell: its heading, what it sorts by, and its text."""
+    """One figure of a cell: its heading, the amount that it sorts by, and how that is written."""
 
     head: str
-    value: Callable[[Cell], float | None]
-    text: Callable[[Cell], str]
-    long: str = ""
+    amount: str
+    unit: Callable[[Any], str]
+    title: str = ""
     """The heading where there is room for it."""
 
+    def value(self, cell: Cell) -> float | None:
+        """Return the amount, or None if it was not measured; an error of 0 is a result."""
+        if self.amount == "error":
+            return cell.error if cell.outcome in {Outcome.PASS, Outcome.FAIL} else None
+        return attrgetter(self.amount)(cell) or None
 
-def _spread(cell: Cell) -> str:
-    return f"{times(cell.ratio_q1)} to {times(cell.ratio_q3)}" if cell.ratio else ABSENT
+    def text(self, cell: Cell) -> str:
+        """Return the amount with its unit."""
+        value = self.value(cell)
+        if self.amount == "ratio_q1" and value:
+            return f"{times(cell.ratio_q1)} to {times(cell.ratio_q3)}"
+        return ABSENT if value is None else self.unit(value)
 
-
-def _efficiency(cell: Cell) -> str:
-    return f"{cell.efficiency:.0%}" if cell.efficiency else ABSENT
-
-
-def _error(cell: Cell) -> str:
-    return error(cell.error) if cell.outcome in {Outcome.PASS, Outcome.FAIL} else ABSENT
-
-
-def _sized(head: str, value: Callable[[Cell], int], long: str = "") -> Figure:
-    return Figure(head, lambda cell: value(cell) or None, lambda cell: size(value(cell)), long)
-
-
-def _timed(head: str, value: Callable[[Cell], float], long: str = "") -> Figure:
-    return Figure(head, lambda cell: value(cell) or None, lambda cell: seconds(value(cell)), long)
+    @property
+    def name(self) -> str:
+        """The heading in an opened row."""
+        return self.title or self.head[0].upper() + self.head[1:]
 
 
 CHARTED = [
-    Figure(
-        f"{TIMES} plain",
-        lambda cell: cell.ratio or None,
-        lambda cell: times(cell.ratio),
-        "Time relative to the plain step",
-    ),
-    Figure("quartiles", lambda cell: cell.ratio_q1 or None, _spread, "Quartiles of the ratio"),
-    Figure("peak", lambda cell: cell.peak or None, lambda cell: size_up(cell.peak), "Peak memory"),
+    Figure(f"{TIMES} plain", "ratio", times, "Time relative to the plain step"),
+    Figure("quartiles", "ratio_q1", times, "Quartiles of the ratio"),
+    Figure("peak", "peak", size_up, "Peak memory"),
 ]
 """The figures of the chart, first in the table; state and packer law follow."""
 
 COLUMNS = [
-    Figure("efficiency", lambda cell: cell.efficiency or None, _efficiency, f"Efficiency (floor {DIVIDED} step)"),
-    Figure("error", lambda cell: cell.error if _error(cell) != ABSENT else None, _error, "Gradient error"),
-    _timed("step", lambda cell: cell.step),
-    _timed("forward", lambda cell: cell.forward),
-    _timed("backward", lambda cell: cell.backward),
-    _sized("after forward", lambda cell: cell.after_forward, "Held after forward"),
-    _sized("host", lambda cell: cell.host, "Host memory or file"),
-    _sized("moved out", lambda cell: cell.out),
+    Figure("efficiency", "efficiency", "{:.0%}".format, f"Efficiency (floor {DIVIDED} step)"),
+    Figure("error", "error", error, "Gradient error"),
+    Figure("step", "step", seconds),
+    Figure("forward", "forward", seconds),
+    Figure("backward", "backward", seconds),
+    Figure("after forward", "after_forward", size, "Held after forward"),
+    Figure("host", "host", size, "Host memory or file"),
+    Figure("moved out", "out", size),
 ]
 """The other columns of the table."""
 
 FURTHER = [
-    _sized("moved back", lambda cell: cell.back),
-    _sized("packed", lambda cell: cell.packed, "Packed by autograd"),
-    Figure("packs", lambda cell: cell.packs or None, lambda cell: str(cell.packs)),
-    _sized("deduplicated", lambda cell: cell.deduplicated),
-    Figure("rate", lambda cell: cell.rate or None, lambda cell: rate(cell.rate), "Rate, both ways"),
-    Figure("ceiling", lambda cell: cell.ceiling or None, lambda cell: rate(cell.ceiling), "Ceiling of the medium"),
-    _timed("floor", lambda cell: cell.floor, "Floor of the step"),
-    _sized("static", lambda cell: cell.static, "Memory held before the step"),
-    _sized("reserved", lambda cell: cell.reserved, "Reserved by CUDA"),
-    Figure("error64", lambda cell: cell.error64 or None, lambda cell: error(cell.error64), "Error against float64"),
-    Figure(
-        "plain64",
-        lambda cell: cell.plain_error64 or None,
-        lambda cell: error(cell.plain_error64),
-        "Error of the plain step against float64",
-    ),
-    Figure("rounds", lambda cell: cell.rounds or None, lambda cell: str(cell.rounds)),
+    Figure("moved back", "back", size),
+    Figure("packed", "packed", size, "Packed by autograd"),
+    Figure("packs", "packs", str),
+    Figure("deduplicated", "deduplicated", size),
+    Figure("rate", "rate", rate, "Rate, both ways"),
+    Figure("ceiling", "ceiling", rate, "Ceiling of the medium"),
+    Figure("floor", "floor", seconds, "Floor of the step"),
+    Figure("static", "static", size, "Memory held before the step"),
+    Figure("reserved", "reserved", size, "Reserved by CUDA"),
+    Figure("error64", "error64", error, "Error against float64"),
+    Figure("plain64", "plain_error64", error, "Error of the plain step against float64"),
+    Figure("rounds", "rounds", str),
 ]
-"""What an opened row shows besides."""
+"""The further figures of an opened row."""
+
+ALL = [*CHARTED, *COLUMNS, *FURTHER]
 
 
 def facts(cell: Cell) -> list[tuple[str, str]]:
     """Return every figure of a cell that was measured, by its long heading."""
-    shown = [
-        ((figure.long or figure.head[0].upper() + figure.head[1:]), figure.text(cell))
-        for figure in (*CHARTED, *COLUMNS, *FURTHER)
-        if figure.value(cell) is not None
-    ]
+    shown = [(figure.name, figure.text(cell)) for figure in ALL if figure.value(cell) is not None]
     unequal = [] if cell.buffers_equal or cell.strategy == PLAIN else [("Buffers", "differ from the plain step's")]
     return shown + unequal

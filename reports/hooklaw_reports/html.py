@@ -9,9 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hooklaw import __version__
 from hooklaw.errors import OutputError
+from hooklaw.results.figures import SIZES
 from hooklaw.results.records import replace_file
 from hooklaw_reports.columns import CHARTED, COLUMNS
-from hooklaw_reports.figures import SIZES
 from hooklaw_reports.page import Page
 from hooklaw_reports.payload import payload
 from hooklaw_reports.sheet import parts

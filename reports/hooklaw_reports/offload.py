@@ -6,17 +6,18 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from hooklaw.offload.frontier import frontier
+from hooklaw.offload.frontier import beats, frontier
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import SIZES, budget
 from hooklaw.results.records import Cell, Run
 from hooklaw.results.verdict import Outcome
 from hooklaw_reports import marks
-from hooklaw_reports.answers import PLAIN, Answer, answers, pick
+from hooklaw_reports.answers import Answer, answers, pick
 from hooklaw_reports.benchmarks import Group, devices, groups
 from hooklaw_reports.columns import facts
-from hooklaw_reports.figures import SIZES, budget
 from hooklaw_reports.marks import Mark
 from hooklaw_reports.runs import sentence
-from hooklaw_reports.sheet import Column
+from hooklaw_reports.sheet import OFFLOAD, Column, Kind, NamedRun
 from hooklaw_reports.verdicts import PackerVerdict, judged, verdict_of
 
 MARKED = {
@@ -92,25 +93,23 @@ class Chart(msgspec.Struct, frozen=True):
         return pick(self.answers, float(number) * dict(SIZES)[unit]).sentence(" ".join(self.half))
 
 
-class Benchmark(msgspec.Struct, frozen=True):
-    """One run: where it measured, and what it came to."""
+class Benchmark(NamedRun, frozen=True):
+    """One run, and where it measured."""
 
-    run: Run
-    name: str
     where: str
-    sentence: str
 
 
 class Offload(msgspec.Struct, frozen=True):
     """The page."""
 
     charts: list[Chart]
-    runs: list[Benchmark]
+    columns: list[Benchmark]
+    kind: Kind = OFFLOAD
 
     @property
     def summary(self) -> str:
         """What the runs came to."""
-        return "; ".join(f"{one.where}: {one.sentence}" for one in self.runs)
+        return "; ".join(f"{run.where}: {run.sentence}" for run in self.columns)
 
     @property
     def worst(self) -> Mark:
@@ -127,7 +126,7 @@ def offload(runs: Sequence[Run], names: Sequence[str], packers: Sequence[Column]
     for group in groups(runs):
         charts.append(_chart(group, packers, {chart.slug for chart in charts}))
     benchmarks = [
-        Benchmark(run, name, devices(run, runs), sentence(run)) for run, name in zip(runs, names, strict=True)
+        Benchmark(run, name, sentence(run), devices(run, runs)) for run, name in zip(runs, names, strict=True)
     ]
     return Offload(charts, benchmarks) if runs else None
 
@@ -156,22 +155,13 @@ def _state(cell: Cell, line: str, lines: dict[str, list[Cell]]) -> Mark:
     if line:
         lossless = line == "lossless"
         return Mark("good", "", f"{plain}on the frontier") if lossless else Mark("open", "", "on the lossy frontier")
-    better = next((other for other in lines["lossless"] + lines["lossy"] if _beats(other, cell)), None)
+    better = next((other for other in lines["lossless"] + lines["lossy"] if beats(other, cell)), None)
     kind = plain or ("" if cell.lossless else "lossy, ")
     return Mark("out", "", kind + (f"beaten by {_name(better)}" if better else "not on the frontier"))
 
 
 def _name(cell: Cell) -> str:
     return "the plain step" if cell.strategy == PLAIN else cell.strategy
-
-
-def _beats(cell: Cell, other: Cell) -> bool:
-    return cell.lossless >= other.lossless and cell.peak <= other.peak and _time(cell) <= _time(other)
-
-
-def _time(cell: Cell) -> float:
-    """Return the time that the frontier counts: the plain step is 1, whatever noise was measured."""
-    return 1.0 if cell.strategy == PLAIN else cell.ratio
 
 
 def _slug(title: str, taken: set[str]) -> str:

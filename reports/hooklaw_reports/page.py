@@ -6,22 +6,9 @@ import msgspec
 
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import counted
-from hooklaw_reports.marks import Mark
 from hooklaw_reports.offload import Offload, offload
 from hooklaw_reports.runs import names
 from hooklaw_reports.sheet import KINDS, Sheet, sheet
-
-PREFIXES = {RunKind.PACKER: "packer:", RunKind.BENCHMARK: "bench:"}
-
-
-class Tab(msgspec.Struct, frozen=True):
-    """One of the pages among which a reader chooses."""
-
-    name: str
-    title: str
-    summary: str
-    worst: Mark
-    """The worst verdict there, with its count."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -35,19 +22,15 @@ class Page(msgspec.Struct, frozen=True):
     offload: Offload | None
 
     @property
-    def tabs(self) -> list[Tab]:
-        """The pages."""
-        found = [Tab(one.kind.name, one.kind.title, one.summary, one.worst) for one in self.sheets]
-        if self.offload:
-            found.append(Tab("offload", "Offload", self.offload.summary, self.offload.worst))
-        return found
+    def tabs(self) -> list[Sheet | Offload]:
+        """The pages among which a reader chooses."""
+        return [*self.sheets, *([self.offload] if self.offload else [])]
 
     @property
     def verdicts(self) -> str:
         """What each run came to, in one line for the terminal."""
-        benchmarks = self.offload.runs if self.offload else []
-        runs = [*(column for one in self.sheets for column in one.columns), *benchmarks]
-        return "; ".join(f"{PREFIXES.get(one.run.header.run_kind, '')}{one.name}: {one.sentence}" for one in runs)
+        runs = [run for tab in self.tabs for run in tab.columns]
+        return "; ".join(f"{run.prefix}{run.name}: {run.sentence}" for run in runs)
 
 
 def build(runs: Sequence[Run], title: str = "") -> Page:
@@ -58,7 +41,7 @@ def build(runs: Sequence[Run], title: str = "") -> Page:
     packers = sheets[RunKind.PACKER].columns if RunKind.PACKER in sheets else []
     measured = of_kind[RunKind.BENCHMARK]
     cells = sum(len(run.cells) for run, _ in measured)
-    subjects = [one.subject for one in sheets.values()]
+    subjects = [page.subject for page in sheets.values()]
     return Page(
         title=title or "hooklaw",
         headline="; ".join([*subjects, counted(cells, "offload cell")] if cells else subjects),

@@ -31,6 +31,7 @@ KINDS = (
     Kind(RunKind.RULES, "rules", "Rules", "backend", "rule", "rules"),
     Kind(RunKind.PACKER, "packers", "Packers", "packer", "property", "properties"),
 )
+OFFLOAD = Kind(RunKind.BENCHMARK, "offload", "Offload", "device", "cell", "cells")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -41,11 +42,6 @@ class Row(msgspec.Struct, frozen=True):
     brief: list[tuple[Mark, str]]
     """Each outcome, worst first, with the runs that have it by name or number: what a narrow page shows."""
     disagree: bool
-
-    @property
-    def letters(self) -> str:
-        """One letter a run."""
-        return "".join(mark.letter for mark in self.marks)
 
 
 class Chapter(msgspec.Struct, frozen=True):
@@ -61,30 +57,35 @@ class Chapter(msgspec.Struct, frozen=True):
         return self.name.removeprefix("packer-").replace("-", " ").capitalize()
 
 
-class Column(msgspec.Struct, frozen=True):
-    """One run."""
+class NamedRun(msgspec.Struct, frozen=True):
+    """One run: what it is called and what it came to."""
 
     run: Run
     name: str
+    sentence: str
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the name in the terminal, e.g. ``packer:``."""
+        return self.run.header.title.removesuffix(self.run.header.subject)
+
+
+class Column(NamedRun, frozen=True):
+    """One run that judged rules or a packer."""
+
     label: str
     """The short name above the column."""
     tally: str
     mark: Mark
-    sentence: str
     published: str
     regressions: list[str]
     fixed: list[tuple[str, str]]
     stale: list[tuple[Stale, str]]
 
     @property
-    def started(self) -> str:
-        """When the run started."""
-        return date(self.run)
-
-    @property
-    def framework(self) -> str:
-        """The version of the framework, or those of a packer's packages."""
-        return "".join(f"{version}, " for version in versions_of(self.run))
+    def origin(self) -> str:
+        """The version of the framework, or those of a packer's packages, and when the run started."""
+        return ", ".join([*versions_of(self.run), date(self.run)])
 
 
 class Sheet(msgspec.Struct, frozen=True):
@@ -116,7 +117,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
 def parts(name: str) -> list[str]:
     """Return a name in pieces between which a line may break; a version's number stays whole."""
-    return re.split(r"(?<=[:_/-])|(?<=\.)(?!\d)", name)
+    return re.split(r"(?<=[:_/-])|(?<=\.)(?!\d)|(?<=[a-z])(?=[A-Z])", name)
 
 
 def sheet(kind: Kind, runs: Sequence[Run], names: Sequence[str]) -> Sheet:

@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
+from hooklaw.offload.plan import PLAIN
+from hooklaw.results.figures import ABSENT
 from hooklaw.results.records import Cell
 from hooklaw.results.summary import count, counted, words
 from hooklaw.results.verdict import JUDGED, Outcome
-from hooklaw_reports.figures import ABSENT
+from hooklaw_reports.runs import date
 from hooklaw_reports.sheet import Column
 
-PLAIN = "none"
 SHIPPED = {
     "save-on-cpu": "torch.autograd.graph:save_on_cpu",
     "save-on-cpu-pinned": "hooklaw_backends.offload.on_cpu:SaveOnCpuPinned",
@@ -42,9 +43,9 @@ def verdict_of(cell: Cell, packers: Sequence[Column]) -> PackerVerdict:
         unknown = ABSENT if cell.strategy == PLAIN else "not judged"
         text = {True: "kept", False: "broken", None: unknown}[cell.lawful]
         return PackerVerdict(cell.lawful, text, "" if cell.lawful is None else "the benchmark's own judgement")
-    column = max(fitting, key=lambda one: (_same_device(one, cell), one.run.header.started))
+    column = max(fitting, key=lambda column: (_same_device(column, cell), column.run.header.started))
     lawful = cell.lawful is not False and not column.regressions
-    source = f"the run of {column.run.header.backend} on {column.run.header.device}, {column.started}"
+    source = f"the run of {column.run.header.backend} on {column.run.header.device}, {date(column.run)}"
     return PackerVerdict(lawful, _text(column, lawful=lawful), source, _address(column))
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import made_records as made
-from helpers import TOY_RULES, complaint, entry
+from helpers import TOY_RULES, complaint, entry, started
 from hooklaw.results import records
 
 SLOW = '''
@@ -347,9 +347,7 @@ def interrupted(environment, tmp_path):
 
     def run(*words, when):
         command = [sys.executable, "-m", "hooklaw", "run", *map(str, words)]
-        with subprocess.Popen(
-            command, cwd=tmp_path, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
-        ) as process:
+        with started(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
             deadline = time.monotonic() + 30
             while not when() and time.monotonic() < deadline:
                 time.sleep(0.02)

@@ -432,7 +432,7 @@ def test_resnet152_is_resnet152():
     assert len(model) == 52
 
 
-@pytest.mark.parametrize("name", ["conv", "mlp", "transformer", "tiny"])
+@pytest.mark.parametrize("name", ["conv", "mlp", "transformer", "tiny", "chain"])
 def test_every_parameter_of_a_workload_has_a_gradient(name):
     """No workload has a loss that does not depend on its parameters: then no strategy could be wrong."""
     from hooklaw.offload.steps import Stepper

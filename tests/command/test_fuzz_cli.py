@@ -6,11 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 
 import pytest
 
-from helpers import complaint
+from helpers import complaint, started
+from hooklaw import cli
 from hooklaw.fuzz.campaign.known_findings import SILENT, follows
 from hooklaw.fuzz.program import Instruction, dump, parse
 from hooklaw.model.flags import TORCH
@@ -399,28 +400,36 @@ def test_minutes(verb):
     assert 1.8 <= found["seconds"] < 20
 
 
-def test_interrupt(environment, tmp_path):
+def test_interrupt(environment):
     """Ctrl-C prints what was found so far, exits 3 and leaves no process behind."""
-    deaths, deadline = tmp_path / "deaths", time.monotonic() + 60
     command = [sys.executable, "-m", "hooklaw", "fuzz", "--backend", "dangerous:backend:Segfaults", "--stop-after", "0"]
-    run = subprocess.Popen(
-        [*command, "--minutes", "5", "--jobs", "2"],
-        env={**environment, "DEATHS": str(deaths)},
-        start_new_session=True,
-        text=True,
-        stdout=-1,
-        stderr=-1,
-    )
-    while time.monotonic() < deadline and not (deaths.exists() and deaths.stat().st_size > 20):
-        time.sleep(0.1)
+    terminal, stderr = os.openpty()  # where progress is shown at once
+    run = started([*command, "--minutes", "5", "--jobs", "2"], env=environment, text=True, stdout=-1, stderr=stderr)
+    os.close(stderr)
+    said = b""
+    while b" 1 new" not in said:
+        said += os.read(terminal, 4096)
     os.killpg(run.pid, signal.SIGINT)
-    out, err = run.communicate(timeout=20)
+    out, _ = run.communicate(timeout=60)
+    with suppress(OSError):  # the end of a terminal
+        while True:
+            said += os.read(terminal, 4096)
 
     assert run.returncode == 3
     assert "NEW  crash SIGSEGV: leaf exp" in out
-    assert err.splitlines()[-1].startswith("hooklaw: interrupted, after ")
+    assert b"hooklaw: interrupted, after " in said.splitlines()[-1]
     with pytest.raises(ProcessLookupError):
         os.killpg(run.pid, 0)
+
+
+def test_interrupt_while_a_verb_is_imported(capsys, monkeypatch, tmp_path):
+    """Ctrl-C before the verb runs is one sentence and exit code 3, too."""
+    (tmp_path / "interrupted_import.py").write_text("raise KeyboardInterrupt")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(cli.VERBS, "fuzz", ("interrupted_import", "a test's own"))
+
+    assert cli.main(["fuzz"]) == 3
+    assert capsys.readouterr().err == "hooklaw: interrupted\n"
 
 
 SOUND = ("--backend", "dangerous:backend:Sound")
@@ -466,7 +475,10 @@ def test_wrong_use(verb, args, says):
         ([CRASH.replace("rule =", "issue =")], "no rule is named"),
         ([CRASH.replace("crash", "smash")], "is not a fingerprint: begin it with differs, crash, hang, error"),
         ([f'{CRASH}\npattern = ["expp"]'], "the pattern names 'expp', which is not an operation"),
-        (["[[mistake]]"], "known.toml:1: a findings file has only includes and [[finding]] tables, found mistake"),
+        (["[[mistake]]"], "known.toml:1: a findings file has only includes, [defaults] and [[finding]] tables, found"),
+        (['flag = ["numbers-are-freed", "numbers-are-freed"]'], "'numbers-are-freed' already has an entry in"),
+        (['reason = "why"\n[defaults]\nissue = "x"'], "known.toml:3: [defaults] has only rule, found issue"),
+        ([CRASH.replace("rule", "issue") + '\n[defaults]\nrule = "no.such-rule"'], "no rule has the id 'no.such-rule'"),
         (["flag"], "the findings file is not valid TOML"),
     ],
 )

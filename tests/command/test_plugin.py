@@ -1,5 +1,6 @@
 """The rules under plain pytest, without the `hooklaw run` around it."""
 
+import shutil
 import subprocess
 import sys
 
@@ -11,15 +12,17 @@ from hooklaw.results import records
 
 @pytest.fixture
 def plain(tmp_path, environment):
-    """Return `pytest -p hooklaw.plugin` on the toy's rules as a function."""
+    """Return `pytest -p hooklaw.plugin` as a function, on a copy of the toy's rules that is the root of the session."""
+    root = tmp_path / "root"
+    shutil.copytree(TOY_RULES, root / "rules", ignore=shutil.ignore_patterns("__pycache__"))
 
-    def run(*args, backend=("--backend", "toy:backend")):
+    def run(*args, backend=("--backend", "toy:backend"), rules="rules"):
         # the options that take a path are written with =, or pytest would take them for tests
         command = [sys.executable, "-m", "pytest", "-p", "hooklaw.plugin", "--import-mode=importlib", "--noconftest"]
-        own = ["-c", "/dev/null", f"--rootdir={tmp_path}", "-rA", "-p", "no:cacheprovider", str(TOY_RULES)]
+        own = ["-c", "/dev/null", f"--rootdir={root}", "-rA", *rules.split()]
         return subprocess.run(
             [*command, *own, *backend, *args],
-            cwd=tmp_path,
+            cwd=root,
             env=environment,
             capture_output=True,
             text=True,
@@ -39,7 +42,7 @@ def test_a_rule_that_does_not_hold_fails(plain):
 
 def test_a_known_divergence_is_an_expected_failure(plain, tmp_path):
     """What the expectation file lists is an expected failure with the file's reason."""
-    (tmp_path / "toy.toml").write_text(entry())
+    (tmp_path / "root" / "toy.toml").write_text(entry())
     done = plain("--expectations=toy.toml")
 
     assert done.returncode == pytest.ExitCode.OK, done.stdout
@@ -48,7 +51,7 @@ def test_a_known_divergence_is_an_expected_failure(plain, tmp_path):
 
 def test_a_fixed_divergence_fails(plain, tmp_path):
     """A rule that was expected to fail and passes is a failed test that says so."""
-    (tmp_path / "toy.toml").write_text(entry() + entry(rule="toy.order"))
+    (tmp_path / "root" / "toy.toml").write_text(entry() + entry(rule="toy.order"))
     done = plain("--expectations=toy.toml")
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
@@ -58,7 +61,7 @@ def test_a_fixed_divergence_fails(plain, tmp_path):
 def test_records_are_written(plain, tmp_path):
     """The records are those of `hooklaw run`."""
     plain("--results=toy.jsonl")
-    (run,) = records.read(tmp_path / "toy.jsonl")
+    (run,) = records.read(tmp_path / "root" / "toy.jsonl")
 
     assert run.complete
     assert run.header.command.startswith("pytest") or "pytest" in run.header.command
@@ -67,7 +70,7 @@ def test_records_are_written(plain, tmp_path):
 def test_two_backends_in_one_session(plain, tmp_path):
     """Each backend of a session has a run of its own."""
     plain("--results=toy.jsonl", "--backend", "toy:backend:again")
-    runs = records.read(tmp_path / "toy.jsonl")
+    runs = records.read(tmp_path / "root" / "toy.jsonl")
 
     assert [run.header.backend for run in runs] == ["toy:backend", "toy:backend:again"]
     assert all(run.complete for run in runs)
@@ -78,6 +81,85 @@ def test_no_backend_is_named(plain):
     done = plain(backend=())
 
     assert "name one with --backend" in done.stdout + done.stderr
+
+
+def test_node_ids_bear_the_ids_of_rules(plain):
+    """A rule is listed by its id and the backend, and listing loads no backend."""
+    done = plain("--collect-only", "-q", backend=("--backend", "nowhere:backend"))
+
+    assert "rules/test_first.py::toy.order[nowhere:backend]" in done.stdout.splitlines()
+    assert "5 tests collected" in done.stdout
+
+
+def test_words(plain):
+    """-k knows a rule by its id, chapter, level, function and module; the folder must not have these in its name."""
+    wanted = {"toy.order or toy.free": 2, "MAY": 1, "first and not order": 2, "test_gradient": 1}
+    listed = {words: plain("-k", words, "--collect-only", "-q").stdout for words in wanted}
+
+    assert [words for words, rules in wanted.items() if f"{rules}/5 tests collected" not in listed[words]] == []
+
+
+def test_one_item(plain):
+    """A rule can be named by its node id."""
+    done = plain(rules="rules/test_first.py::toy.order[toy:backend]")
+
+    assert "1 passed in" in done.stdout
+
+
+def test_last_failed(plain, tmp_path):
+    """--lf runs what failed, and records that alone."""
+    plain()
+    done = plain("--lf", "--results=toy.jsonl")
+    (run,) = records.read(tmp_path / "root" / "toy.jsonl")
+
+    assert "= 1 failed in" in done.stdout
+    assert (list(run.results), run.complete) == (["toy.broken"], True)
+
+
+def test_stop_at_the_first(plain, tmp_path):
+    """-x stops, and no reader takes the record for a whole run."""
+    done = plain("-x", "--results=toy.jsonl")
+    (run,) = records.read(tmp_path / "root" / "toy.jsonl", incomplete=True)
+
+    assert "stopping after 1 failures" in done.stdout
+    assert ("toy.broken" in run.results, run.header.collected, run.complete) == (True, 5, False)
+
+
+def test_in_process(plain, tmp_path):
+    """Without a worker the traceback is the rule's own, and the records are the same."""
+    done = plain("--in-process", "--results=toy.jsonl")
+    (run,) = records.read(tmp_path / "root" / "toy.jsonl")
+
+    assert "1 failed, 2 passed, 1 xfailed, 1 unsupported" in done.stdout
+    assert 'trace.expect_value("x.grad", [100.0, 100.0], backend.grad_of(x))' in done.stdout
+    assert run.complete
+
+
+def test_two_workers_of_xdist(plain, tmp_path):
+    """Under xdist each of its workers has a worker of ours, and one process records."""
+    pytest.importorskip("xdist")
+    done = plain("-n", "2", "--results=toy.jsonl")
+    (run,) = records.read(tmp_path / "root" / "toy.jsonl")
+
+    assert "1 failed, 2 passed, 1 xfailed, 1 unsupported" in done.stdout
+    assert (len(run.results), run.complete) == (5, True)
+
+
+def test_a_backend_that_does_not_load(plain):
+    """A backend that does not load is one sentence, and no rule is run."""
+    done = plain(backend=("--backend", "nowhere:backend"))
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "hooklaw: backend 'nowhere:backend': module nowhere does not import" in done.stderr + done.stdout
+    assert "passed" not in done.stdout
+
+
+def test_pytest_imports_no_framework(plain, tmp_path):
+    """The process that records does not import what is judged."""
+    (tmp_path / "root" / "spy.py").write_text("import sys\ndef pytest_unconfigure(): print('toy' in sys.modules)")
+    done = plain("-p", "spy", "-s")
+
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 DENYING = """

@@ -520,6 +520,7 @@ class Crashes(Copies):
         if tensor.dim() == 3:
             import os
 
+            os.write(2, b"no third dimension\n")
             os.abort()
         return super().pack(tensor)
 

@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
+from helpers import diverges
 from hooklaw.errors import ProgramError
 from hooklaw.fuzz.draw.builder import RandomChoices
 from hooklaw.fuzz.draw.random_programs import from_seed, wide
-from hooklaw.fuzz.judge.compare import SCHEDULES, diverges, follow, same
+from hooklaw.fuzz.judge.compare import SCHEDULES, follow, same
 from hooklaw.fuzz.judge.judge import Judge, alike, engine
 from hooklaw.fuzz.program import Instruction, dump, parse, text
 from hooklaw.fuzz.replay import functions, hooks, modules, passes

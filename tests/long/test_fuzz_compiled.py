@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import hooklaw.fuzz
-from helpers import complaint
+from helpers import complaint, diverges
 from hooklaw.fuzz.emit.analysis import action_of
 from hooklaw.fuzz.emit.compiled import compiled, parted
-from hooklaw.fuzz.judge.compare import by_name, diverges, same, streams
+from hooklaw.fuzz.judge.compare import by_name, same, streams
 from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import parse

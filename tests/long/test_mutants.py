@@ -1,4 +1,4 @@
-"""`hooklaw mutants`: what kills, what survives, what is toothless, and how it says so."""
+"""`hooklaw mutants`: which rules kill which mutants, what survives, which rules kill nothing, and what it prints."""
 
 import json
 
@@ -6,13 +6,14 @@ import pytest
 
 from helpers import DATA, complaint
 from hooklaw.backend import loading
-from hooklaw.cli.mutants import findings
 from hooklaw.law.rule import Level, Rule, docstring
-from hooklaw.mutation import worker
+from hooklaw.mutation import service
 from hooklaw.mutation.matrix import Matrices, Matrix, choose_by
+from hooklaw.mutation.report import report
 from hooklaw.results.verdict import Exit, Outcome
 
 pytest.importorskip("torch", reason="mutants are torch's, and torch is not installed")
+JSON = ("--of", "reference", "--format", "json")
 HANDFUL = ("root-hook-skipped", "gradient-starts-as-zeros", "unpacked-tensor-cached", "no-grad-reaches-other-threads")
 
 
@@ -64,28 +65,46 @@ def test_contract(shipped):
 
 
 def test_survivor(docile):
-    """A mutant that no rule kills is called a survivor, and the exit code is 1."""
+    """A mutant that no rule kills survives, and the exit code is 1."""
     assert docile.returncode == 1
-    assert "survivor: does-nothing-wrong of torch-eager is killed by no rule" in docile.stdout
+    assert "survived: does-nothing-wrong of torch-eager is killed by no rule" in docile.stdout
 
 
-def test_toothless(docile):
-    """A MUST rule that kills none of the mutants that it names is called toothless."""
-    assert "toothless: made-up.toothless kills none of does-nothing-wrong, never-built" in docile.stdout
-    assert "toothless: tensor-hook.handle.remove " not in docile.stdout
-    assert "not built: never-built" in docile.stdout
+def test_rule_that_kills_nothing(docile):
+    """A MUST rule that kills none of the mutants that it names is listed, and so is a mutant that is missing."""
+    assert "kills nothing it names: made-up.toothless names does-nothing-wrong, never-built" in docile.stdout
+    assert "kills nothing it names: tensor-hook.handle.remove " not in docile.stdout
+    assert "missing: never-built" in docile.stdout
 
 
 def test_hanging_mutant(docile):
-    """A mutant that hangs is killed by the rule that it hangs in, and costs no other its result."""
-    assert "hangs of torch-eager  [hole]" in docile.stdout
+    """A mutant that hangs is killed by the rule that hangs, and the other mutants have their results."""
+    assert "hangs of torch-eager  [killed by an undeclared rule]" in docile.stdout
     assert "remove-does-nothing of torch-eager  [killed]" in docile.stdout
 
 
-def test_exempt(docile):
-    """MUST rules that torch itself breaks, or does not support, are named as such."""
-    assert "exempt: retain-grad.vs-node-prehook is fail on torch-eager" in docile.stdout
-    assert "exempt: save-on-cpu.cuda.moves is unsupported on torch-eager" in docile.stdout
+def test_not_applicable(docile):
+    """MUST rules that torch itself breaks or does not support are listed as not applicable."""
+    assert "not applicable: retain-grad.vs-node-prehook is fail on torch-eager" in docile.stdout
+    assert "not applicable: save-on-cpu.cuda.moves is unsupported on torch-eager" in docile.stdout
+
+
+def test_dying_mutant(hooklaw_command):
+    """A mutant that ends its process is killed by the rule that was running."""
+    done = hooklaw_command("mutants", "--mutants", "lingering", "-k", "ends-the-process", *JSON, path=[DATA])
+    (mutant,) = json.loads(done.stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert (len(mutant["killed_by"]), [*mutant["outcomes"].values()]) == (1, ["crash"])
+
+
+def test_mutant_that_leaves_something_behind(hooklaw_command):
+    """If the original breaks rules after the mutants have run in its process, the run is void."""
+    done = hooklaw_command("mutants", "--mutants", "lingering", "-k", "stays-in-the-process", *JSON, path=[DATA])
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "a mutant left something behind in its process that breaks " in complaint(done)
+    assert "tensor-hook.fire.root" in complaint(done)
 
 
 def test_unknown_mutant(verb):
@@ -111,9 +130,9 @@ def test_what_a_mutant_alters():
 
     original = loading.load("torch-eager")
 
-    assert worker.altered(docile.RemoveDoesNothing(), original) == {"register_hook"}
-    assert worker.altered(docile.DoesNothingWrong(), original) == set()
-    assert worker.altered(Toy(), original) is None
+    assert service.altered(docile.RemoveDoesNothing(), original) == {"register_hook"}
+    assert service.altered(docile.DoesNothingWrong(), original) == set()
+    assert service.altered(Toy(), original) is None
 
 
 def made_rule(name, *mutants):
@@ -126,30 +145,30 @@ def made(results, *, vices=("a", "b"), broken=(), of="torch-eager"):
     """Return a matrix of two rules: made.one names mutant a, made.two names mutant b."""
     rules = [made_rule("made.one", "a"), made_rule("made.two", "b")]
     original = {rule.id: Outcome.FAIL if rule.id in broken else Outcome.PASS for rule in rules}
-    failed = {name: {one: worker.Done(one, Outcome.FAIL, "") for one in killers} for name, killers in results.items()}
-    return Matrix(of, worker.Hello(dict.fromkeys(vices, "A vice."), rules, original), failed)
+    failed = {name: dict.fromkeys(killers, Outcome.FAIL) for name, killers in results.items()}
+    return Matrix(of, rules, dict.fromkeys(vices, "A vice."), original, failed)
 
 
 def judged(*found):
     """Return what is found in some matrices."""
-    return findings(Matrices(list(found), {}))
+    return report(Matrices(list(found), {}))
 
 
 def test_all_is_well():
     """Where every mutant is killed by the rule that names it, nothing is wrong."""
     found = judged(made({"a": ["made.one"], "b": ["made.two"]}))
 
-    assert (found.exit, found.judged, found.toothless) == (Exit.OK, 2, [])
-    assert [row.verdict for row in found.rows] == ["killed", "killed"]
+    assert (found.exit, found.judged, found.kill_nothing) == (Exit.OK, 2, [])
+    assert [each.verdict for each in found.mutants] == ["killed", "killed"]
 
 
-def test_hole():
-    """A mutant that is caught only by a rule that does not name it is in a hole, and its own rule is toothless."""
+def test_killed_by_an_undeclared_rule():
+    """If only a rule that does not name a mutant kills it, the report says so, and the rule that names it fails."""
     found = judged(made({"a": ["made.two"], "b": ["made.two"]}))
 
-    assert [row.mutant for row in found.having("hole")] == ["a"]
-    assert [rule.id for rule in found.toothless] == ["made.one"]
-    assert found.rows[0].spared_by == ["made.one"]
+    assert [each.mutant for each in found.having("killed by an undeclared rule")] == ["a"]
+    assert [rule.id for rule in found.kill_nothing] == ["made.one"]
+    assert found.mutants[0].not_killed_by == ["made.one"]
     assert found.exit is Exit.REGRESSION
 
 
@@ -161,31 +180,31 @@ def test_selection_judges_what_it_can():
 
 
 def test_rule_that_torch_breaks():
-    """A rule that torch-eager breaks is exempt."""
+    """A rule that torch-eager breaks is not applicable."""
     found = judged(made({"a": [], "b": ["made.two"]}, broken=["made.one"]))
 
-    assert found.exempt == {"made.one": "fail on torch-eager"}
-    assert found.toothless == []
-    assert [row.mutant for row in found.having("survivor")] == ["a"]
+    assert found.not_applicable == {"made.one": "fail on torch-eager"}
+    assert found.kill_nothing == []
+    assert [each.mutant for each in found.having("survived")] == ["a"]
 
 
 def test_rule_that_another_backend_keeps():
-    """A rule that torch-eager breaks is judged on the engine, if that keeps it."""
+    """A rule that torch-eager breaks is judged on the engine, if the engine keeps it."""
     torch = made({"a": [], "b": ["made.two"]}, broken=["made.one"])
-    toothless = judged(torch, made({"a": [], "b": ["made.two"]}, of="reference"))
+    idle = judged(torch, made({"a": [], "b": ["made.two"]}, of="reference"))
     found = judged(torch, made({"a": ["made.one"], "b": ["made.two"]}, of="reference"))
 
-    assert [rule.id for rule in toothless.toothless] == ["made.one"]
-    assert (found.exempt, found.judged, found.toothless) == ({}, 2, [])
+    assert [rule.id for rule in idle.kill_nothing] == ["made.one"]
+    assert (found.not_applicable, found.judged, found.kill_nothing) == ({}, 2, [])
     assert found.counts == {"torch-eager": 2, "reference": 2}
 
 
 def test_one_backend_is_enough():
-    """A rule that kills a mutant of either backend has teeth, and a mutant that only one of them has is built."""
+    """A rule need kill a mutant of one backend only, and a mutant of one backend only is not missing."""
     one, other = made({"a": ["made.one"]}, vices=["a"]), made({"b": ["made.two"]}, vices=["b"], of="reference")
 
-    assert (judged(one, other).toothless, judged(one, other).not_built) == ([], [])
-    assert judged(one).not_built == ["b"]
+    assert (judged(one, other).kill_nothing, judged(one, other).missing) == ([], [])
+    assert judged(one).missing == ["b"]
 
 
 def test_choice():
@@ -207,8 +226,8 @@ def test_of_reference(of_reference):
 
 def test_both(both):
     """Without --of the mutants of both backends run."""
-    assert "survivor: does-nothing-wrong of torch-eager" in both.stdout
-    assert "survivor: does-nothing-wrong of reference" in both.stdout
+    assert "survived: does-nothing-wrong of torch-eager" in both.stdout
+    assert "survived: does-nothing-wrong of reference" in both.stdout
     assert "1 mutant of torch-eager, 1 mutant of reference: 0 killed, 2 survived" in both.stdout
 
 
@@ -246,7 +265,7 @@ def test_step_of_the_engine_is_put_back():
     assert of_other[0] is retain
     assert of_other[1] is not around
     assert engine.Pass._around is around
-    assert worker.altered(one, loading.load("reference")) is None
+    assert service.altered(one, loading.load("reference")) is None
 
 
 def test_step_that_is_no_more():

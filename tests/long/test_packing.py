@@ -13,11 +13,11 @@ import pytest
 from helpers import DATA, complaint
 from hooklaw.errors import PackerError, RuleDefinitionError
 from hooklaw.law.rule import Level, Rule, observed
-from hooklaw.packing import law, worker
-from hooklaw.packing.check import Trial, clean
+from hooklaw.packing import law, service
+from hooklaw.packing.check import Checker, clean
 from hooklaw.packing.law import Property
+from hooklaw.packing.packer import examine, lines_of, resolve
 from hooklaw.packing.source import program
-from hooklaw.packing.subject import lines_of, resolve, subject
 from hooklaw.results import records
 from hooklaw.results.verdict import Outcome
 
@@ -60,14 +60,14 @@ def _as_it_was():
         torch._C._autograd._pop_saved_tensors_default_hooks()
 
 
-def trial(spec, device="cpu", examples=15):
-    """Return a trial of the packer in this process."""
-    return Trial(subject(resolve(spec), lines_of(spec), device, spec), examples)
+def checker(spec, device="cpu", examples=15):
+    """Return a checker of the packer in this process."""
+    return Checker(examine(resolve(spec), lines_of(spec), device, spec), examples)
 
 
 def judge(spec, property_id, **how):
     """Return the result of one property."""
-    return trial(spec, **how).run(law.properties()[property_id])
+    return checker(spec, **how).check(law.properties()[property_id])
 
 
 @pytest.mark.parametrize(("vice", "property_id"), PAIRS, ids=[f"{vice} by {one}" for vice, one in PAIRS])
@@ -158,7 +158,7 @@ def test_broken_should_is_safe_except(verb, monkeypatch):
 
 
 def test_crash_and_hang_are_contained(verb, monkeypatch):
-    """A packer that ends the process affects one property only, whose program is shown."""
+    """A packer that ends the process loses one property's result; the program and the tail of stderr are shown."""
     monkeypatch.syspath_prepend(DATA)
     chosen = ("-k", "layout.strides", "-k", "identity.empty", "-k", "identity.scalar", "--format", "json")
     found = {}
@@ -170,6 +170,7 @@ def test_crash_and_hang_are_contained(verb, monkeypatch):
     assert found["Crashes"]["packer.layout.strides"]["outcome"] == "crash"
     assert found["Crashes"]["packer.layout.strides"]["detail"] == "the process died: Aborted"
     assert ".permute(" in found["Crashes"]["packer.layout.strides"]["program"]
+    assert found["Crashes"]["packer.layout.strides"]["stderr"] == "no third dimension"
     assert found["Hangs"]["packer.identity.empty"]["outcome"] == "timeout"
     assert "shape = [0" in found["Hangs"]["packer.identity.empty"]["program"]
     assert {rows["packer.identity.scalar"]["outcome"] for rows in found.values()} == {"pass"}
@@ -201,9 +202,9 @@ def test_reading_outside_backward_is_a_property_of_its_own():
                 raise RuntimeError("there is no backward")
             return packed
 
-    one = Trial(subject(OnlyInBackward, "", "cpu", "mine:it"), 5, OnlyInBackward)
+    found = Checker(examine(OnlyInBackward, "", "cpu", "mine:it"), 5, given_packer=OnlyInBackward)
     outcomes = [
-        one.run(law.properties()[f"packer.{each}"]).outcome for each in ("in-place.unpacked", "lifetime.read-again")
+        found.check(law.properties()[f"packer.{each}"]).outcome for each in ("in-place.unpacked", "lifetime.read-again")
     ]
 
     assert outcomes == [Outcome.PASS, Outcome.FAIL]
@@ -236,7 +237,7 @@ def never(packer, device):
 def test_property_that_a_right_packer_breaks_is_our_fault():
     """A property that a right packer breaks too is an error of the suite, not a failure of the packer."""
     rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
-    tried = trial("wrong_tensors:Copies").run(Property(rule, never, {}))
+    tried = checker("wrong_tensors:Copies").check(Property(rule, never, {}))
 
     assert tried.outcome is Outcome.ERROR
     assert tried.detail.endswith("so it says nothing here: it is no moon")
@@ -245,7 +246,7 @@ def test_property_that_a_right_packer_breaks_is_our_fault():
 def test_program_that_cannot_be_written_is_our_fault():
     """A failure before a program runs is an error of the suite."""
     rule = Rule("packer.never", "packer", "Nothing.", Level.SHOULD, "observed", [observed("it")], [], ["any"])
-    tried = trial("wrong_tensors:Copies").run(Property(rule, lambda packer, unknown: None, {}))
+    tried = checker("wrong_tensors:Copies").check(Property(rule, lambda packer, unknown: None, {}))
 
     assert tried.outcome is Outcome.ERROR
     assert "the suite itself raised KeyError" in tried.detail
@@ -266,7 +267,7 @@ def test_program_that_cannot_be_written_is_our_fault():
 def test_no_packer(spec, device, said):
     """An object that is not a packer is refused in one sentence that says why."""
     with pytest.raises(PackerError) as refused:
-        worker.load(spec, device)
+        service.load(spec, device)
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -278,7 +279,7 @@ def test_packer_that_cannot_be_made_here(monkeypatch):
     made_for_a_gpu = {"__init__": lambda self: torch.accelerator.no_such_thing}
 
     with pytest.raises(PackerError, match="AttributeError: .*: if it needs a GPU, this machine has none; name"):
-        subject(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
+        examine(type("ForAGpu", (), made_for_a_gpu), "", "cpu", "mine:ForAGpu")
 
 
 FOREIGN = """
@@ -301,7 +302,7 @@ def test_versions_of_what_is_judged(hooklaw, tmp_path):
     assert run.header.versions["hypothesis"] == metadata.version("hypothesis")
     assert next(iter(run.header.versions)) == "torch"
     assert f", hypothesis {metadata.version('hypothesis')}): safe\n" in done.stdout
-    assert trial(RIGHT)._subject.versions == {}
+    assert checker(RIGHT)._packer.versions == {}
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ def test_bad_declaration(declared, said):
     packer = type("Declares", (wrong_tensors.Copies,), declared)
 
     with pytest.raises(PackerError, match=said):
-        subject(packer, "", "cpu", "mine:Declares")
+        examine(packer, "", "cpu", "mine:Declares")
 
 
 def test_torch_is_missing(hooklaw, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from helpers import complaint
 from hooklaw.errors import BenchError, RecordFileError
 from hooklaw.offload import comparing, packer_verdicts
-from hooklaw.offload.frontier import frontier, groups, least_memory, sentences
+from hooklaw.offload.frontier import frontier, groups, least_memory, sentences, within
 from hooklaw.offload.wording import far, markdown, text
 from hooklaw.results.records import read, schema
 from hooklaw.results.verdict import Outcome
@@ -41,12 +41,22 @@ def test_nothing_beats_the_plain_step_by_chance():
     assert [one.strategy for one in frontier([cell("faster", 48.0, 0.9), plain])] == ["faster"]
 
 
+@pytest.mark.parametrize(
+    ("gigabytes", "expected"), [(50, "none"), (47, "checkpoint"), (13, "disk-raw"), (6, "unlawful"), (0.5, None)]
+)
+def test_a_budget_calls_for_the_plain_step_then_for_what_is_safe(gigabytes, expected):
+    """A lossless lawful cell comes before a faster one that is not, and an unlawful one where nothing else fits."""
+    found = within(MADE, int(gigabytes * 1e9))
+
+    assert (found and found.strategy) == expected
+
+
 def test_the_answer_in_words():
     """Which strategy fits in how much, and the least memory at a bearable price, with and without losses."""
     assert sentences(MADE) == [
-        "To fit in 48 GB: none (1.00 x); in 12 GB: int8 (1.30 x, lossy); in 7 GB: disk-raw (4.00 x).",
-        "The least memory at 1.5 x the plain step at most: checkpoint, 14 GB, 29% of the plain step's, at 1.40 x.",
-        "With gradients off by 0.05: int8, 12 GB, 25% of the plain step's, at 1.30 x.",
+        "To fit in 48.0 GB: none (1.00 x); in 14.0 GB: checkpoint (1.40 x); in 7.00 GB: disk-raw (4.00 x).",
+        "The least memory at up to 1.5 x the plain step: checkpoint, 14.0 GB, 29% of the plain step's, at 1.40 x.",
+        "With gradients off by 0.05: int8, 12.0 GB, 25% of the plain step's, at 1.30 x.",
     ]
     assert sentences(MADE[-1:]) == ["No strategy passed, so none can be recommended."]
 
@@ -64,7 +74,7 @@ def test_tables_show_marks():
 
     assert "crash: died" in said
     assert "breaks the law of packers" in said
-    assert "| int8 | 260.0 | 1.30 [1.26-1.34] | 12 GB |" in markdown(measured(*MADE))
+    assert "| int8 | 260.0 | 1.30 [1.26-1.34] | 12.0 GB |" in markdown(measured(*MADE))
     assert (far(0.0), far(1e300), far(0.0123)) == ("0", "not finite", "0.01")
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hooklaw.offload import cell_worker, running
-from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.offload.measurement import CLOCK, Measurement, measure
 from hooklaw.offload.plan import CellPlan, Plan
 from hooklaw.offload.sampling import SECONDS, Round, Times, further, needed, quartiles
@@ -89,7 +89,7 @@ def taken(own):
 def started(monkeypatch):
     """Return a function that makes a benchmark of one cell with a made-up worker."""
     monkeypatch.setattr("hooklaw.offload.benchmark.CellWorker", lambda _: FakeWorker())
-    return lambda **how: Benchmark(Plan(workloads=("mlp",), strategies=("async",), **how))
+    return lambda **how: BenchmarkRun(Plan(workloads=("mlp",), strategies=("async",), **how))
 
 
 # how many

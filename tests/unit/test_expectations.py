@@ -13,22 +13,40 @@ from hooklaw.results.verdict import Outcome
 TODAY = dt.date(2026, 6, 15)
 VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
 FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
+SHARED = "[defaults]\nwhen = 'torch>=2'\n"
 MALFORMED = {
     "no TOML": ("[[expect]\n", "1: the expectation file is not valid TOML: "),
     "no TOML further down": (entry() + "reason = \n", "5: the expectation file is not valid TOML: "),
-    "no entries": ("expect = 3\n", "1: an expectation file has only [[expect]] tables, found a value"),
-    "other tables": ("[other]\nx = 1\n", "1: an expectation file has only [[expect]] tables, found other"),
+    "no entries": ("expect = 3\n", "1: an expectation file has only [defaults] and [[expect]] tables, found a value"),
+    "other tables": (
+        "[other]\nx = 1\n",
+        "1: an expectation file has only [defaults] and [[expect]] tables, found other",
+    ),
     "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
     "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
-    "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule, outcome and reason"),
+    "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
     "no rule": ("\n\n" + entry(rule=None), "3: the entry has no 'rule'"),
-    "no outcome": (entry(outcome=None), "1: the entry has no 'outcome'"),
     "empty outcome": (entry(outcome=[]), "1: the entry has no 'outcome'"),
     "unknown outcome": (entry(outcome="sad"), "1: outcome 'sad' cannot be expected: write fail, crash, timeout"),
     "outcome that says nothing": (entry(outcome=["fail", "error"]), "1: outcome 'error' cannot be expected"),
     "outcome that is no text": (entry(outcome=3), "1: outcome 3 cannot be expected"),
     "reason that is no text": (entry(reason=3), "1: Expected `str`, got `int` - at `$.reason`"),
+    "empty list of rules": (entry(rule=[]), "1: the entry has no 'rule'"),
+    "list with a rule that is no text": (entry(rule=["toy.order", 3]), "1: Expected `str`, got `int` - at `$.rule`"),
+    "duplicate in a list": (entry(rule=["toy.broken"] * 2), "1: rule 'toy.broken' already has an entry in line 1"),
+    "duplicate across lists": (
+        entry(rule=["toy.order", "toy.broken"]) + entry(rule=["toy.last", "toy.broken"]),
+        "5: rule 'toy.broken' already has an entry in line 1: merge the two",
+    ),
+    "duplicate by default": (
+        SHARED + entry(when="torch>=2") + entry(),
+        "8: rule 'toy.broken' already has an entry in line 3",
+    ),
+    "defaults that are no table": ("defaults = 3\n", "1: [defaults] has only outcome and when, found a value"),
+    "defaults with another key": ("\n[defaults]\nrule = 'x'\n", "2: [defaults] has only outcome and when, found rule"),
+    "defaults with a bad range": ("[defaults]\nwhen = 'torch>>2'\n", "1: when = 'torch>>2' is not a version range"),
+    "defaults with an unknown outcome": ("[defaults]\noutcome = 'sad'\n", "1: outcome 'sad' cannot be expected"),
     "duplicate": (entry() + "\n" + entry(), "6: rule 'toy.broken' already has an entry in line 1: merge the two"),
     "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is not a version range: write for example"),
     "range with a marker": (entry(when='torch; os_name=="nt"'), "is not a version range"),
@@ -97,6 +115,32 @@ def test_entry(file):
 
     assert (known.rule, known.outcome, known.reason) == ("toy.broken", ["fail", "crash"], "the toy is a toy")
     assert ("https://x", "torch>=2", str(file), 2) == (known.issue, known.when, known.file, known.line)
+
+
+def test_outcome_by_default(file):
+    """An entry that names no outcome expects a fail."""
+    (known,) = read(file, entry(outcome=None)).known.values()
+
+    assert known.outcome == ["fail"]
+
+
+def test_defaults(file):
+    """What the defaults say holds for each entry that does not say it itself."""
+    shared = "[defaults]\noutcome = ['crash']\nwhen = 'torch>=2'\n"
+    found = read(file, shared + entry(outcome=None) + entry(rule="toy.order", outcome="timeout", when=""))
+
+    assert [(one.outcome, one.when, one.line) for one in found.known.values()] == [
+        (["crash"], "torch>=2", 4),
+        (["timeout"], "", 7),
+    ]
+
+
+def test_list_of_rules(file):
+    """An entry of several rules counts for each, with the line of the entry."""
+    found = read(file, entry(rule=["toy.broken", "toy.gone", "toy.order"]))
+
+    assert [(one.rule, one.line) for one in found.known.values()] == [("toy.broken", 1), ("toy.order", 1)]
+    assert [(one.rule, one.line) for one in found.stale] == [("toy.gone", 1)]
 
 
 @pytest.mark.parametrize(
@@ -291,6 +335,59 @@ def test_update_adds_an_outcome(update, file):
     assert """outcome = ["fail", "timeout"] # so far""" in text
     assert text.endswith("# tail\n")
     assert "order.first: outcome timeout added" in done.stdout
+
+
+ALL_THREE = entry(rule=["order.first", "order.second", "unpack.third"], outcome=None)
+SECTION = "\n# another section\n\n"
+
+
+def test_update_removes_a_rule_from_a_list(update, file):
+    """A rule that holds again leaves its list, and the other rules stay."""
+    file.write_text(SHARED + ALL_THREE.replace("['order.first',", "[\n  'order.first', # why\n ") + SECTION)
+    done, text = update(*all_pass(second=made.failed("order.second"), third=made.failed("unpack.third")))
+
+    assert [one.rule for one in expectations.parse(file)] == ["order.second", "unpack.third", "order.first"]
+    assert "order.first holds now: entry kept for torch>=2,!=2.13.*" in done.stdout
+    assert text.startswith(SHARED)
+    assert SECTION in text
+
+
+def test_update_changes_what_a_list_shares(update, file):
+    """Rules of a list that change alike stay together; the entry's new range is its own, before the next comment."""
+    file.write_text(SHARED + ALL_THREE + SECTION + entry(rule="toy.last"))
+    _, text = update(*all_pass())
+
+    assert SHARED + ALL_THREE + 'when = "torch>=2,!=2.13.*"\n' + SECTION + entry(rule="toy.last") == text
+
+
+def test_update_keeps_the_rules_of_a_list_apart(update, file):
+    """A rule with another outcome gets an entry of its own; no other rule of the list may end so."""
+    file.write_text(ALL_THREE + "# tail\n")
+    _, text = update(*all_pass(first=made.failed("order.first", Outcome.CRASH), third=made.failed("unpack.third")))
+
+    assert [(one.rule, one.outcome, one.reason) for one in expectations.parse(file)] == [
+        ("unpack.third", ["fail"], "the toy is a toy"),
+        ("order.first", ["fail", "crash"], "the toy is a toy"),
+    ]
+    assert "# tail\n" in text
+
+
+def test_update_removes_a_list_that_holds(update, file):
+    """A list whose rules all hold again is removed, and the defaults behind it stay."""
+    file.write_text(ALL_THREE + "\n" + SHARED.replace("torch>=2", "torch==2.13.*"))
+    _, text = update(*all_pass())
+
+    assert SHARED.replace("torch>=2", "torch==2.13.*") == text
+
+
+def test_update_adds_what_differs_from_the_defaults(update, file):
+    """A new entry says its range and its outcome only if the defaults say otherwise."""
+    file.write_text("[defaults]\noutcome = 'crash'\nwhen = 'torch==2.13.0'\n")
+    _, text = update(*all_pass(first=made.failed("order.first", Outcome.CRASH), second=made.failed("order.second")))
+    first, second = expectations.parse(file)
+
+    assert (text.count("when = "), text.count("outcome = ")) == (1, 2)
+    assert (first.outcome, second.outcome, first.when) == (["crash"], ["fail"], "torch==2.13.0")
 
 
 def test_update_keeps_the_comments_of_a_file_without_entries(update, file):

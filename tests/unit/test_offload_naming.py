@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402 - needs torch
 
 from hooklaw.errors import HooklawError  # noqa: E402 - idem
+from hooklaw.offload.steps import Strategy  # noqa: E402 - idem
 from hooklaw_backends.offload import STRATEGIES, StrategyError, find  # noqa: E402 - idem
-from hooklaw_backends.offload.strategy import Strategy  # noqa: E402 - idem
 from offload_models import Blocks, mlp, same, step  # noqa: E402 - idem
 
 
@@ -31,12 +31,12 @@ def test_every_shipped_name_makes_a_new_strategy_with_a_line_of_text():
         ("", "no strategy is called ''"),
         ("checkpoint:0", "checkpoint takes a number of segments"),
         ("checkpoint+checkpoint", "checkpoint takes a number"),
-        ("fraction:2+disk-raw", "a fraction stands between 0 and 1"),
-        ("fraction:x+disk-raw", "a fraction stands between 0 and 1"),
+        ("fraction:2+disk-raw", "a fraction is between 0 and 1"),
+        ("fraction:x+disk-raw", "a fraction is between 0 and 1"),
         ("fraction:0.5", "add one of them"),
         ("bf16+save-on-cpu", "are for disk-raw, disk-save and async"),
         ("bf16+int8", "one codec"),
-        ("sizes:1XiB+disk-raw", "'1XiB' is no size"),
+        ("sizes:1XiB+disk-raw", "'1XiB' is not a size"),
         ("modules:layer", "add one, as in modules:layer+disk-raw"),
         ("modules:+disk-raw", "modules takes one pattern"),
         ("disk-raw+async", "name one packer"),

@@ -9,8 +9,9 @@ from test_report import HOSTILE, Elements, arguments, big, data_of
 import made_records as made
 from hooklaw.errors import RecordFileError
 from hooklaw.law.rule import Level
+from hooklaw.results import figures
 from hooklaw.results.verdict import Outcome
-from hooklaw_reports import cli, figures
+from hooklaw_reports import cli
 from hooklaw_reports.answers import answers, pick
 from hooklaw_reports.page import build
 from hooklaw_reports.runs import sentence, unfinished
@@ -75,7 +76,7 @@ class TestFigures:
         ],
     )
     def test_what_is_needed_is_rounded_up(self, count, text):
-        """Whoever has what is said to be needed has enough."""
+        """The memory that is named as needed is enough."""
         assert figures.size_up(count) == text
 
     def test_the_rest(self):
@@ -199,14 +200,14 @@ class TestCharts:
         }
 
     def test_a_strategy_that_could_not_run(self):
-        """What this machine could not run is no fault of the strategy, and is listed with the reason."""
+        """A strategy that this machine could not run is listed with the reason and not as a failure."""
         cells = [made.cell(), made.cell("async", 0, 0, outcome=Outcome.NOT_RUN, detail="it needs CUDA")]
 
         (point,) = only_chart(*cells).marked
         assert (point.state.tone, point.state.word, point.cell.detail) == ("unrun", "not-run", "it needs CUDA")
 
     def test_noise_of_the_plain_step(self):
-        """The plain step counts as 1, whatever was measured of it against itself: it beats what only hooks."""
+        """The plain step counts as exactly 1, so it beats a strategy that only adds hooks."""
         cells = [made.cell("none", 48, 1.05), made.cell("hook-only", 48, 1.02)]
 
         assert [one.state.word for one in only_chart(*cells).points if one.shape == "lossless"] == [
@@ -262,7 +263,7 @@ class TestRuns:
     def test_no_cells(self):
         """A report without cells has no such page."""
         assert build(made.three()).offload is None
-        assert [tab.name for tab in build(made.three()).tabs] == ["rules"]
+        assert [tab.kind.name for tab in build(made.three()).tabs] == ["rules"]
 
     def test_cells_are_no_column(self):
         """A benchmark stands among the verdicts with a link to its page, not in the matrix."""

@@ -1,20 +1,20 @@
-"""Offload strategies: what to do with the tensors that autograd saves, one file a family.
+"""Offload strategies for the tensors that autograd saves, one file for each family.
 
-`find` makes one of a name: a shipped one, parts joined by ``+``, or a user's ``module:attribute``.
+`find` makes a strategy from its name: shipped, parts joined by ``+``, or a user's ``module:attribute``.
 """
 
 from dataclasses import dataclass
 
-from hooklaw_backends.offload.errors import StrategyError
+from hooklaw.errors import StrategyError
+from hooklaw.offload.steps import Strategy
 from hooklaw_backends.offload.naming import find
-from hooklaw_backends.offload.strategy import Strategy
 
 __all__ = ["STRATEGIES", "Shipped", "Strategy", "StrategyError", "find"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """A strategy that the benchmark runs unless told otherwise; called, it makes a new one."""
+    """A strategy that the benchmark runs by default; a call makes a new instance."""
 
     spec: str
     text: str

@@ -1,4 +1,4 @@
-"""Host memory in blocks of exactly the size asked for, pinned where there is a CUDA device."""
+"""An arena of host memory in blocks of exactly the requested size, pinned if there is a CUDA device."""
 
 import threading
 import weakref
@@ -15,7 +15,7 @@ Allocate = Callable[[int], Tensor]
 
 
 class Slot:
-    """Some bytes of an arena, theirs as long as this object lives."""
+    """A block of an arena, in use as long as this object lives."""
 
     __slots__ = ("__weakref__", "_chunk", "nbytes", "start")
 
@@ -35,8 +35,8 @@ class Slot:
 class Arena:
     """Blocks rounded up to a page and not, as torch's own pinned memory is, to a power of two.
 
-    A step that repeats itself takes no new memory after the first: each block finds the hole that its size left. An
-    arena that does not keep its memory, since taking it anew costs nothing, gives each block back with its slot.
+    Repeated steps allocate nothing after the first: each block finds the hole of its size. An arena that does not keep
+    its memory, since a new allocation costs nothing, frees each block with its slot.
     """
 
     def __init__(self, allocate: Allocate, *, keeps: bool = True) -> None:
@@ -46,12 +46,12 @@ class Arena:
         self._lock = threading.Lock()
 
     def reserve(self, nbytes: int) -> None:
-        """Take one chunk for all that follows, so that the first step does not wait for memory."""
+        """Allocate one chunk in advance, so that the first step does not wait for memory."""
         with self._lock:
             self._chunks.append(_Chunk(self._allocate(_rounded(nbytes))))
 
     def take(self, nbytes: int) -> Slot:
-        """Return a block of at least this size, out of the smallest hole that holds it."""
+        """Return a block of at least this size, from the smallest hole that fits."""
         size = _rounded(nbytes)
         with self._lock:
             holes = [(hole, place) for place, chunk in enumerate(self._chunks) if (hole := chunk.extents.hole(size))]
@@ -65,7 +65,7 @@ class Arena:
         return sum(chunk.extents.length for chunk in self._chunks)
 
     def close(self) -> None:
-        """Let go of the memory; each chunk stays until the last slot in it has gone."""
+        """Release the memory; each chunk stays until its last slot is gone."""
         with self._lock:
             self._chunks.clear()
 

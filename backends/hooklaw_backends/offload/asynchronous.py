@@ -1,4 +1,4 @@
-"""Offloading beside the computation: its own streams on CUDA, an emulated link elsewhere."""
+"""Offloading during the computation: separate streams on CUDA, an emulated link elsewhere."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MakeLink = Callable[[torch.device], Link]
 
 
 def link_of(device: torch.device) -> Link:
-    """Return the link of a device; between the CPU and itself a copy is over at once."""
+    """Return the link of a device; a copy from the CPU to itself is complete at once."""
     return CudaLink(device) if device.type == "cuda" else LaneLink(InstantLane(), InstantLane())
 
 
@@ -56,7 +56,7 @@ class Links:
 
 
 class Async(Packer):
-    """Copies out and back while the computation goes on.
+    """Copies out and back during the computation.
 
     At most `cap` bytes are on their way out, up to `window` bytes are fetched ahead in backward, tensors of less than
     `min_bytes` stay, and host memory is pinned in exactly the sizes needed. A tensor that is changed in place while its

@@ -1,4 +1,4 @@
-"""Which saved tensors move: a fraction of the bytes, or sizes between two bounds."""
+"""Choices of the saved tensors that move: a fraction of the bytes, or sizes between two bounds."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from hooklaw_backends.offload.errors import StrategyError
+from hooklaw.errors import StrategyError
 
 
 class Fraction:
-    """So much of the bytes, spread evenly over forward, so that the link is busy all along."""
+    """A share of the bytes, spread evenly over forward, so that the link is always busy."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -43,7 +43,7 @@ class Sizes:
 
 
 class Both:
-    """What two choices agree on; the second is asked only about what the first takes."""
+    """The tensors that two choices take; the second is asked only about those of the first."""
 
     def __init__(self, first: Any, second: Any) -> None:
         self._first = first

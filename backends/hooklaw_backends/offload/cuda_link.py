@@ -1,4 +1,4 @@
-"""The link of a CUDA device: one stream a direction, exactly pinned memory, and events that order the copies."""
+"""The link of a CUDA device: a stream for each direction, exactly pinned memory, and events that order the copies."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hooklaw_backends.offload.link import Copy
 
 
 class CudaLink:
-    """Two copy engines beside the stream of the computation.
+    """Two copy streams next to the stream of the computation.
 
     A copy begins after what the computing stream was given so far. That makes the source complete, and on the way back
     it makes the target safe to write: its memory may have belonged to something that is still being computed.

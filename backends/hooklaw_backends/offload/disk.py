@@ -21,9 +21,9 @@ Buffer = Any  # a memoryview, or what ctypes makes over a tensor's memory
 
 
 class Spill:
-    """One file without a name, readable by its owner only, that the system removes however the process ends.
+    """An unnamed file, readable only by its owner, that the system removes when the process ends.
 
-    Its stretches are given back with the objects that stand for them, and used again.
+    Its stretches are given back with their objects, and reused.
     """
 
     def __init__(self, directory: str | None = None) -> None:
@@ -36,7 +36,7 @@ class Spill:
         self._lock = threading.Lock()
 
     def write(self, data: Buffer, nbytes: int) -> "Stretch":
-        """Write the bytes somewhere in the file; where the disk is full, nothing of it stays taken."""
+        """Write the bytes into the file; if the disk is full, no part of it stays taken."""
         with self._lock:
             start = self._extents.take(nbytes) or 0
         stretch = Stretch(self, start, nbytes)
@@ -52,7 +52,7 @@ class Spill:
         _whole(lambda at: os.preadv(self._descriptor, [into[at:]], start + at), nbytes)
 
     def give(self, start: int, nbytes: int) -> None:
-        """Take the stretch back; safe in a finalizer. The room is used again, or returned at once to a full disk."""
+        """Take the stretch back; safe in a finalizer. Its bytes are reused, or returned at once to a full disk."""
         self._extents.give(start, nbytes)
         if self._full and self._lock.acquire(blocking=False):
             self._shrink()
@@ -70,7 +70,7 @@ class Spill:
 
 
 class Stretch:
-    """Some bytes of a spill file, theirs as long as this object lives."""
+    """A stretch of a spill file, in use as long as this object lives."""
 
     def __init__(self, spill: Spill, start: int, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -100,11 +100,11 @@ class RawDisk:
         return self._stored(bytes_of(host), host.nbytes, lambda stretch: _RawParcel(self, stretch, flat))
 
     def close(self) -> None:
-        """Let the file go; it vanishes with the last stretch of it that is still in a graph."""
+        """Release the file; it vanishes with the last stretch that a graph holds."""
         self._spill = None
 
     def file_bytes(self) -> int:
-        """Return how long the file is, which shows that the bytes came here."""
+        """Return the length of the file, which shows that the bytes came here."""
         return self._spill.nbytes() if self._spill else 0
 
     def fetched(self, stretch: Stretch, into: Buffer) -> None:
@@ -187,7 +187,7 @@ class DiskRaw(Packer):
 
 
 class DiskSave(DiskRaw):
-    """The way of PyTorch's tutorial, torch.save and torch.load, in the same unnamed file."""
+    """torch.save and torch.load, as in PyTorch's tutorial, on the same unnamed file."""
 
     name = "disk-save"
     kind = SavedDisk

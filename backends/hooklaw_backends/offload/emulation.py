@@ -1,4 +1,4 @@
-"""The overlap in real time on an emulated link: ``python -m hooklaw_backends.offload.emulation`` prints it.
+"""Emulation of overlap in real time: ``python -m hooklaw_backends.offload.emulation`` prints it.
 
 The computation is emulated too, by sleeping, so that a busy machine does not slow it down; the copies are real.
 """
@@ -43,12 +43,12 @@ class Sleeping(torch.autograd.Function):
 
 
 def in_real_time(rate: float) -> float:
-    """Return the seconds of a step: the best of a few, since a busy machine sleeps longer than it was asked to."""
+    """Return the seconds of a step, the best of a few, since a busy machine sleeps too long."""
     return min(_seconds(EmulatedLane(rate), EmulatedLane(rate), time.sleep, time.perf_counter) for _ in range(ROUNDS))
 
 
 def on_a_virtual_clock(rate: float) -> float:
-    """Return the seconds of the same step on a clock that nobody waits for."""
+    """Return the seconds of the same step on a virtual clock."""
     clock = Clock()
     return _seconds(VirtualLane(clock, rate), VirtualLane(clock, rate), clock.sleep, lambda: clock.now)
 
@@ -67,7 +67,7 @@ def _seconds(out: Lane, back: Lane, sleep: Sleep, now: Callable[[], float]) -> f
 
 
 def measured(speed: float) -> dict[str, float]:
-    """Return the step's times on a link that keeps up with forward so many times over."""
+    """Return the times of the step on a link `speed` times as fast as forward needs."""
     rate = speed * NBYTES / FORWARD
     step = Step(forward=LAYERS * FORWARD, backward=LAYERS * BACKWARD, out_rate=rate, back_rate=rate)
     floor, virtual, real = step.floor(LAYERS * NBYTES, resident=CAP), on_a_virtual_clock(rate), in_real_time(rate)

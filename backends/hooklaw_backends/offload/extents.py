@@ -1,10 +1,10 @@
-"""Which stretches of an arena or a spill file are free."""
+"""Free stretches of an arena or of a spill file."""
 
 from collections import deque
 
 
 class Extents:
-    """A numbered space of which stretches are taken and given back.
+    """A space of bytes, whose stretches are taken and given back.
 
     Stretches are given back by finalizers, which the garbage collector may start in the middle of anything:
     so `give` only notes, without a lock, and the next `take` does the work.
@@ -21,12 +21,12 @@ class Extents:
         self._given.append((start, size))
 
     def hole(self, size: int) -> int | None:
-        """Return the size of the smallest free stretch that would do."""
+        """Return the size of the smallest free stretch that fits."""
         self._settle()
         return min((free for _, free in self._free if free >= size), default=None)
 
     def take(self, size: int) -> int | None:
-        """Return where a stretch of this size now begins; None where there is no room and the space does not grow."""
+        """Return where a new stretch of this size begins, or None if there is no room and the space does not grow."""
         hole = self.hole(size)
         if hole is None:
             return self._grow(size) if self._grows else None
@@ -37,7 +37,7 @@ class Extents:
         return start
 
     def is_empty(self) -> bool:
-        """Say whether everything was given back."""
+        """Return whether everything was given back."""
         self._settle()
         return sum(size for _, size in self._free) == self.length
 

@@ -1,4 +1,4 @@
-"""What stands in the graph for a saved tensor: a tensor that stayed, or a way to one that went."""
+"""Handles that the graph keeps instead of saved tensors: for a tensor that stayed, and for one that moved."""
 
 import weakref
 from typing import Any, Protocol
@@ -9,32 +9,35 @@ from hooklaw_backends.offload.layout import Layout
 
 
 class Handle(Protocol):
-    """What pack returns. It is not used up by `get`: a graph may be run again, in any order, from any thread."""
+    """What pack returns. `get` may be called again, in any order, from any thread, as a graph may be run."""
 
     def get(self) -> Tensor: ...
 
 
 class Parcel(Protocol):
-    """Elements that went to a medium; letting go of the last reference gives the place back."""
+    """Elements in a medium; the last reference to them frees their place."""
 
     def get(self, handle: Any) -> Tensor: ...
 
     def join(self, handle: Any) -> None:
-        """Hear of one more handle that will ask for these elements."""
+        """Note a handle that will ask for these elements."""
         ...
 
 
 class Kept:
-    """A tensor that stays where it is, with the check that hooks switch off: nobody changed it in place since.
+    """A tensor that stays where it is, with the check for changes in place that hooks switch off.
 
-    Unless the tensor is a parameter, its alias is detached: the tensor itself may hold the Node that holds the handle.
+    The alias is detached: a handle that held the tensor itself would hold the Node that holds the handle.
     """
 
     __slots__ = ("__weakref__", "_tensor", "_version")
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
-        self._version = -1 if tensor.is_inference() else tensor._version  # noqa: SLF001 - a call costs as much as a hook
+        self._tensor = tensor.detach()
+        try:
+            self._version = tensor._version  # noqa: SLF001 - each call here would show in the price of a hook
+        except RuntimeError:
+            self._version = -1  # an inference tensor
 
     def get(self) -> Tensor:
         tensor = self._tensor
@@ -44,7 +47,7 @@ class Kept:
 
 
 class Moved:
-    """A tensor whose elements are elsewhere; several of these may share one parcel."""
+    """A tensor whose elements are elsewhere; several may share a parcel."""
 
     __slots__ = ("__weakref__", "_layout", "_parcel")
 

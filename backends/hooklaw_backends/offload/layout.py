@@ -1,4 +1,4 @@
-"""A tensor as a flat run of elements, and back with its strides and its lazy bits."""
+"""Layouts: a tensor as a flat run of elements, and what restores its strides and lazy bits."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 flip_negative: Any = torch._neg_view  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-# there is no public way to the bit of a real tensor
+# the bit of a real tensor has no public name
 
 
 class Layout(NamedTuple):
@@ -20,7 +20,7 @@ class Layout(NamedTuple):
     contiguous: bool = False
 
     def restore(self, flat: Tensor) -> Tensor:
-        """Return a tensor over the flat run, with the strides and bits of the one that was flattened."""
+        """Return a tensor over the flat run, with the strides and bits that the flattened tensor had."""
         if self.contiguous:
             return flat.view(self.size)
         tensor = self._spread(flat) if self.gaps else flat.as_strided(self.size, self.stride, flat.storage_offset())
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
 
 def flatten(tensor: Tensor) -> tuple[Tensor, Layout]:
-    """Return the elements of a dense tensor as one flat run, with what restores it.
+    """Return the elements of a dense tensor as one flat run, and the layout that restores it.
 
     The run is an alias wherever it is no longer than the tensor: permuted, overlapping or expanded tensors are not
     copied, and an expanded one stays as short as it is. Only where the strides leave gaps is a copy made without them.

@@ -1,4 +1,4 @@
-"""The way out and back: what the scheduler asks of a link, and links that a machine without a GPU has."""
+"""Links to host memory: what the scheduler needs of them, and links for machines without a GPU."""
 
 import queue
 import threading
@@ -22,21 +22,21 @@ class Copy(Protocol):
         ...
 
     def wait(self) -> None:
-        """Let what the caller computes next come after it."""
+        """Order what the caller computes next after the copy."""
         ...
 
 
 class Link(Protocol):
-    """A way to host memory, with both directions at once."""
+    """A connection to host memory that copies in both directions at once."""
 
     arena: Arena
 
     def out(self, source: Tensor, slot: Slot) -> Copy:
-        """Begin to copy to the host what the computation so far has made."""
+        """Begin to copy a result of the computation so far to the host."""
         ...
 
     def back(self, slot: Slot, target: Tensor) -> Copy:
-        """Begin to copy back, into memory that the computation so far has left."""
+        """Begin to copy back, into memory that the computation no longer uses."""
         ...
 
     def close(self) -> None: ...
@@ -73,7 +73,7 @@ class LaneLink:
 
 
 class InstantLane:
-    """Copies at once: what offloading from the CPU to the CPU comes to."""
+    """A lane that copies at once, for offloading from the CPU to the CPU."""
 
     def send(self, nbytes: int, action: Action) -> Copy:  # noqa: ARG002 - however long
         action()
@@ -92,7 +92,7 @@ class _Over:
 
 
 class Clock:
-    """A time that passes only when somebody sleeps, so that a schedule is computed and not measured."""
+    """A virtual time that passes only in `sleep`, so that a schedule is computed instead of measured."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -144,7 +144,7 @@ class _VirtualCopy:
 
 
 class EmulatedLane:
-    """A lane in real time with a set rate: one worker that takes so long over each copy, by sleeping."""
+    """A lane in real time with a set rate: its thread sleeps as long as each copy would take."""
 
     def __init__(self, rate: float) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -161,7 +161,7 @@ class EmulatedLane:
         return job
 
     def close(self) -> None:
-        """Let the worker end after what it was given; a later copy is made where it is asked for."""
+        """End the thread after its last job; later copies are made by the caller."""
         self._jobs.put(None)
         self._worker.join()
 
@@ -189,7 +189,7 @@ class _Job:
 
     def wait(self) -> None:
         if threading.current_thread() is self._worker:
-            return  # a finalizer that the collector started here: nobody will ask for these elements any more
+            return  # a finalizer runs in this thread: the elements are no longer needed
         self._over.wait()
         if self._error:
             raise self._error

@@ -1,4 +1,4 @@
-"""Saved tensors in fewer bits: bfloat16, and int8 by blocks. The gradients are not the plain step's, and say so."""
+"""Saved tensors in fewer bits: bfloat16, and int8 by blocks. They declare that gradients differ."""
 
 import torch
 from torch import Tensor

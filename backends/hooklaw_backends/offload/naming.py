@@ -1,4 +1,4 @@
-"""From what stands on the command line to a strategy: shipped names, parts joined by +, or module:attribute."""
+"""Names of strategies: shipped names, parts joined by +, or module:attribute."""
 
 import importlib
 from collections.abc import Callable
@@ -10,23 +10,24 @@ from typing import Any, cast
 
 import torch
 
+from hooklaw.errors import StrategyError
+from hooklaw.offload.steps import Strategy
 from hooklaw_backends.offload.asynchronous import Async
 from hooklaw_backends.offload.choices import Both, Fraction, SelectedModules, Sizes
 from hooklaw_backends.offload.disk import DiskRaw, DiskSave
-from hooklaw_backends.offload.errors import StrategyError
 from hooklaw_backends.offload.lossy import Bf16, Int8
 from hooklaw_backends.offload.on_cpu import CheckedCopy, TorchPinned
 from hooklaw_backends.offload.packer import Choice, Memory, Packer
 from hooklaw_backends.offload.plain import HookOnly, KeepAll
 from hooklaw_backends.offload.recompute import Checkpointed
-from hooklaw_backends.offload.strategy import Assembled, Strategy
+from hooklaw_backends.offload.strategy import Assembled
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 @dataclass
-class Plan:
-    """What the parts of a name have asked for so far."""
+class Parts:
+    """The strategy that the parts of a name describe so far."""
 
     name: str
     choice: Choice | None = None
@@ -37,51 +38,51 @@ class Plan:
 
 
 def find(spec: str) -> Strategy:
-    """Return a new strategy; StrategyError, a ValueError, says in one sentence what is wrong with the name.
+    """Return a new strategy; StrategyError says what is wrong with the name.
 
     >>> find("checkpoint:4+fraction:0.3+disk-raw").name
     'checkpoint:4+fraction:0.3+disk-raw'
     """
-    plan = Plan(spec)
+    parts = Parts(spec)
     for part in spec.split("+"):
         name, _, argument = part.partition(":")
         if name in PARTS:
-            PARTS[name](plan, argument)
+            PARTS[name](parts, argument)
         elif argument.isidentifier() and all(word.isidentifier() for word in name.split(".")):
-            _medium(plan, partial(_users, name, argument))
+            _medium(parts, partial(_users, name, argument))
         else:
             raise StrategyError(_unknown(part))
-    return _assemble(plan)
+    return _assemble(parts)
 
 
-def _assemble(plan: Plan) -> Strategy:
-    packer = _packer(plan)
+def _assemble(parts: Parts) -> Strategy:
+    packer = _packer(parts)
     if _is_strategy(packer):
-        if plan.changes or plan.pattern:
-            raise StrategyError(f"{plan.name}: a whole strategy takes no other parts; name a packer instead")
+        if parts.changes or parts.pattern:
+            raise StrategyError(f"{parts.name}: a whole strategy takes no other parts; name a packer instead")
         return cast("Strategy", packer)
-    if plan.pattern and packer is None:
-        raise StrategyError(f"{plan.name}: modules selects for a packer; add one, as in {plan.name}+disk-raw")
-    inside = partial(_only_inside, plan.pattern) if plan.pattern else None
-    return Assembled(plan.name, packer, changes=tuple(plan.changes), only_inside=inside)
+    if parts.pattern and packer is None:
+        raise StrategyError(f"{parts.name}: modules selects for a packer; add one, as in {parts.name}+disk-raw")
+    inside = partial(_only_inside, parts.pattern) if parts.pattern else None
+    return Assembled(parts.name, packer, changes=tuple(parts.changes), only_inside=inside)
 
 
-def _packer(plan: Plan) -> Any:
-    if plan.codec is None and plan.choice is None:
-        return plan.make() if plan.make else None
-    family = plan.make.func if isinstance(plan.make, partial) else None
-    if plan.make is None and plan.codec:
-        return plan.codec(Memory(), choice=plan.choice)
+def _packer(parts: Parts) -> Any:
+    if parts.codec is None and parts.choice is None:
+        return parts.make() if parts.make else None
+    family = parts.make.func if isinstance(parts.make, partial) else None
+    if parts.make is None and parts.codec:
+        return parts.codec(Memory(), choice=parts.choice)
     if family not in (DiskRaw, DiskSave, Async):
         raise StrategyError(
-            f"{plan.name}: fractions, sizes and codecs are for disk-raw, disk-save and async; add one of them"
+            f"{parts.name}: fractions, sizes and codecs are for disk-raw, disk-save and async; add one of them"
         )
-    return _coded(plan, cast("Callable[..., Packer]", plan.make))
+    return _coded(parts, cast("Callable[..., Packer]", parts.make))
 
 
-def _coded(plan: Plan, make: Callable[..., Packer]) -> Packer:
-    coded = plan.codec() if plan.codec else None
-    packer = make(codec=coded.codec if coded else None, choice=plan.choice)
+def _coded(parts: Parts, make: Callable[..., Packer]) -> Packer:
+    coded = parts.codec() if parts.codec else None
+    packer = make(codec=coded.codec if coded else None, choice=parts.choice)
     if coded:
         packer.lossless, packer.tolerance = coded.lossless, coded.tolerance
         packer.gradient_tolerance = coded.gradient_tolerance
@@ -89,85 +90,85 @@ def _coded(plan: Plan, make: Callable[..., Packer]) -> Packer:
 
 
 # the parts
-def _medium(plan: Plan, make: Callable[[], Any]) -> None:
-    if plan.make:
-        raise StrategyError(f"{plan.name}: saved tensors go to one place; name one packer")
-    plan.make = make
+def _medium(parts: Parts, make: Callable[[], Any]) -> None:
+    if parts.make:
+        raise StrategyError(f"{parts.name}: saved tensors go to one place; name one packer")
+    parts.make = make
 
 
-def _disk(family: type[DiskRaw], plan: Plan, argument: str) -> None:
-    _medium(plan, partial(family, argument or None))
+def _disk(family: type[DiskRaw], parts: Parts, argument: str) -> None:
+    _medium(parts, partial(family, argument or None))
 
 
-def _async(plan: Plan, argument: str) -> None:
+def _async(parts: Parts, argument: str) -> None:
     names = {"cap": "cap", "window": "window", "min": "min_bytes"}
     options: dict[str, int] = {}
     for option in filter(None, argument.split(",")):
         key, _, value = option.partition("=")
         if key not in names:
             raise StrategyError(f"async has no option {key!r}: it has cap, window and min, as in async:cap=512MiB")
-        options[names[key]] = _bytes(value, plan.name)
-    _medium(plan, partial(Async, **options))
+        options[names[key]] = _bytes(value, parts.name)
+    _medium(parts, partial(Async, **options))
 
 
-def _simple(family: Callable[[], Any], plan: Plan, argument: str) -> None:
+def _simple(family: Callable[[], Any], parts: Parts, argument: str) -> None:
     if argument:
-        raise StrategyError(f"{plan.name}: {argument!r} is too much, this part takes nothing after a colon")
-    _medium(plan, family)
+        raise StrategyError(f"{parts.name}: {argument!r} is too much: this part takes nothing after the colon")
+    _medium(parts, family)
 
 
 def _nothing() -> None:
     return None
 
 
-def _codec(family: type[Bf16] | type[Int8], plan: Plan, argument: str) -> None:
-    if argument or plan.codec:
-        raise StrategyError(f"{plan.name}: one codec, and nothing after a colon")
-    plan.codec = family
+def _codec(family: type[Bf16] | type[Int8], parts: Parts, argument: str) -> None:
+    if argument or parts.codec:
+        raise StrategyError(f"{parts.name}: one codec, and nothing after a colon")
+    parts.codec = family
 
 
-def _choose(plan: Plan, choice: Choice) -> None:
-    plan.choice = Both(plan.choice, choice) if plan.choice else choice
+def _choose(parts: Parts, choice: Choice) -> None:
+    parts.choice = Both(parts.choice, choice) if parts.choice else choice
 
 
-def _fraction(plan: Plan, argument: str) -> None:
+def _fraction(parts: Parts, argument: str) -> None:
     try:
         share = float(argument)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise StrategyError(f"{plan.name}: a fraction stands between 0 and 1, as in fraction:0.3")
-    _choose(plan, Fraction(share))
+        raise StrategyError(f"{parts.name}: a fraction is between 0 and 1, as in fraction:0.3")
+    _choose(parts, Fraction(share))
 
 
-def _sizes(plan: Plan, argument: str) -> None:
+def _sizes(parts: Parts, argument: str) -> None:
     least, dots, most = argument.partition("..")
-    _choose(plan, Sizes(_bytes(least or "0", plan.name), _bytes(most, plan.name) if dots and most else float("inf")))
+    _choose(parts, Sizes(_bytes(least or "0", parts.name), _bytes(most, parts.name) if dots and most else float("inf")))
 
 
-def _modules(plan: Plan, argument: str) -> None:
-    if not argument or plan.pattern:
-        raise StrategyError(f"{plan.name}: modules takes one pattern, as in modules:layer3.*")
-    plan.pattern = argument
+def _modules(parts: Parts, argument: str) -> None:
+    if not argument or parts.pattern:
+        raise StrategyError(f"{parts.name}: modules takes one pattern, as in modules:layer3.*")
+    parts.pattern = argument
 
 
 def _only_inside(pattern: str, model: Any, packer: AbstractContextManager[Any]) -> SelectedModules:
     return SelectedModules(model, pattern, packer)
 
 
-def _checkpoint(plan: Plan, argument: str) -> None:
+def _checkpoint(parts: Parts, argument: str) -> None:
     words = argument.split(",") if argument else []
-    if not all(word.isdecimal() and int(word) for word in words) or plan.changes:
+    if not all(word.isdecimal() and int(word) for word in words) or parts.changes:
         raise StrategyError(
-            f"{plan.name}: checkpoint takes a number of segments, as in checkpoint:4, or the length of each, "
+            f"{parts.name}: checkpoint takes a number of segments, as in checkpoint:4, or the length of each, "
             "as in checkpoint:2,3,3"
         )
     counts = [int(word) for word in words]
     segments = (counts[0] if len(counts) == 1 else counts) if counts else None
-    plan.changes.append(lambda model: Checkpointed(model, segments))
+    parts.changes.append(lambda model: Checkpointed(model, segments))
 
 
-PARTS: dict[str, Callable[[Plan, str], None]] = {
+PARTS: dict[str, Callable[[Parts, str], None]] = {
     "none": partial(_simple, _nothing),
     "hook-only": partial(_simple, HookOnly),
     "keep-all": partial(_simple, KeepAll),
@@ -189,19 +190,19 @@ PARTS: dict[str, Callable[[Plan, str], None]] = {
 def _bytes(text: str, spec: str) -> int:
     number, unit = (text[:-3], UNITS[text[-3:]]) if text[-3:] in UNITS else (text, 1)
     if not number.isdecimal():
-        raise StrategyError(f"{spec}: {text!r} is no size; write 65536, 64KiB, 1MiB or 2GiB")
+        raise StrategyError(f"{spec}: {text!r} is not a size; write 65536, 64KiB, 1MiB or 2GiB")
     return int(number) * unit
 
 
 def _unknown(part: str) -> str:
     near = get_close_matches(part.partition(":")[0], PARTS, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PARTS)}"
-    return f"no strategy is called {part!r}: {hint} (one of your own is named module:attribute)"
+    return f"no strategy is called {part!r}: {hint} (your own strategy is named module:attribute)"
 
 
 # a user's own
 def _users(module: str, attribute: str) -> Any:
-    """Return a user's strategy, a context manager to enter again and again, or what makes one for each step."""
+    """Return a user's strategy, a context manager to enter again and again, or a function that makes a new one."""
     found = _imported(module, attribute)
     if not callable(found) or hasattr(type(found), "__enter__"):
         return _checked(found, f"{module}:{attribute}")

@@ -1,4 +1,4 @@
-"""The packer that all families share: what moves, what stays, what was moved already."""
+"""The packer that all families share: it decides which tensors move, stay, or were moved before."""
 
 import threading
 from collections import Counter
@@ -19,7 +19,7 @@ BYTES = ("bytes_packed", "bytes_unique", "bytes_deduplicated", "bytes_coded")
 
 
 class Medium(Protocol):
-    """Where elements go. `put` returns with the elements safe from whatever happens to the source."""
+    """Where elements go. When `put` returns, changes to the source no longer reach them."""
 
     @property
     def bytes_out(self) -> int: ...
@@ -61,7 +61,7 @@ class Choice(Protocol):
 
 
 class Memory:
-    """No other place at all: for a codec whose result stays on the device, so that nothing goes out or back."""
+    """The device itself, for a codec whose result stays there."""
 
     bytes_out = 0
     bytes_back = 0
@@ -87,7 +87,7 @@ class _InMemory:
 
 
 class Packer:
-    """A context manager: what autograd saves inside it goes to a medium, and comes back when backward asks.
+    """A context manager that sends what autograd saves to a medium, and fetches it when backward needs it.
 
     One instance may be entered again, nested, and from several threads. Parameters stay, found by their storage, so
     that a transposed view of one stays too; so do sparse, quantized and other tensors that are not plainly strided.
@@ -116,7 +116,7 @@ class Packer:
         self._medium = medium
         self._codec = codec
         self._choice = choice
-        self._min_bytes = min_bytes
+        self._min_bytes = max(1, min_bytes)  # an empty tensor stays
         self._owned: dict[int, StorageWeakRef] = {}
         self._parcels = Register()
         self._stayed = Register()
@@ -139,14 +139,14 @@ class Packer:
         return self.pack, self.unpack
 
     def own(self, model: torch.nn.Module) -> None:
-        """Let the parameters and buffers of a model stay where they are: they live on anyway."""
+        """Keep the parameters and buffers of a model where they are, since they live on anyway."""
         for tensor in (*model.parameters(), *model.buffers()):
             if is_plain(tensor):
                 storage = StorageWeakRef(tensor.untyped_storage())
                 self._owned[storage.cdata] = storage
 
     def pack(self, tensor: Tensor) -> Handle:
-        """Return what stands for the tensor in the graph."""
+        """Return the handle that the graph keeps instead of the tensor."""
         if self._counts is not None:
             self._count(packs=1, bytes_packed=tensor.nbytes if is_plain(tensor) else 0)
         if self._medium and not self._must_stay(tensor):
@@ -154,7 +154,7 @@ class Packer:
         return self._keep(tensor)
 
     def unpack(self, handle: Handle) -> Tensor:
-        """Return the tensor that the handle stands for."""
+        """Return the tensor of a handle."""
         if self._counts is not None:
             self._count(unpacks=1)
         return handle.get()
@@ -171,17 +171,17 @@ class Packer:
         return {**counts, "bytes_out": medium.bytes_out, "bytes_back": medium.bytes_back}
 
     def close(self) -> None:
-        """Give back what is held between steps; graphs that are still alive can still be run."""
+        """Release what is held between steps; graphs that are alive can still be run."""
         if self._medium:
             self._medium.close()
 
     def _must_stay(self, tensor: Tensor) -> bool:
-        if not is_plain(tensor) or not tensor.numel():
+        if not is_plain(tensor) or tensor.nbytes < self._min_bytes:
             return True
         root = tensor._base if tensor._is_view() else tensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if root is not None and root.is_leaf and root.requires_grad:
             return True
-        return tensor.nbytes < self._min_bytes or _address(tensor) in self._owned
+        return _address(tensor) in self._owned
 
     def _keep(self, tensor: Tensor) -> Handle:
         if self._counts is not None:
@@ -225,7 +225,7 @@ class Packer:
 
 
 class _Guarded:
-    """A parcel with its codec, and the weak reference that keeps the address of its storage from being used anew."""
+    """A parcel with its codec, and the weak reference that keeps the address of its storage from being reused."""
 
     __slots__ = ("__weakref__", "_codec", "_form", "_inner", "_storage")
 
@@ -244,7 +244,7 @@ class _Guarded:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Say whether the tensor is its elements and its strides, and nothing more."""
+    """Return whether the tensor consists of elements and strides only."""
     ordinary = type(tensor) in PLAIN_TYPES and tensor.layout is torch.strided
     return ordinary and not tensor.is_quantized and not tensor.is_meta
 

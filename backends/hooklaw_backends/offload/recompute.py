@@ -1,4 +1,4 @@
-"""Checkpointing by segments: only what stands at their boundaries is saved, the rest is computed again in backward."""
+"""Checkpointing by segments: their boundaries are saved, and backward computes the rest again."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hooklaw_backends.offload.errors import StrategyError
+from hooklaw.errors import StrategyError
 
 Run = Callable[..., Any]
 LARGE = 1 << 20
@@ -17,11 +17,11 @@ Buffers = list[tuple[nn.Module, str, Tensor]]
 
 
 class Checkpointed:
-    """A model cut into segments: `nn.Sequential` itself, or whatever container of blocks it is built around.
+    """A model cut into segments: a Sequential, or a model that is built around a container of blocks.
 
     `segments` is a number of segments, or the number of children in each. A Sequential is cut so; of any other model
     the largest Sequential or ModuleList is taken, a ModuleList with each of its blocks as a segment of its own, since
-    what stands between the blocks is the model's secret. The model itself is changed until `close`.
+    only the model knows what it does between them. The model itself is changed until `close`.
     """
 
     def __init__(self, model: nn.Module, segments: int | Sequence[int] | None = None) -> None:
@@ -36,7 +36,7 @@ class Checkpointed:
                 self._replace(block, _recomputed(block.forward, [block]))
 
     def close(self) -> None:
-        """Give the modules their own forward back."""
+        """Restore the forward of the modules."""
         for module in self._changed:
             del module.forward
         self._changed.clear()
@@ -59,7 +59,7 @@ def _container(model: nn.Module) -> nn.Sequential | nn.ModuleList:
 
 
 def _cuts(count: int, segments: int | Sequence[int] | None) -> list[int]:
-    """Return where the segments begin and end: about the square root of the children each, unless told."""
+    """Return where the segments begin and end; by default each has about the square root of the number of children."""
     wanted = max(1, round(count**0.5)) if segments is None else segments
     if isinstance(wanted, int):
         parts = min(wanted, count)
@@ -132,7 +132,7 @@ class _State:
         return nullcontext(), _AsFound(self)
 
     def forget_unchanged(self) -> None:
-        """Drop the copies of large buffers, such as masks, that forward only read; small ones are not worth a look."""
+        """Drop the copies of large buffers, such as masks, that forward did not change."""
         self.found = [
             (module, name, copy)
             for module, name, copy in self.found
@@ -141,7 +141,7 @@ class _State:
 
 
 class _AsFound:
-    """The model with its buffers as they were; entered anew for each backward over a graph that is retained."""
+    """The model with its earlier buffers, entered for each backward over a retained graph."""
 
     def __init__(self, found: _State) -> None:
         self._state = found

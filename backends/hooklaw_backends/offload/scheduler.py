@@ -1,4 +1,4 @@
-"""When asynchronous copies begin, and what is waited for: the same on CUDA and on an emulated link."""
+"""The schedule of asynchronous copies, the same on CUDA and on an emulated link."""
 
 import threading
 import weakref
@@ -17,7 +17,7 @@ from hooklaw_backends.offload.link import Copy, Link
 
 
 class Scheduler:
-    """Sends elements out while the computation goes on, and has them back before they are asked for.
+    """Sends elements out during the computation, and fetches them before backward needs them.
 
     On the way out at most `cap` bytes are in flight: the computation waits for the oldest copy beyond that. What is
     asked for while it is still in flight is taken from the device. On the way back the order is the reverse of packing,
@@ -69,7 +69,7 @@ class Scheduler:
             return tensor
 
     def close(self) -> None:
-        """Finish what is under way and end the link's workers; what was sent out can still be fetched."""
+        """Finish all copies and end the link's workers; what was sent out can still be fetched."""
         with self._tidily():
             while self._flights:
                 self._land(lingers=False)
@@ -99,7 +99,7 @@ class Scheduler:
             self._land(lingers=lingers)
 
     def _land(self, *, lingers: bool) -> None:
-        """End the oldest flight. In backward its source lingers: it is asked for soon, and need not come back."""
+        """End the oldest flight. In backward its source lingers, since it is needed soon."""
         flight = self._flights.popleft()
         flight.copy.wait()
         self._in_flight -= flight.nbytes
@@ -133,7 +133,7 @@ class Scheduler:
             arrival[0].wait()
 
     def _place(self, parcel: "_Shipment") -> None:
-        """Have the parcel on its way, and begin to look ahead anew where backward did not come from the one before."""
+        """Begin to fetch the parcel, and restart looking ahead if backward jumped to it."""
         follows = self._frontier <= parcel.number <= self._asked and parcel.is_near()
         if not parcel.is_near():
             self._begin(parcel)
@@ -141,9 +141,9 @@ class Scheduler:
         self._asked = parcel.number
 
     def _look_ahead(self, parcel: "_Shipment") -> None:
-        """Fetch the parcels packed before this one, nearest first; one is fetched however small the window.
+        """Fetch the parcels packed before this one, nearest first; one at least, even if it exceeds the window.
 
-        Between the frontier and this parcel all is here or on its way, so that each is looked at once.
+        Every parcel between the frontier and this one is here or on its way, so each is examined once.
         """
         ahead = {number: size for number, size in self._fetched.items() if self._frontier <= number < parcel.number}
         room = self._window - sum(ahead.values())
@@ -156,7 +156,7 @@ class Scheduler:
             self._forget({number for number in self._fetched if not self._frontier <= number <= parcel.number})
 
     def _is_ready(self, other: "_Shipment", room: int) -> bool:
-        """Say whether a parcel was used already, is here, or fits and is fetched."""
+        """Return whether a parcel was used already, is here, or fits and is fetched."""
         if other.spent == self._pass or other.is_near():
             return True
         fits = other.nbytes <= room or room == self._window
@@ -181,7 +181,7 @@ class Scheduler:
 
     # the end
     def bury(self, number: int) -> None:
-        """Note that a parcel died, wherever the garbage collector found out, and tidy up as soon as that is safe."""
+        """Note that a parcel died, in any thread and at any time, and clean up as soon as that is safe."""
         self._dead.append(number)
         self._reap()
 
@@ -234,7 +234,7 @@ class _Flight:
         self._error: RuntimeError | None = None
 
     def land(self) -> None:
-        """Let the source go; where it was changed while in flight, nobody knows which bytes went out."""
+        """Release the source; if it was changed in flight, the bytes that went out are undefined."""
         try:
             if self.source is not None:
                 check_version(self.source, self._version)
@@ -243,11 +243,11 @@ class _Flight:
         self.source = None
 
     def is_sound(self) -> bool:
-        """Say whether the elements are whole on the host."""
+        """Return whether the elements are whole on the host."""
         return self.source is None and self._error is None
 
     def is_current(self, source: Tensor) -> bool:
-        """Say whether the source still is what was sent."""
+        """Return whether the source still is what was sent."""
         return version_of(source) == self._version
 
     def check(self) -> None:
@@ -283,11 +283,11 @@ class _Shipment:
         self._holders.add(handle)
 
     def is_near(self) -> bool:
-        """Say whether the elements are on the device, or on the way back to it."""
+        """Return whether the elements are on the device, or on the way back to it."""
         return self.near() is not None
 
     def near(self) -> Tensor | None:
-        """Return the elements on the device; a source that was changed since is no longer they."""
+        """Return the elements on the device, or None; a source that was changed since does not count."""
         for source in (self.source, self.flight.source):
             if self.fetched is None and source is not None and self.flight.is_current(source):
                 return source
@@ -304,5 +304,5 @@ class _Shipment:
         return tensor
 
     def is_waited_for(self) -> bool:
-        """Say whether a handle has not had the elements yet, though another one had."""
+        """Return whether another handle has had the elements and a handle has not yet."""
         return len(self._waiting) > 0

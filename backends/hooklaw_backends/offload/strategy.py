@@ -1,48 +1,25 @@
-"""What the benchmark runs: a model, changed or not, inside a packer, or inside none."""
+"""A strategy assembled from parts: changes to the model, and a packer that forward runs in."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 from torch import nn
 
 from hooklaw_backends.offload.packer import Packer
 
-AMPLIFIED = 25  # what a wrong element may do to a gradient, where a user's packer says nothing of gradients
+AMPLIFIED = 25  # how much worse than an element a gradient may be, if a user's packer does not say
 Context = AbstractContextManager[Any]
 
 
-@runtime_checkable
-class Strategy(Protocol):
-    """Forward runs through `wrap(model)` inside `context()`; backward runs after it, unless `backward_inside`.
-
-    A lossless strategy gives the plain step's gradients; any other says in `tolerance` by how much they may differ: the
-    norm of the difference over the norm, of all gradients together. `close` ends it and gives the model back as it was.
-    """
-
-    name: str
-    lossless: bool
-    tolerance: float
-    medium: str
-    backward_inside: bool
-
-    def wrap(self, model: nn.Module) -> Callable[..., Any]: ...
-
-    def context(self) -> Context: ...
-
-    def counters(self) -> dict[str, int]: ...
-
-    def close(self) -> None: ...
-
-
 class Change(Protocol):
-    """Something done to a model, which `close` takes back."""
+    """A change to a model that `close` reverts."""
 
     def close(self) -> None: ...
 
 
 class Assembled:
-    """A strategy of parts: changes to the model, and a packer or whatever context manager a user has."""
+    """A strategy of parts: changes to the model, and a packer or any other context manager."""
 
     backward_inside = False
 
@@ -65,7 +42,7 @@ class Assembled:
         self.medium = str(getattr(packer, "medium", "memory"))
 
     def wrap(self, model: nn.Module) -> Callable[..., Any]:
-        """Change the model as the strategy has it, and return what to call; `close` changes it back."""
+        """Change the model and return what to call; `close` reverts the change."""
         if isinstance(self._packer, Packer):
             self._packer.own(model)
         for change in self._changes:

@@ -37,7 +37,22 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb and return its exit code."""
-    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once its module is imported
+    try:
+        code = _run([*(sys.argv[1:] if argv is None else argv)])  # `list` is a verb here, once its module is imported
+        sys.stdout.flush()
+    except HooklawError as error:
+        sys.stderr.write(f"hooklaw: {error}\n")
+        return Exit.BROKEN.code
+    except KeyboardInterrupt:
+        sys.stderr.write("hooklaw: interrupted\n")
+        return Exit.BROKEN.code
+    except BrokenPipeError:
+        _mute()
+        return Exit.OK.code
+    return code
+
+
+def _run(words: list[str]) -> int:
     parser = _parser()
     if not words:
         parser.print_help()
@@ -51,19 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog=f"hooklaw {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.add_arguments(verb)
-    try:
-        code: int = module.main(verb.parse_args(words[1:]))
-        sys.stdout.flush()
-    except HooklawError as error:
-        sys.stderr.write(f"hooklaw: {error}\n")
-        return Exit.BROKEN.code
-    except KeyboardInterrupt:
-        sys.stderr.write("hooklaw: interrupted\n")
-        return Exit.BROKEN.code
-    except BrokenPipeError:
-        _mute()
-        return Exit.OK.code
-    return code
+    return module.main(verb.parse_args(words[1:]))
 
 
 def say(text: str) -> None:

@@ -15,7 +15,7 @@ from hooklaw.cli import say
 from hooklaw.cli.run import seconds
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, packer_verdicts, running, wording
-from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Plan, quick
 from hooklaw.results.records import Run, make_room
 from hooklaw.results.verdict import Exit, Outcome
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rounds(text: str) -> int:
-    """Read a number of rounds; argparse words the refusal from the function's name."""
+    """Read a number of rounds; argparse takes the words of its refusal from this name."""
     number = int(text)
     if not 0 < number <= MANY:
         raise ValueError
@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
         return _compare(args)
     _refuse_mistakes(args)
     progress = running.Progress()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # workers and folders are cleaned up
     try:
         run, left = _measure(args, args.results, progress)
         progress.end()
@@ -125,7 +125,7 @@ def _measure(args: argparse.Namespace, results: Path | None, progress: running.P
         module=args.strategies,
     )
     plan = quick(plan) if args.quick else plan
-    with Benchmark(plan, results, on_cell=progress.step) as benchmark:
+    with BenchmarkRun(plan, results, on_cell=progress.step) as benchmark:
         if args.law is not None:
             benchmark.lawful = packer_verdicts.verdicts(benchmark.packers, args.law, progress.say)
         if args.resume:

@@ -4,21 +4,20 @@
 `update` reads result files and changes only entries of rules that have results. A new divergence gets an entry, with
 the reason of another version's entry if there is one, else with a reason for you to write. A rule that now holds
 loses its entry, or only this version in the entry's range. Every other line stays as it is.
+A rule that shares its entry with others, which did not change alike, gets an entry of its own at the end.
 """
 
 import argparse
-import datetime as dt
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import tomlkit
-from tomlkit.items import AoT, Table
+import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
 from hooklaw.law.rule import Level, Rule, load_rules
-from hooklaw.results import expectations, records
+from hooklaw.results import expectation_text, expectations, records
 from hooklaw.results.records import Result, Run
 from hooklaw.results.verdict import Exit, Expectation, Outcome
 
@@ -89,43 +88,25 @@ def updated(path: Path, run: Run) -> tuple[str, list[str]]:
     """
     entries = expectations.parse(path) if path.exists() else []
     known = {entry.rule: entry for entry in entries if expectations.applies(entry, run.header.versions)}
-    held = [known[rule.id] for rule in run.header.rules if rule.id in known and _holds(run, rule)]
-    left = {entry.line: expectations.without(entry, run.header.versions) for entry in held}
-    gone = [entry for entry in held if not left[entry.line]]
-    text = _without(path.read_text(encoding="utf-8") if path.exists() else "", [entry.line for entry in gone])
-    document, fresh = tomlkit.parse(text), tomlkit.aot()
-    tables = document.get("expect", fresh)
-    changes = [_narrow(tables, entry, left[entry.line]) for entry in held if left[entry.line]]
-    fails = [run.results[rule.id] for rule in run.header.rules if _fails(run, rule)]
-    changes += [_other(tables, known[result.rule], result) for result in fails if result.rule in known]
-    changes += [_add(fresh, result, run.header.versions, entries) for result in fails if result.rule not in known]
-    changes = list(filter(None, changes))
-    text = tomlkit.dumps(document) if changes else text
-    return _joined(text, fresh), [f"{entry.rule} holds now: entry removed" for entry in gone] + changes
+    pairs = [(known[rule.id], _after(known[rule.id], run, rule)) for rule in run.header.rules if rule.id in known]
+    fails = [run.results[rule.id] for rule in run.header.rules if rule.id not in known and _fails(run, rule)]
+    elsewhere = [_elsewhere(entries, result) for result in fails]
+    shared = expectations.defaults(path) if path.exists() else Expectation("", [Outcome.FAIL], "")
+    text, apart = expectation_text.changed(path.read_text(encoding="utf-8") if path.exists() else "", entries, pairs)
+    fresh = [_new(result, other, run.header.versions) for result, other in zip(fails, elsewhere, strict=True)]
+    text = expectation_text.extended(text, [*apart, *fresh], shared)
+    return text, list(filter(None, map(_said, pairs))) + list(map(_added, fails, elsewhere))
 
 
-def _joined(text: str, fresh: AoT) -> str:
-    if not fresh:
-        return text
-    gap = "\n" if text.endswith("\n") else "\n\n" * bool(text)
-    return text + gap + tomlkit.dumps({"expect": fresh})
-
-
-def _holds(run: Run, rule: Rule) -> bool:
-    return run.results[rule.id].outcome is Outcome.PASS
-
-
-def _without(text: str, entries: Sequence[int]) -> str:
-    """Remove the entries that begin in these lines, as text: a TOML library would remove comments too."""
-    lines = text.splitlines(keepends=True)
-    for start in sorted(entries, reverse=True):
-        after = [place for place, line in enumerate(lines) if place >= start and line.lstrip().startswith("[[")]
-        inside = range(start, after[0] if after else len(lines))
-        end = max(place for place in inside if lines[place].strip() and not lines[place].lstrip().startswith("#")) + 1
-        while end < len(lines) and not lines[end].strip():
-            end += 1
-        del lines[start - 1 : end]
-    return "".join(lines)
+def _after(entry: Expectation, run: Run, rule: Rule) -> Expectation | None:
+    """Return what an entry is after a run, or None if no other version is left for it."""
+    outcome = run.results[rule.id].outcome
+    if outcome is Outcome.PASS:
+        when = expectations.without(entry, run.header.versions)
+        return msgspec.structs.replace(entry, when=when) if when else None
+    if _fails(run, rule) and outcome not in entry.outcome:
+        return msgspec.structs.replace(entry, outcome=[*entry.outcome, str(outcome)])
+    return entry
 
 
 def _fails(run: Run, rule: Rule) -> bool:
@@ -133,42 +114,34 @@ def _fails(run: Run, rule: Rule) -> bool:
     return outcome in expectations.EXPECTABLE and (outcome is not Outcome.FAIL or rule.level is not Level.MAY)
 
 
-def _narrow(tables: AoT, known: Expectation, when: str) -> str:
-    _table(tables, known)["when"] = when
-    return f"{known.rule} holds now: entry kept for {when}"
+def _said(pair: tuple[Expectation, Expectation | None]) -> str:
+    before, after = pair
+    if after is None:
+        return f"{before.rule} holds now: entry removed"
+    if after.when != before.when:
+        return f"{before.rule} holds now: entry kept for {after.when}"
+    return f"{before.rule}: outcome {after.outcome[-1]} added" if after != before else ""
 
 
-def _other(tables: AoT, known: Expectation, result: Result) -> str:
-    if result.outcome in known.outcome:
-        return ""
-    _table(tables, known)["outcome"] = [*known.outcome, str(result.outcome)]
-    return f"{result.rule}: outcome {result.outcome} added"
+def _elsewhere(entries: Sequence[Expectation], result: Result) -> Expectation | None:
+    """Return the entry for the same outcome in other versions."""
+    return next((entry for entry in entries if entry.rule == result.rule and result.outcome in entry.outcome), None)
 
 
-def _add(fresh: AoT, result: Result, versions: Mapping[str, str], entries: Sequence[Expectation]) -> str:
-    """Add an entry for this version, with the reason of an entry for the same outcome in other versions."""
-    elsewhere = [entry for entry in entries if entry.rule == result.rule and result.outcome in entry.outcome]
-    fresh.append(_entry(result, versions, elsewhere))
-    why = f"with the reason of line {elsewhere[0].line}" if elsewhere else "write its reason"
-    return f"{result.rule}: entry added, {why}"
-
-
-def _table(tables: AoT, known: Expectation) -> Table:
-    return next(table for table in tables if (table.get("rule"), table.get("when", "")) == (known.rule, known.when))
-
-
-def _entry(result: Result, versions: Mapping[str, str], elsewhere: Sequence[Expectation]) -> Table:
-    made = tomlkit.table()
-    made.add("rule", tomlkit.string(result.rule).comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
-    made["outcome"] = str(result.outcome)
-    made["reason"] = elsewhere[0].reason if elsewhere else expectations.UNEXPLAINED + result.detail[:200]
-    if elsewhere and elsewhere[0].issue:
-        made["issue"] = elsewhere[0].issue
+def _new(result: Result, other: Expectation | None, versions: Mapping[str, str]) -> Expectation:
     name, version = next(iter(versions.items()))
     when = f"{name}=={version.partition('+')[0]}"
-    if expectations.is_range(when):
-        made["when"] = when
-    return made
+    return Expectation(
+        result.rule,
+        [str(result.outcome)],
+        other.reason if other else expectations.UNEXPLAINED + result.detail[:200],
+        other.issue if other else "",
+        when if expectations.is_range(when) else "",
+    )
+
+
+def _added(result: Result, other: Expectation | None) -> str:
+    return f"{result.rule}: entry added, " + (f"with the reason of line {other.line}" if other else "write its reason")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -7,6 +7,7 @@ findings file lists it. Exit code 1 if a finding is new.
 import argparse
 import resource
 import sys
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +19,7 @@ from hooklaw.fuzz.campaign.findings import PART, Findings
 from hooklaw.fuzz.campaign.known_findings import KnownFindings
 from hooklaw.fuzz.campaign.process import LIMIT, LONG_LIMIT, Target
 from hooklaw.fuzz.campaign.schedule import Campaign
-from hooklaw.fuzz.campaign.tasks import ListedPrograms, ProgramSource, SeededPrograms
+from hooklaw.fuzz.campaign.tasks import Programs, of_seed
 from hooklaw.fuzz.program import Program, dump, parse
 from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.fuzz.replay.required_capabilities import ALWAYS
@@ -142,14 +143,13 @@ def _run(args: argparse.Namespace, campaign: Campaign, findings: Findings, start
     return False
 
 
-def _programs(args: argparse.Namespace) -> tuple[ProgramSource, int]:
+def _programs(args: argparse.Namespace) -> tuple[Programs, int]:
     """Return where programs come from, and how many are judged."""
     if args.replay:
-        listed = ListedPrograms(_read_programs(args.replay))
-        return listed, min(len(listed.lines), len(listed.lines) if args.programs is None else args.programs)
-    if args.programs is None:
-        return SeededPrograms(args.seed), int(LONGEST) if args.minutes else PROGRAMS
-    return SeededPrograms(args.seed), args.programs
+        listed = _read_programs(args.replay)
+        return listed.__getitem__, len(listed) if args.programs is None else min(len(listed), args.programs)
+    total = (int(LONGEST) if args.minutes else PROGRAMS) if args.programs is None else args.programs
+    return partial(of_seed, args.seed), total
 
 
 def _read_programs(file: str) -> list[tuple[int, Program]]:

@@ -1,4 +1,4 @@
-"""Judge a packer of saved tensors: is it safe to train under, and if not, which program shows it.
+"""Judge a packer of saved tensors: whether it is safe to train under, and if not, which program shows it.
 
 PACKER is module:attribute; the attribute is called without arguments and returns a context manager under which saved
 tensors are packed, e.g. torch.autograd.graph:save_on_cpu. Exit code 1: a MUST is broken; a SHOULD is listed.
@@ -12,34 +12,45 @@ from pathlib import Path
 from hooklaw.cli import say
 from hooklaw.cli.run import seconds
 from hooklaw.errors import HooklawError, PackerError
+from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.packing import report
-from hooklaw.packing.judge import EXAMPLES, LIMIT, Judged, Wanted, judge, laws
+from hooklaw.packing.judge import Judged, PackerOptions, judge, laws
 from hooklaw.results.records import Writer
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome, worst
+from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("packer", nargs="?", default="", metavar="PACKER", help="module:attribute")
-    parser.add_argument("--list", action="store_true", help="list the properties instead, and judge nothing")
+    parser.add_argument("--list", action="store_true", help="list the properties and judge nothing")
     parser.add_argument(
-        "--device", action="append", metavar="DEVICE", help="repeatable; default the CPU, and CUDA where there is one"
+        "--device", action="append", metavar="DEVICE", help="repeatable; default: the CPU, and CUDA if there is a GPU"
     )
     parser.add_argument(
-        "-k", dest="parts", action="append", default=[], metavar="TEXT", help="properties with this in their id"
+        "-k",
+        dest="parts",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="only properties whose id contains this text; repeatable",
     )
-    parser.add_argument("--examples", type=examples, default=EXAMPLES, metavar="N", help="how many a property tries")
-    parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one property")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
-    parser.add_argument("--expectations", default="", metavar="FILE", help="what is known to break")
+    parser.add_argument(
+        "--examples", type=examples, default=EXAMPLES, metavar="N", help="examples that a property tries"
+    )
+    parser.add_argument(
+        "--limit", type=seconds, default=PROPERTY_LIMIT, metavar="SECONDS", help="time limit of one property"
+    )
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the records there (JSON lines)")
+    parser.add_argument("--expectations", default="", metavar="FILE", help="file of known failures")
     parser.add_argument("--format", choices=report.FORMATS, default="text")
 
 
 def examples(text: str) -> int:
-    """Read a number of examples; argparse words the refusal from the function's name."""
+    """Return a number of examples; argparse names this function in its message."""
     number = int(text)
-    if not 0 < number < 100_000:  # noqa: PLR2004 - a day's work, and a slip of the finger
+    if not 0 < number < 100_000:  # noqa: PLR2004 - more is a typing mistake
         raise ValueError
     return number
 
@@ -51,23 +62,24 @@ def main(args: argparse.Namespace) -> int:
         return Exit.OK.code
     if not args.packer:
         raise PackerError("no packer is named: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
-    wanted: list[str] = args.device or ["cpu"]
-    if len(set(wanted)) < len(wanted):
+    devices: list[str] = args.device or ["cpu"]
+    if len(set(devices)) < len(devices):
         raise HooklawError("a device is named twice: name each once")
     judged: list[Judged] = []
     with Writer(args.results) if args.results else nullcontext() as writer:
-        for device in wanted:
+        for device in devices:
             judged.append(_judge(device, args, writer))
-            wanted += judged[0].further if wanted == ["cpu"] and not args.device else []
-    say(report.render([one.findings for one in judged], args.format))
-    broken = [row for one in judged for row in one.findings.rows if row.outcome == Outcome.ERROR]
+            devices += judged[0].further_devices if devices == ["cpu"] and not args.device else []
+    verdicts = [report.of_run(each.run) for each in judged]
+    say(report.render(verdicts, args.format))
+    broken = [row for found in verdicts for row in found.rows if row.outcome == Outcome.ERROR]
     for row in broken[:1]:
         sys.stderr.write(f"hooklaw: {len(broken)} could not be judged, {row.property_id} first: {row.detail}\n")
-    return worst([exit_of_run(one.run) for one in judged] or [Exit.BROKEN]).code
+    return worst([exit_of_run(each.run) for each in judged] or [Exit.BROKEN]).code
 
 
 def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judged:
-    how = Wanted(
+    options = PackerOptions(
         packer=args.packer,
         device=device,
         parts=args.parts,
@@ -83,6 +95,6 @@ def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judg
             sys.stderr.flush()
 
     try:
-        return judge(how, writer, on_result=lambda tried: show(tried.property))
+        return judge(options, writer, on_result=show)
     finally:
         show("")

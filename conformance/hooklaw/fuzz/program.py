@@ -32,9 +32,9 @@ class Instruction(NamedTuple):
 Program = tuple[Instruction, ...]
 
 
-def text(program: Sequence[Instruction]) -> str:
+def text(program: Sequence[Instruction], indent: str = "") -> str:
     """Return a program as lines."""
-    return "\n".join(map(str, program))
+    return "\n".join(f"{indent}{instruction}" for instruction in program)
 
 
 def dump(program: Sequence[Instruction]) -> str:

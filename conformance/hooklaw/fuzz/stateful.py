@@ -145,21 +145,17 @@ def _described(backend: RemoteBackend, program: Program) -> str:
 
 
 def _as_it_is(program: Program) -> str:
-    return f"{_indented(program)}\nto run it again: {dump(program)}"
+    return f"{text(program, '  ')}\nto run it again: {dump(program)}"
 
 
 def described(program: Program, difference: Difference) -> str:
     """Return a program, and the events around the first that differs, as lines."""
     place = difference.divergence.matched
-    lines = [_indented(program), f"event {place} of what it shows is not what the law gives:"]
+    lines = [text(program, "  "), f"event {place} of what it shows is not what the law gives:"]
     lines += [f"     agreed: {_shown([event])}" for event in difference.observed[max(0, place - AROUND) : place]]
     lines += [f"   expected: {_shown(difference.divergence.expected[place : place + 1])}"]
     lines += [f"   observed: {_shown(difference.observed[place : place + 1])}"]
     return "\n".join([*lines, f"to run it again: {dump(program)}"])
-
-
-def _indented(program: Program) -> str:
-    return "\n".join(f"  {line}" for line in text(program).splitlines())
 
 
 def _shown(events: Sequence[Event]) -> str:

@@ -16,15 +16,17 @@ def collect(where: str = RULES_PACKAGE) -> list[Registered]:
 
     Raises UnknownRuleError where there is nothing of that name, RuleDefinitionError where a chapter does not import.
     """
-    found = files(where)
-    for file in found:
-        _import(file)
+    found = {str(file): file for file in files(where)}
+    known = {file_of(rule) for rule in registered()}
+    for name, file in found.items():
+        if name not in known:
+            _import(file)
     return [rule for rule in registered() if file_of(rule) in found]
 
 
-def file_of(rule: Registered) -> Path:
+def file_of(rule: Registered) -> str:
     """Return the file that a rule stands in."""
-    return Path(inspect.unwrap(rule.function).__code__.co_filename)
+    return inspect.unwrap(rule.function).__code__.co_filename
 
 
 def files(where: str) -> list[Path]:
@@ -47,8 +49,6 @@ def _folders_of_package(name: str) -> list[Path]:
 
 
 def _import(file: Path) -> None:
-    if any(file_of(rule) == file for rule in registered()):
-        return
     try:
         _module(file)
     except RuleDefinitionError:

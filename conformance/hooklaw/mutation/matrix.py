@@ -1,88 +1,78 @@
-"""Running a matrix of mutants: workers side by side, and what a dead one was at belongs to its mutant."""
+"""The matrix of mutants and rules: two supervised workers share the mutants of a backend.
 
-import os
-import subprocess
-import sys
+A rule kills a mutant if the original passes it and the mutant does not, or if the mutant ends its worker in it.
+"""
+
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from pathlib import Path
-from queue import Empty, SimpleQueue
-from tempfile import TemporaryDirectory
-from typing import IO
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
+from typing import TypeVar
 
 import msgspec
 
-from hooklaw.errors import BackendImportError, HooklawError, NotRunError, UnknownMutantError
-from hooklaw.mutation.worker import LIMIT, Begun, Done, Farewell, Fault, Finished, Hello, Line, Order
-from hooklaw.results.verdict import Outcome
-from hooklaw.workers.watchdog import last_words
+from hooklaw.errors import BackendImportError, HooklawError, NotRunError, UnknownMutantError, WorkerError
+from hooklaw.law.rule import Rule
+from hooklaw.mutation.service import Alterations, Attempt, Loaded, Settings, Try
+from hooklaw.results.recorder import DIED
+from hooklaw.results.verdict import JUDGED, Outcome
+from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
+from hooklaw.workers.watchdog import LOADING_LIMIT, MUTANT_LIMIT
 
 WORKERS = 2
 ORIGINALS = ("torch-eager", "reference")
 """The backends that mutants are made of."""
+KILLS = JUDGED - {Outcome.PASS}
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
+Worker = Supervisor[Loaded, Attempt | set[str] | None]
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 class Matrix(msgspec.Struct):
-    """What every mutant of a backend made of every rule that the backend itself keeps; what passed is left out."""
+    """The outcomes of the rules on the mutants of a backend, passes left out."""
 
     of: str
-    hello: Hello
-    results: dict[str, dict[str, Done]]
+    """The original backend."""
+    rules: list[Rule]
+    vices: dict[str, str]
+    """The faults of all mutants, chosen or not."""
+    original: dict[str, Outcome]
+    results: dict[str, dict[str, Outcome]]
+    """For each chosen mutant the rules that kill it."""
 
 
 class Matrices(msgspec.Struct):
-    """One matrix a backend, and why there is none of others."""
+    """A matrix for each backend, and the reason for each backend that has none."""
 
     found: list[Matrix]
     absent: dict[str, str]
 
 
-def run(module: str, of: Sequence[str], choose: Choose, limit: float = LIMIT) -> Matrices:
-    """Run the mutants of a module that are chosen: those of some backends, or of all that are installed.
+def run(module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LIMIT) -> Matrices:
+    """Run the chosen mutants of a module: those of some backends, or of all that are installed.
 
-    Raises BackendImportError where the module or a backend cannot be used, and what choosing raises.
+    Raises BackendImportError if the module or a backend cannot be used, and what `choose` raises.
     """
-    with TemporaryDirectory(prefix="hooklaw-") as folder:
-        first = {one: _Hand(module, one, Path(folder) / one) for one in of or ORIGINALS}
-        try:
-            hellos, absent = _hellos(first)
-            if absent and (of or not hellos):
-                raise BackendImportError("; ".join(f"no mutants of {one}: {why}" for one, why in absent.items()))
-            chosen = set(choose(list(dict.fromkeys(name for hello in hellos.values() for name in hello.vices))))
-            found = [_matrix(hello, first[one], chosen, limit) for one, hello in hellos.items() if hello.vices]
-        finally:
-            for hand in first.values():
-                hand.end()
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(_worker(module, name)) for name in of or ORIGINALS}
+        loaded, absent = _loaded(workers)
+        if absent and (of or not loaded):
+            raise BackendImportError("; ".join(f"no mutants of {name}: {why}" for name, why in absent.items()))
+        chosen = set(choose(list(dict.fromkeys(mutant for each in loaded.values() for mutant in each.vices))))
+        names = [name for name, each in loaded.items() if each.vices]
+        originals = _in_threads(lambda name: _original(workers[name], loaded[name], limit), names)
+        found = [_matrix(name, loaded[name], original, chosen) for name, original in zip(names, originals, strict=True)]
+        for matrix, original in zip(found, originals, strict=True):
+            further = [_worker(module, matrix.of) for _ in range(1, WORKERS)]
+            _fill(matrix, original, [workers[matrix.of], *further][: len(matrix.results)], limit)
     return Matrices(found, absent)
 
 
-def _hellos(hands: Mapping[str, "_Hand"]) -> tuple[dict[str, Hello], dict[str, str]]:
-    hellos: dict[str, Hello] = {}
-    absent: dict[str, str] = {}
-    for one, hand in hands.items():
-        try:
-            hellos[one] = hand.hello()
-        except NotRunError as error:
-            absent[one] = str(error)
-    return hellos, absent
-
-
-def _matrix(hello: Hello, first: "_Hand", chosen: AbstractSet[str], limit: float) -> Matrix:
-    matrix = Matrix(first.of, hello, {name: {} for name in hello.vices if name in chosen})
-    waiting: SimpleQueue[str] = SimpleQueue()
-    for name in matrix.results:
-        waiting.put(name)
-    further = range(1, min(WORKERS, len(matrix.results)))
-    _work([first, *(first.another(place) for place in further)], waiting, matrix, limit)
-    return matrix
-
-
 def choose_by(parts: Sequence[str]) -> Choose:
-    """Return what chooses the names that contain one of these parts, or all where there are none."""
+    """Return a function that chooses the names that contain one of these parts, or all if there are none."""
 
     def choose(names: Sequence[str]) -> Sequence[str]:
         for part in parts:
@@ -93,115 +83,120 @@ def choose_by(parts: Sequence[str]) -> Choose:
     return choose
 
 
-def _work(hands: Sequence["_Hand"], waiting: "SimpleQueue[str]", matrix: Matrix, limit: float) -> None:
-    faults: list[HooklawError] = []
+def _worker(module: str, original: str) -> Worker:
+    return Supervisor(
+        "hooklaw.mutation.service:MutantService",
+        Settings(module, original),
+        name=f"the module {module!r} with mutants of {original}",
+        hello=Loaded,
+        answer=Attempt | set[str] | None,
+        environment={"OMP_NUM_THREADS": "1"},  # the workers share the cores
+    )
 
-    def serve(hand: _Hand) -> None:
+
+def _loaded(workers: Mapping[str, Worker]) -> tuple[dict[str, Loaded], dict[str, str]]:
+    loaded: dict[str, Loaded] = {}
+    absent: dict[str, str] = {}
+    for name, worker in workers.items():
         try:
-            while True:
-                name = waiting.get_nowait()
-                matrix.results[name] = {done.rule: done for done in hand.run(Order(name, limit))}
-        except Empty:
-            hand.finish(faults)
-        except HooklawError as fault:
-            faults.append(fault)
-        finally:
-            hand.end()
-
-    threads = [threading.Thread(target=serve, args=(hand,), daemon=True) for hand in hands]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for fault in faults:
-        raise fault
+            loaded[name] = worker.hello()
+        except NotRunError as error:
+            absent[name] = str(error)
+    return loaded, absent
 
 
-class _Hand:
-    """One worker after another: a new one takes over where a mutant ended the last."""
+def _original(worker: Worker, loaded: Loaded, limit: float) -> dict[str, Attempt]:
+    """Try every rule on the original, but for those that are known to end its process."""
+    return {
+        rule.id: Attempt(loaded.ending[rule.id]) if rule.id in loaded.ending else _try(worker, Try(rule.id), limit)
+        for rule in loaded.rules
+    }
 
-    def __init__(self, module: str, of: str, file: Path) -> None:
-        self._module, self.of, self._file = module, of, file
-        self._process = self._start()
 
-    def another(self, place: int) -> "_Hand":
-        """Return one more for the same mutants."""
-        return _Hand(self._module, self.of, self._file.with_name(f"{self._file.name}-{place}"))
+def _matrix(name: str, loaded: Loaded, original: Mapping[str, Attempt], chosen: AbstractSet[str]) -> Matrix:
+    return Matrix(
+        of=name,
+        rules=loaded.rules,
+        vices=loaded.vices,
+        original={rule: attempt.outcome for rule, attempt in original.items()},
+        results={mutant: {} for mutant in loaded.vices if mutant in chosen},
+    )
 
-    def _start(self) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-P", "-m", "hooklaw.mutation.worker", self._module, self.of, str(self._file)]
-        here = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}  # the workers share the cores
-        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
-        environment = {**os.environ, **here}
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, text=True, env=environment)  # noqa: S603 - our own
 
-    def hello(self) -> Hello:
-        """Return what the worker found.
+def _fill(matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Worker], limit: float) -> None:
+    """Fill the matrix; each worker takes the next mutant that waits."""
+    sound = [rule for rule in matrix.rules if original[rule.id].outcome is Outcome.PASS]
+    slow = [rule for rule in sound if original[rule.id].slow]
+    waiting = iter([*matrix.results])
 
-        Raises NotRunError where this machine does not have the backend.
-        """
-        for line in self._lines():
-            if isinstance(line, Hello):
-                return line
-            if isinstance(line, Fault):
-                raise (NotRunError if line.absent else BackendImportError)(line.why)
-        raise BackendImportError(f"the mutants in {self._module} do not load: {last_words(self._file)[1]}")
+    def serve(worker: Worker) -> None:
+        warm = worker is workers[0]  # the original has run in it
+        with worker:
+            for mutant in waiting:
+                if not warm:  # what is imported at first use must not count against a mutant
+                    _broken(worker, slow, LOADING_LIMIT)
+                different = _alterations(worker, mutant, limit)
+                rules = [rule.id for rule in sound if _matters(rule, mutant, original[rule.id], different)]
+                matrix.results[mutant] = dict(_killers(worker, mutant, rules, limit))
+                warm = DIED.isdisjoint(matrix.results[mutant].values())
+            if warm and (left := _broken(worker, sound, limit)):
+                raise HooklawError(f"a mutant left something behind in its process that breaks {', '.join(left)}")
 
-    def run(self, order: Order) -> Iterator[Done]:
-        """Yield what a mutant fails; a rule that ends the worker is its last, for it is killed then."""
-        at = ""
-        for line in self._answers(order):
-            match line:
-                case Begun(at):
-                    pass
-                case Done() if line.outcome is not Outcome.PASS:
-                    yield line
-                case Finished():
-                    return
-                case Fault(why):
-                    raise BackendImportError(why)
-                case _:
-                    pass
-        outcome, detail, _ = last_words(self._file)
-        self.end()
-        if not at:
-            raise BackendImportError(f"the worker for the mutant {order.mutant!r} does not load: {detail}")
-        self._process = self._start()
-        yield Done(at, outcome, detail)
+    _in_threads(serve, workers)
 
-    def finish(self, faults: list[HooklawError]) -> None:
-        """Let the worker try the original once more; what a mutant spoilt for those after it makes all worthless."""
-        _stdin(self._process).close()
-        for line in self._lines():
-            if isinstance(line, Farewell) and line.spoilt:
-                spoilt = ", ".join(line.spoilt)
-                faults.append(HooklawError(f"a mutant left something behind in its process that breaks {spoilt}"))
 
-    def end(self) -> None:
-        """End the worker."""
-        self._process.kill()
-        with suppress(BrokenPipeError), self._process:  # which closes its pipes
-            pass
+def _broken(worker: Worker, rules: Iterable[Rule], limit: float) -> list[str]:
+    """Return the rules that the original does not keep."""
+    return [rule.id for rule in rules if _try(worker, Try(rule.id), limit).outcome is not Outcome.PASS]
 
-    def _answers(self, order: Order) -> Iterator[Line]:
-        stdin = _stdin(self._process)
-        try:
-            stdin.write(msgspec.json.encode(order).decode() + "\n")
-            stdin.flush()
-        except BrokenPipeError:
+
+def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
+    try:
+        found = worker.ask(Alterations(mutant), limit)
+    except WorkerDiedError as died:
+        raise WorkerError(f"the mutant {mutant!r} ended its worker before a rule was tried: {died}") from died
+    assert not isinstance(found, Attempt)  # noqa: S101 - the answer to this request
+    return found
+
+
+def _matters(rule: Rule, mutant: str, original: Attempt, different: set[str] | None) -> bool:
+    """Whether to try a rule: not if it uses nothing that is different, nor if it is slow and does not name it."""
+    if original.slow and mutant not in rule.mutants:
+        return False
+    return different is None or bool(original.used & different)
+
+
+def _killers(worker: Worker, mutant: str, rules: Iterable[str], limit: float) -> Iterator[tuple[str, Outcome]]:
+    """Yield the rules that kill a mutant; a rule that ends the worker is the last, since the mutant is dead."""
+    for rule in rules:
+        outcome = _try(worker, Try(rule, mutant), limit).outcome
+        if outcome in KILLS:
+            yield rule, outcome
+        if outcome in DIED:
             return
-        yield from self._lines()
-
-    def _lines(self) -> Iterator[Line]:
-        if self._process.stdout:
-            for text in self._process.stdout:
-                try:
-                    yield msgspec.json.decode(text, type=Line)
-                except msgspec.DecodeError:  # half a line, of a worker that is no more
-                    return
 
 
-def _stdin(process: "subprocess.Popen[str]") -> IO[str]:
-    if not process.stdin:
-        raise HooklawError("the worker has no input")
-    return process.stdin
+def _try(worker: Worker, request: Try, limit: float) -> Attempt:
+    try:
+        attempt = worker.ask(request, limit)
+    except WorkerDiedError as died:
+        return Attempt(died.death.outcome)
+    assert isinstance(attempt, Attempt)  # noqa: S101 - the answer to this request
+    return attempt
+
+
+def _in_threads(function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """Return the function's results, each made in a thread that an interrupted program does not wait for."""
+
+    def work(item: Item, future: "Future[Made]") -> None:
+        try:
+            future.set_result(function(item))
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            future.set_exception(error)
+
+    futures: list[Future[Made]] = []
+    for item in items:
+        futures.append(Future())
+        threading.Thread(target=work, args=(item, futures[-1]), daemon=True).start()
+    wait(futures)
+    return [future.result() for future in futures]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.offload.cell_worker import BrokenCellError
 from hooklaw.offload.measurement import CLOCK, measure
 from hooklaw.offload.plan import CellPlan, Plan, quick
@@ -21,7 +21,7 @@ NAME = "hooklaw-offload"
 class Runner:
     """The plugin that holds the benchmark; `hooklaw bench` brings its own, plain pytest gets a quick one."""
 
-    def __init__(self, run: Benchmark) -> None:
+    def __init__(self, run: BenchmarkRun) -> None:
         self.run = run
 
     @pytest.hookimpl(optionalhook=True)
@@ -30,11 +30,11 @@ class Runner:
         output_json["hooklaw"] = {"cells": msgspec.to_builtins(self.run.run.cells)}
 
 
-def benchmark_of(config: pytest.Config) -> Benchmark:
+def benchmark_of(config: pytest.Config) -> BenchmarkRun:
     """Return the benchmark of this pytest run."""
     runner: Any = config.pluginmanager.getplugin(NAME)
     if runner is None:
-        runner = Runner(Benchmark(quick(Plan())))
+        runner = Runner(BenchmarkRun(quick(Plan())))
         config.pluginmanager.register(runner, NAME)
         config.add_cleanup(runner.run.close)
     return runner.run

@@ -31,7 +31,7 @@ class Samples(msgspec.Struct):
     ceiling: tuple[float, float] | None = None
 
 
-class Benchmark:
+class BenchmarkRun:
     """The cells of a run, and the worker that measures them."""
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hooklaw.errors import BenchError, RecordFileError
-from hooklaw.offload.wording import FORMATS
+from hooklaw.offload.wording import FORMATS, aligned, piped
 from hooklaw.results import records
 from hooklaw.results.records import Cell, key_of
 from hooklaw.results.verdict import Outcome
@@ -17,14 +17,14 @@ MACHINE = ("cpu", "device", "torch", "python")
 __all__ = ["FORMATS", "TOLERANCE", "Measured", "Pair", "compare", "load", "render"]
 
 
-class Measured(msgspec.Struct):
+class Measured(msgspec.Struct, frozen=True):
     """The cells of a file, and where they were measured."""
 
     cells: list[Cell]
     versions: dict[str, str]
 
 
-class Pair(msgspec.Struct):
+class Pair(msgspec.Struct, frozen=True):
     """A cell of two runs."""
 
     workload: str
@@ -39,7 +39,7 @@ class Pair(msgspec.Struct):
     worse: bool = False
 
 
-class Comparison(msgspec.Struct):
+class Comparison(msgspec.Struct, frozen=True):
     """Two runs side by side."""
 
     pairs: list[Pair]
@@ -52,7 +52,7 @@ class Comparison(msgspec.Struct):
 
 
 def load(path: Path) -> Measured:
-    """Read our records, or pytest-benchmark's JSON with our figures in it; RecordFileError where it is neither."""
+    """Read a record of hooklaw or pytest-benchmark's JSON with its cells; RecordFileError if the file is neither."""
     if found := _benchmark_json(path):
         return found
     cells = {key_of(cell): (cell, run) for run in records.read(path) for cell in run.cells}
@@ -63,7 +63,7 @@ def load(path: Path) -> Measured:
 
 
 def compare(old: Measured, new: Measured, tolerance: float = TOLERANCE) -> Comparison:
-    """Hold each cell of the old run against the new one's; those that only the new run has are named too."""
+    """Compare each cell of the old run with the new run's; BenchError if they have no cell in common."""
     later = {key_of(cell): cell for cell in new.cells}
     earlier = {key_of(cell): cell for cell in old.cells}
     if not later.keys() & earlier.keys():
@@ -78,11 +78,9 @@ def compare(old: Measured, new: Measured, tolerance: float = TOLERANCE) -> Compa
 
 
 def _pair(old: Cell, new: Cell | None, tolerance: float) -> Pair:
-    found = Pair(old.workload, old.setting, old.strategy, old.ratio, 0.0, old.peak, 0, "lost", worse=True)
-    if new:
-        found.new, found.new_peak = new.ratio, new.peak
-        found.change, found.worse = _change(old, new, tolerance)
-    return found
+    ratio, peak = (new.ratio, new.peak) if new else (0.0, 0)
+    change, worse = _change(old, new, tolerance) if new else ("lost", True)
+    return Pair(old.workload, old.setting, old.strategy, old.ratio, ratio, old.peak, peak, change, worse)
 
 
 def _change(old: Cell, new: Cell, tolerance: float) -> tuple[str, bool]:
@@ -105,7 +103,7 @@ def _percent(old: float, new: float) -> str:
 def _warning(old: dict[str, str], new: dict[str, str]) -> str:
     names = [name for name in MACHINE if old.get(name) and new.get(name) and old[name] != new[name]]
     changed = ", ".join(f"{name} {old[name]} and {new[name]}" for name in names)
-    return f"the runs come from different machines or software ({changed}): ratios may differ for that" if names else ""
+    return f"the runs come from different machines or software ({changed}): ratios may differ" if names else ""
 
 
 def render(found: Comparison, form: str) -> str:
@@ -114,30 +112,22 @@ def render(found: Comparison, form: str) -> str:
         return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
     rows = [["workload", "setting", "strategy", "old ratio", "new ratio", "change"]]
     rows += [
-        [one.workload, one.setting, one.strategy, _ratio(one.old), _ratio(one.new), one.change] for one in found.pairs
+        [pair.workload, pair.setting, pair.strategy, _ratio(pair.old), _ratio(pair.new), pair.change]
+        for pair in found.pairs
     ]
-    if form == "markdown":
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines.insert(1, "|" + "---|" * len(rows[0]))
-    else:
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", _sum(found), ""])
+    table = piped(rows) if form == "markdown" else aligned(rows)
+    return f"{table}\n{len(found.pairs)} cells, {len(found.worse)} worse or lost\n"
 
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}" if value else ""
 
 
-def _sum(found: Comparison) -> str:
-    return f"{len(found.pairs)} cells, {len(found.worse)} worse or lost"
-
-
 def _benchmark_json(path: Path) -> Measured | None:
     try:
         data: Any = json.loads(path.read_bytes())
     except (OSError, ValueError):
-        return None  # records say best what is wrong
+        return None  # reading it as a record says what is wrong
     if not isinstance(data, dict) or "benchmarks" not in data:
         return None
     ours: Any = data.get("hooklaw", {})  # pyright: ignore[reportUnknownMemberType]

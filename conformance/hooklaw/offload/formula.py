@@ -17,14 +17,13 @@ class Step:
         return self.forward + self.backward
 
     def synchronous(self, nbytes: float) -> float:
-        """Return the seconds where every copy stands in the way of the computation."""
+        """Return the seconds if the computation waits for every copy."""
         return self.plain() + nbytes / self.out_rate + nbytes / self.back_rate
 
     def floor(self, nbytes: float, resident: float = 0.0) -> float:
-        """Return the seconds under perfect overlap, with so many bytes that may be on the device at the turn.
+        """Return the seconds under perfect overlap; `resident` bytes may be on the device when forward ends.
 
-        All bytes but the resident ones are out before forward ends. Those that the link had not yet taken by then need
-        not come back.
+        All other bytes are out by then. Bytes that the link had not yet taken by then need not come back.
         """
         out = max(self.forward, max(0.0, nbytes - resident) / self.out_rate)
         behind = min(resident, max(0.0, nbytes - self.forward * self.out_rate))

@@ -1,4 +1,4 @@
-"""How far gradients are from where they should be."""
+"""Distances of gradients from those of the plain step."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from hooklaw.offload.steps import Stepper
 from hooklaw.offload.workloads import Workload
 
 NOWHERE = 1e300
-"""Stands for a distance that no number says: a gradient that is missing, or not finite."""
+"""The distance of a gradient that is missing or not finite."""
 NOISE = 4
-"""By so many times the plain step's own noise may a lossless strategy be off; on one CPU thread the noise is 0."""
+"""A lossless strategy may be off by so many times the noise of the plain step, which is 0 on one CPU thread."""
 Gradients = Sequence[Tensor | None]
 
 
 class Plain(NamedTuple):
-    """What the plain step gives from the model's first state on."""
+    """The plain step's results from the model's initial state."""
 
     gradients: Gradients
     buffers: list[Tensor]
@@ -38,7 +38,7 @@ def plain(workload: Workload, precision: str) -> Plain:
 
 
 def distance(seen: Gradients, expected: Gradients) -> float:
-    """Return the norm of the difference over the norm, of all gradients together."""
+    """Return the norm of the difference divided by the norm, of all gradients together."""
     difference = norm = 0.0
     for one, other in zip(seen, expected, strict=True):
         if one is None or other is None or one.shape != other.shape:
@@ -52,7 +52,7 @@ def distance(seen: Gradients, expected: Gradients) -> float:
 
 
 def complaint(error: float, *, lossless: bool, tolerance: float, noise: float) -> str:
-    """Return what is wrong with gradients, if anything is."""
+    """Return what is wrong with the gradients, or nothing."""
     allowed = NOISE * noise if lossless else tolerance
     if error <= allowed:
         return ""
@@ -62,11 +62,11 @@ def complaint(error: float, *, lossless: bool, tolerance: float, noise: float) -
     return f"wrong gradients: off by {error:.2g}, and {why}"
 
 
-def same(one: list[Tensor], other: list[Tensor], allowed: float) -> bool:
-    """Tell whether buffers are the same, as far as the plain step's own are."""
-    if len(one) != len(other):
+def same(found: list[Tensor], expected: list[Tensor], allowed: float) -> bool:
+    """Return whether buffers are equal, up to the noise of the plain step."""
+    if len(found) != len(expected):
         return False
-    pairs = zip(one, other, strict=True)
+    pairs = zip(found, expected, strict=True)
     return all(a.shape == b.shape and (torch.equal(a, b) or distance([a], [b]) <= allowed) for a, b in pairs)
 
 

@@ -1,4 +1,4 @@
-"""What the medium of a strategy gives at best, measured in the same run: one long copy each way."""
+"""The ceiling of a medium, measured in the same run: the rate of one long copy each way."""
 
 import statistics
 import tempfile
@@ -22,7 +22,7 @@ class Ceiling(NamedTuple):
 
 
 def ceiling(medium: str, nbytes: int, device: torch.device, rate: float, clock: Clock) -> Ceiling:
-    """Return what the medium gives; an emulated link has the rate that it was set to."""
+    """Return the rates of a medium; an emulated link has the rate that it was set to."""
     if rate:
         return Ceiling(rate, rate)
     size = max(1, min(nbytes, MOST))
@@ -32,7 +32,7 @@ def ceiling(medium: str, nbytes: int, device: torch.device, rate: float, clock: 
 
 
 def disk(nbytes: int, clock: Clock) -> Ceiling:
-    """Write and read a file, through the page cache as everybody does."""
+    """Write and read a file, through the page cache."""
     data = bytearray(nbytes)
     with tempfile.TemporaryFile(prefix="hooklaw-", buffering=0) as file:
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hooklaw.errors import BenchError, PackerError
-from hooklaw.packing.judge import Wanted, judge
+from hooklaw.errors import BenchError, PackerError, WorkerError
+from hooklaw.packing.judge import PackerOptions, judge
 from hooklaw.results import records
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import exit_of_run
@@ -18,7 +18,7 @@ def verdicts(packers: Mapping[str, str], file: str, say: Callable[[str], object]
         return _read(Path(file))
     found: dict[str, bool] = {}
     for packer in dict.fromkeys(packers.values()):
-        with suppress(PackerError):  # one that cannot be made without its strategy has no verdict
+        with suppress(PackerError, WorkerError):  # one that cannot be made without its strategy has no verdict
             found[packer] = _judged(packer, say)
     return found
 
@@ -36,7 +36,7 @@ def _read(path: Path) -> dict[str, bool]:
 
 def _judged(packer: str, say: Callable[[str], object]) -> bool:
     say(f"the law of packers on {packer}")
-    return _holds(judge(Wanted(packer=packer, device="cpu")).run)
+    return _holds(judge(PackerOptions(packer=packer, device="cpu")).run)
 
 
 def _holds(run: Run) -> bool:

@@ -12,6 +12,7 @@ WORKLOADS = {
     "transformer": "blocks of attention",
     "resnet152": "ResNet-152 with 224 x 224 pictures",
     "tiny": "a ResNet of four narrow blocks, for trying things out",
+    "chain": "400 saved tensors of a few elements, for the price of each",
 }
 USUAL = {"cpu": ("conv", "mlp", "transformer"), "cuda": ("resnet152",)}
 PRECISIONS = ("fp32", "tf32", "amp")

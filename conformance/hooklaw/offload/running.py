@@ -13,7 +13,7 @@ import pytest
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.offload import bench_cells
 from hooklaw.offload.bench_cells import NAME, Runner
-from hooklaw.offload.benchmark import Benchmark
+from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.results.records import Cell, Run, replace_file
 from hooklaw.results.verdict import Outcome
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
 
 
-def run(benchmark: Benchmark, json: Path | None = None) -> Run:
+def run(benchmark: BenchmarkRun, json: Path | None = None) -> Run:
     """Measure the cells that are left; pytest-benchmark's JSON goes to a file if one is named."""
     if not benchmark.left():
         return benchmark.finish()
@@ -60,14 +60,14 @@ def _keep(made: Path, json: Path) -> None:
 
 
 class Progress:
-    """One line that is rewritten on a terminal, a line a cell elsewhere; written past pytest's capturing."""
+    """One line that is rewritten on a terminal, or one line per cell; pytest does not capture it."""
 
     def __init__(self) -> None:
         self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
         self._live = self._stream.isatty()
         self._all = self._done = self._visits = 0
 
-    def start(self, benchmark: Benchmark) -> None:
+    def start(self, benchmark: BenchmarkRun) -> None:
         """Show how much there is to do."""
         plan = benchmark.plan
         self._all, self._visits = len(benchmark.cells), plan.visits
@@ -84,7 +84,7 @@ class Progress:
             self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}{which}")
 
     def say(self, text: str) -> None:
-        """Show where the run stands."""
+        """Show a line."""
         self._stream.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
         self._stream.flush()
 
@@ -98,7 +98,7 @@ class Progress:
 class _Keeper:
     """Brings the benchmark into pytest, and keeps the sentence of a fault that pytest would wrap."""
 
-    def __init__(self, benchmark: Benchmark) -> None:
+    def __init__(self, benchmark: BenchmarkRun) -> None:
         self.fault = ""
         self._benchmark = benchmark
 

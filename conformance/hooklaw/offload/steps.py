@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,15 @@ Clock = Callable[[], float]
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
+@runtime_checkable
 class Strategy(Protocol):
-    """What the benchmark asks of a strategy."""
+    """Forward runs through `wrap(model)` inside `context()`; backward runs after it, unless `backward_inside`.
 
+    A lossless strategy gives the plain step's gradients. Another says in `tolerance` how far they may differ: the norm
+    of the difference divided by the norm, of all gradients together. `close` ends it and restores the model.
+    """
+
+    name: str
     lossless: bool
     tolerance: float
     medium: str
@@ -43,7 +49,7 @@ class Strategy(Protocol):
 
 
 class Memory(NamedTuple):
-    """Bytes above what stood on the device before the step."""
+    """Bytes on the device beyond those before the step."""
 
     peak: int
     after_forward: int
@@ -52,7 +58,7 @@ class Memory(NamedTuple):
 
 
 class Stepper:
-    """A model that takes the same step again and again; no optimizer, which costs the same under every strategy."""
+    """A model that repeats one training step, without an optimizer, which costs the same under every strategy."""
 
     def __init__(
         self, workload: Workload, precision: str, strategy: Strategy | None = None, clock: Clock = time.perf_counter
@@ -81,7 +87,7 @@ class Stepper:
             loss.backward()
 
     def timed(self) -> Times:
-        """Take one step against the clock."""
+        """Take one step and time it."""
         self.synchronize()
         turn: list[Any] = []
         began, start = self._clock(), self._event()
@@ -111,7 +117,7 @@ class Stepper:
         return [one.clone() for one in self.model.buffers()]
 
     def static(self) -> int:
-        """Return how many bytes stand before a step."""
+        """Return how many bytes are on the device before a step."""
         standing = (*self.model.parameters(), *self.model.buffers(), self.workload.inputs)
         return sum(one.nbytes for one in standing)
 
@@ -148,7 +154,7 @@ class Stepper:
         self.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(self._device)
-        pinned: Any = getattr(torch.cuda, "host_memory_stats", None)  # younger than the oldest torch that will do
+        pinned: Any = getattr(torch.cuda, "host_memory_stats", None)  # missing in the oldest torch supported
         if pinned:
             torch.cuda.reset_peak_host_memory_stats()
         before = torch.cuda.memory_allocated(self._device)

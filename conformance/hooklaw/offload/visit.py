@@ -16,7 +16,7 @@ from hooklaw.offload.workloads import Workload
 from hooklaw.results.verdict import Outcome
 
 CHECKED = 16
-"""How many samples gradients are checked with on a device: float64 takes twice the memory."""
+"""Gradients are checked with so many samples on a device, since float64 takes twice the memory."""
 IO = Path("/proc/self/io")
 
 

@@ -1,11 +1,12 @@
-"""A run of the benchmark in words and tables: said once for the terminal and for markdown."""
+"""Tables and sentences of a benchmark run, for the terminal and for markdown."""
 
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hooklaw.offload.frontier import frontier, groups, sentences, size
+from hooklaw.offload.frontier import frontier, groups, sentences
 from hooklaw.offload.plan import WORKLOADS
+from hooklaw.results.figures import size
 from hooklaw.results.records import Cell, Run
 from hooklaw.results.verdict import Outcome
 
@@ -33,13 +34,13 @@ def as_json(run: Run) -> str:
 
 
 def text(run: Run) -> str:
-    """Return a table for each workload, and what it comes to."""
-    return _each(run, "{}\n", _aligned)
+    """Return a table and the recommendations for each workload."""
+    return _each(run, "{}\n", aligned)
 
 
 def markdown(run: Run) -> str:
     """Return the same as markdown."""
-    return _each(run, "### {}\n\n", _piped)
+    return _each(run, "### {}\n\n", piped)
 
 
 def table(cells: Sequence[Cell]) -> list[list[str]]:
@@ -49,7 +50,7 @@ def table(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def row(cell: Cell, *, best: bool = False) -> list[str]:
-    """Return what stands in a cell's row."""
+    """Return a cell's row."""
     if not cell.rounds:
         return [cell.strategy, *[""] * 7, f"{cell.outcome}: {cell.detail}"]
     return [
@@ -66,7 +67,7 @@ def row(cell: Cell, *, best: bool = False) -> list[str]:
 
 
 def mark(cell: Cell, *, best: bool = False) -> str:
-    """Return what is to be known of a cell besides its figures."""
+    """Return why a cell is marked, or what is special about it."""
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome}: {cell.detail}"
     said = ["frontier"] if best else []
@@ -76,7 +77,7 @@ def mark(cell: Cell, *, best: bool = False) -> str:
 
 
 def far(error: float) -> str:
-    """Return a relative error in few letters."""
+    """Return a relative error in few digits."""
     if error > FAR:
         return "not finite"
     return f"{error:.1g}" if error else "0"
@@ -98,18 +99,17 @@ def _each(run: Run, heading: str, lay_out: Callable[[list[list[str]]], str]) -> 
     return "\n".join(parts)
 
 
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(len(one[column]) for one in rows) for column in range(len(rows[0]) - 1)]
+def aligned(rows: list[list[str]]) -> str:
+    """Return a table as text; the columns between the first and the last are figures."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     lines: list[str] = []
-    for one in rows:
-        cells = [
-            one[0].ljust(widths[0]),
-            *(word.rjust(width) for word, width in zip(one[1:-1], widths[1:], strict=True)),
-        ]
-        lines.append("  ".join([*cells, one[-1]]).rstrip() + "\n")
+    for first, *figures, last in rows:
+        words = map(str.rjust, figures, widths[1:])
+        lines.append("  ".join([first.ljust(widths[0]), *words, last]).rstrip() + "\n")
     return "".join(lines)
 
 
-def _piped(rows: list[list[str]]) -> str:
-    lines = [f"| {' | '.join(word.replace('|', '/') for word in one)} |\n" for one in rows]
+def piped(rows: list[list[str]]) -> str:
+    """Return a table as markdown."""
+    lines = [f"| {' | '.join(word.replace('|', '/') for word in row)} |\n" for row in rows]
     return "".join([lines[0], "|" + "---|" * len(rows[0]) + "\n", *lines[1:]])

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hooklaw.errors import BenchError, HooklawError
+from hooklaw.errors import BenchError
 from hooklaw.offload.plan import CellPlan
 from hooklaw.results.verdict import Outcome
 
@@ -112,10 +112,7 @@ class CellService:
         module = _imported(self._settings.module)
         self._baselines = Baselines(module.find)
         known = {name: shipped.text for name, shipped in module.STRATEGIES.items()}
-        try:
-            packers = {spec: _packer(module.find(spec)) for spec in self._settings.strategies or known}
-        except HooklawError as error:
-            raise BenchError(str(error)) from error
+        packers = {spec: _packer(module.find(spec)) for spec in self._settings.strategies or known}
         name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
         return Inventory(known, {"torch": str(torch.__version__)}, name, packers)
 

@@ -1,4 +1,4 @@
-"""The models that are trained for a step, each a Sequential, so that it can be cut into segments anywhere."""
+"""Workloads: a model, mostly a Sequential that can be cut into segments anywhere, a batch and a loss."""
 
 import copy
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 class Workload(NamedTuple):
-    """A model, a batch, what it is to make of the batch, and how far it is from that."""
+    """A model, a batch, its target and the loss."""
 
     model: nn.Module
     inputs: Tensor
@@ -30,7 +30,7 @@ class Workload(NamedTuple):
         return self._replace(model=copy.deepcopy(self.model).double(), inputs=self.inputs.double())
 
     def loss(self, found: Tensor) -> Tensor:
-        """Return the loss of an output, in float64: a sum of many numbers is no place to lose digits."""
+        """Return the loss of an output, in float64, since a sum of many numbers loses digits."""
         return self.distance(found.double(), self.target)
 
 
@@ -42,7 +42,7 @@ def build(name: str, batch: int = 0) -> Workload:
 
 # convolutions
 class Block(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut around them."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def mlp(batch: int) -> Workload:
 
 
 class Attention(nn.Module):
-    """A transformer's block; attention is written out, so that what it saves is the same on any machine."""
+    """A transformer block; attention is written out, so that it saves the same tensors on any machine."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -159,13 +159,33 @@ def transformer(batch: int) -> Workload:
     return _aimed(model, torch.randn(batch or 4, 128, 128))
 
 
+class Chain(nn.Module):
+    """Four hundred operations on a few elements, each of which saves a tensor: the price of hooks shows best here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scaled input."""
+        x = x * self.scale
+        for _ in range(200):
+            x = x.square().sqrt()
+        return x
+
+
+def chain(batch: int) -> Workload:
+    """Return many saved tensors with almost no computation."""
+    return _aimed(Chain(), torch.rand(batch or 4, 64) + 1)
+
+
 def _aimed(model: nn.Module, inputs: Tensor) -> Workload:
-    target = torch.randn_like(inputs).double()  # no constant: behind a layer norm it would give next to no gradient
+    target = torch.randn_like(inputs).double()  # not a constant, which behind a layer norm gives almost no gradient
     return Workload(model, inputs, target, _mean_square)
 
 
 def _mean_square(found: Tensor, target: Tensor) -> Tensor:
-    return (found - target).square().mean()  # what mse_loss returns stands in as much memory as its input
+    return (found - target).square().mean()  # mse_loss would save as much memory as its input
 
 
 BUILDERS: dict[str, Callable[[int], Workload]] = {
@@ -174,4 +194,5 @@ BUILDERS: dict[str, Callable[[int], Workload]] = {
     "transformer": transformer,
     "resnet152": resnet152,
     "tiny": tiny,
+    "chain": chain,
 }

@@ -1,5 +1,5 @@
 """The law for packers: properties that anything that packs saved tensors must have, each with a minimal program.
 
 A packer is a callable without arguments that returns a context manager; tensors saved inside it are packed.
-Only `worker`, and modules that only it imports, import torch.
+Only `service`, `control` and the properties import torch, and `check` and `packer` when they are called.
 """

@@ -1,10 +1,11 @@
-"""One property tried on one packer: programs are written, run, and the smallest that breaks is kept."""
+"""The checker of a property on a packer: it writes programs, runs them, and keeps the smallest that fails."""
 
 import linecache
 import time
 import traceback
 import tracemalloc
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,59 +15,58 @@ from hypothesis.errors import HypothesisException
 
 from hooklaw.law.hypothesis_settings import BASE
 from hooklaw.packing.law import Property
+from hooklaw.packing.packer import Packer
 from hooklaw.packing.source import PACKER, program
-from hooklaw.packing.subject import Subject
+from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Outcome
 
 CONTROL = "from hooklaw.packing.control import Right as packer"
-"""A packer that keeps every property: what breaks with it too is no fault of the packer under judgement."""
+"""A correct packer: a property that fails with it too says nothing about the packer under judgement."""
 CLAIMS = frozenset({"disk", "claim"})
-"""What the right packer does not claim, so that it cannot be asked."""
+"""Capabilities that the correct packer does not claim, so that it cannot be compared."""
 FILE = "<program>"
 
 
-class Tried(msgspec.Struct, tag=True):
-    """What came of a property."""
-
-    property: str
-    outcome: Outcome
-    detail: str = ""
-    where: str = ""
-    program: str = ""
-    seconds: float = 0.0
+class _FailedError(Exception):
+    """A program failed; told apart from what Hypothesis raises."""
 
 
-class _Broken(Exception):  # noqa: N818 - it is a finding, not a fault
-    """What a program raised, kept apart from whatever Hypothesis has to say."""
+class Checker:
+    """Checks properties of a packer; `note` is given each program before it runs."""
 
+    def __init__(
+        self,
+        packer: Packer,
+        examples: int,
+        *,
+        given_packer: Any = None,
+        note: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """Prepare the checker; `given_packer` is used where the packer cannot be imported."""
+        self._packer, self._examples, self._given, self._note = packer, examples, given_packer, note
 
-class Trial:
-    """Tries properties on a subject; `last` is the program that is running, for whoever finds the process dead."""
-
-    def __init__(self, subject: Subject, examples: int, given_packer: Any = None) -> None:
-        self._subject, self._examples, self._given = subject, examples, given_packer
-        self.last = ""
-
-    def run(self, prop: Property) -> Tried:
-        """Try the property; nothing that the packer does gets out of here but by ending the process."""
-        denied = [self._subject.capabilities[need] for need in prop.rule.needs if self._subject.capabilities[need]]
+    def check(self, prop: Property) -> Execution:
+        """Check the property; nothing that the packer does is raised here, but it may end the process."""
+        missing = self._packer.missing
+        denied = [missing[need] for need in prop.rule.needs if missing[need]]
         if denied:
-            return Tried(prop.rule.id, Outcome.UNSUPPORTED, "; ".join(denied))
+            return Execution(rule=prop.rule.id, outcome=Outcome.UNSUPPORTED, detail="; ".join(denied))
         began = time.perf_counter()
         try:
-            tried = self._search(prop)
-        except Exception as error:  # noqa: BLE001 - a fault of ours is told from one of the packer's
-            tried = Tried(prop.rule.id, Outcome.ERROR, f"the suite itself raised {type(error).__name__}: {error}")
-        return msgspec.structs.replace(tried, seconds=round(time.perf_counter() - began, 4))
+            execution = self._search(prop)
+        except Exception as error:  # noqa: BLE001 - a fault of the suite, not of the packer
+            said = f"the suite itself raised {type(error).__name__}: {error}"
+            execution = Execution(rule=prop.rule.id, outcome=Outcome.ERROR, detail=said)
+        return msgspec.structs.replace(execution, duration=round(time.perf_counter() - began, 4))
 
-    def _search(self, prop: Property) -> Tried:
+    def _search(self, prop: Property) -> Execution:
         found: list[tuple[str, str, dict[str, str]]] = []
 
         def example(case: dict[str, str]) -> None:
-            said = self._execute(self._text(prop, case, self._subject.lines))
+            said = self._run(self._text(prop, case, self._packer.lines))
             if said:
                 found.append((*said, case))
-                raise _Broken
+                raise _FailedError
 
         try:
             if prop.draws:
@@ -74,36 +74,36 @@ class Trial:
                 how(given(case=st.fixed_dictionaries(dict(prop.draws)))(example))()
             else:
                 example({})
-        except (_Broken, HypothesisException):
+        except (_FailedError, HypothesisException):
             pass
         if not found:
-            return Tried(prop.rule.id, Outcome.PASS)
-        detail, where, case = found[-1]
-        return self._weigh(prop, detail, where, case)
+            return Execution(rule=prop.rule.id, outcome=Outcome.PASS)
+        return self._compared(prop, *found[-1])
 
-    def _weigh(self, prop: Property, detail: str, where: str, case: dict[str, str]) -> Tried:
-        text = self._text(prop, case, self._subject.lines)
+    def _compared(self, prop: Property, detail: str, where: str, case: dict[str, str]) -> Execution:
+        """Return the failure, or an error of the suite if the correct packer fails too."""
+        text, outcome = self._text(prop, case, self._packer.lines), Outcome.FAIL
         comparable = clean() and not CLAIMS.intersection(prop.rule.needs)
-        control = self._execute(self._text(prop, case, CONTROL)) if comparable else None
+        control = self._run(self._text(prop, case, CONTROL)) if comparable else None
         if control:
-            said = f"the property breaks with a right packer too, so it says nothing here: {control[0]}"
-            return Tried(prop.rule.id, Outcome.ERROR, said, control[1], text)
-        return Tried(prop.rule.id, Outcome.FAIL, detail, where, text)
+            outcome, where = Outcome.ERROR, control[1]
+            detail = f"the property breaks with a right packer too, so it says nothing here: {control[0]}"
+        return Execution(rule=prop.rule.id, outcome=outcome, detail=detail, where=where, program=text)
 
     def simplest(self, prop: Property) -> str:
-        """Return the property's program for its simplest case, and do not run it."""
+        """Return the property's program for its simplest case, without running it."""
         case = find(st.fixed_dictionaries(dict(prop.draws)), lambda _: True, settings=BASE)
-        return self._text(prop, case, self._subject.lines)
+        return self._text(prop, case, self._packer.lines)
 
     def _text(self, prop: Property, case: dict[str, str], lines: str) -> str:
-        one = self._subject
-        close = f"partial(within, {one.tolerance!r})" if one.tolerance else "identical"
-        declared = {"device": repr(one.device), "tolerance": repr(one.tolerance), "medium": repr(one.medium)}
+        packer = self._packer
+        close = f"partial(within, {packer.tolerance!r})" if packer.tolerance else "identical"
+        declared = {"device": repr(packer.device), "tolerance": repr(packer.tolerance), "medium": repr(packer.medium)}
         return program(prop.program, lines, {**declared, "close": close, **case})
 
-    def _execute(self, text: str) -> tuple[str, str] | None:
-        """Run a program; return in one line what broke and where, or None."""
-        self.last = text
+    def _run(self, text: str) -> tuple[str, str] | None:
+        """Run a program; return in one line what failed and where, or None."""
+        self._note(text)
         scope: dict[str, Any] = {"__name__": "program"}
         if self._given is not None and CONTROL not in text:
             scope[PACKER] = self._given
@@ -114,17 +114,17 @@ class Trial:
                 exec(compile(text, FILE, "exec"), scope)  # noqa: S102 - what is shown is what is run
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever it raises is what it does
+        except BaseException as error:  # noqa: BLE001 - what the packer raises is what it does
             return _said(error), _where(error)
         finally:
             scope.clear()
-            tracemalloc.stop()  # a program that measures starts it, and all would be slower from then on
+            tracemalloc.stop()  # a program that measures starts it, and it would slow down all that follows
         return None
 
 
 def clean() -> bool:
-    """Tell whether autograd is as a process finds it: no pair of hooks left behind, and gradients recorded."""
-    import torch  # noqa: PLC0415 - the parent process has none
+    """Return whether autograd is as in a new process: no saved-tensor hooks left behind, and grad mode on."""
+    import torch  # noqa: PLC0415 - the parent process does not import it
 
     try:
         y = torch.zeros(1, requires_grad=True).exp()

@@ -1,4 +1,4 @@
-"""A property shown to its reader: the law, and the very program for the simplest case, with a packer of torch's own."""
+"""The example of a property: its law, and its program for the simplest case with torch's own packer."""
 
 from difflib import get_close_matches
 
@@ -11,11 +11,11 @@ EXAMPLE = "torch.autograd.graph:save_on_cpu"
 
 
 def shown(property_id: str) -> tuple[Rule, str]:
-    """Return the law and its program; UnknownRuleError names ids like it, PackerError says that torch is missing."""
+    """Return the law and its program; UnknownRuleError suggests similar ids, PackerError if torch is missing."""
     try:
         from hooklaw.packing import law  # noqa: PLC0415 - this verb shows rules too, and those need no Hypothesis
-        from hooklaw.packing.check import Trial  # noqa: PLC0415 - likewise
-        from hooklaw.packing.subject import lines_of, resolve, subject  # noqa: PLC0415 - likewise
+        from hooklaw.packing.check import Checker  # noqa: PLC0415 - likewise
+        from hooklaw.packing.packer import examine, lines_of, resolve  # noqa: PLC0415 - likewise
 
         known = law.properties()
     except ImportError as error:
@@ -25,5 +25,5 @@ def shown(property_id: str) -> tuple[Rule, str]:
         hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw packer --list` shows all ids"
         raise UnknownRuleError(f"no property of packers has the id {property_id!r}: {hint}")
     found = known[property_id]
-    example = subject(resolve(EXAMPLE), lines_of(EXAMPLE), "cpu", EXAMPLE)
-    return found.rule, Trial(example, examples=1).simplest(found)
+    example = examine(resolve(EXAMPLE), lines_of(EXAMPLE), "cpu", EXAMPLE)
+    return found.rule, Checker(example, examples=1).simplest(found)

@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
+from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.packing import law, report
-from hooklaw.packing.check import Trial
-from hooklaw.packing.judge import EXAMPLES, LIMIT, Wanted, choose, judge, row
-from hooklaw.packing.report import Findings, Row
-from hooklaw.packing.subject import lines_of, resolve, subject
+from hooklaw.packing.check import Checker
+from hooklaw.packing.judge import PackerOptions, choose, judge
+from hooklaw.packing.packer import examine, lines_of, resolve
+from hooklaw.packing.report import CheckedProperty, PackerVerdict
+from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
 HANDED_OVER = "# packer is what the test handed to check_packer"
 
 
 @pytest.fixture
-def check_packer() -> Callable[..., list[Row]]:
-    """Return a function that fails the test where a packer is unsafe, and else returns what came of each property.
+def check_packer() -> Callable[..., list[CheckedProperty]]:
+    """Return a function that fails the test if a packer is unsafe, and otherwise returns the result of each property.
 
-    A text such as "my_package:MyOffload" is judged in a process of its own, where a crash or a hang is a finding too.
-    A class or function is judged right here, and need not be importable.
+    A text such as "my_package:MyOffload" is judged in a separate process, where a crash or a hang is a result too.
+    A class or function is judged in this process, and need not be importable.
     """
     return check
 
@@ -36,37 +38,34 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
     known: Sequence[str] = (),
     strict: bool = False,
     examples: int = EXAMPLES,
-    limit: float = LIMIT,
-) -> list[Row]:
-    """Judge a packer: `only` takes parts of ids, `known` ids that may break, `strict` fails for a SHOULD too."""
-    how = Wanted(
-        packer=packer if isinstance(packer, str) else "", device=device, parts=[*only], examples=examples, limit=limit
-    )
-    found = judge(how).findings if isinstance(packer, str) else _here(packer, how)
+    limit: float = PROPERTY_LIMIT,
+) -> list[CheckedProperty]:
+    """Judge a packer: `only` takes parts of ids, `known` ids that may fail; with `strict` a broken SHOULD fails too."""
+    spec = packer if isinstance(packer, str) else ""
+    options = PackerOptions(packer=spec, device=device, parts=[*only], examples=examples, limit=limit)
+    found = report.of_run(judge(options).run) if isinstance(packer, str) else _in_this_process(packer, options)
     wrong = [
-        one for one in found.broken if one.property_id not in known and (strict or one.property_id in found.unsafe)
+        row for row in found.broken if row.property_id not in known and (strict or row.property_id in found.unsafe)
     ]
     if wrong:
-        pytest.fail(report.text(Findings(found.head, [*wrong], found.seconds)), pytrace=False)
+        pytest.fail(report.text(PackerVerdict(found.head, wrong, found.seconds)), pytrace=False)
     return found.rows
 
 
-def _here(packer: Callable[[], Any], how: Wanted) -> Findings:
+def _in_this_process(packer: Callable[[], Any], options: PackerOptions) -> PackerVerdict:
     name = f"{getattr(packer, '__module__', '')}:{getattr(packer, '__qualname__', type(packer).__name__)}"
     known = law.properties()
-    found = subject(packer, _lines(packer, name), how.device, name)
-    trial = Trial(found, how.examples, packer)
+    examined = examine(packer, _lines(packer, name), options.device, name)
+    checker = Checker(examined, options.examples, given_packer=packer)
     began = time.perf_counter()
-    rows: list[Row] = []
-    for rule in choose([one.rule for one in known.values()], how.parts):
-        tried = trial.run(known[rule.id])
-        rows.append(row(rule, tried, how.device))
-    return Findings(f"{name} on {how.device}", rows, time.perf_counter() - began)
+    rules = choose([prop.rule for prop in known.values()], options.parts)
+    rows = [report.checked(rule, checker.check(known[rule.id]), options.device) for rule in rules]
+    return PackerVerdict(f"{name} on {options.device}", rows, time.perf_counter() - began)
 
 
 def _lines(packer: Callable[[], Any], name: str) -> str:
-    """Return the lines that import the packer, where it can be imported."""
+    """Return the lines that import the packer, if it can be imported."""
     try:
         return lines_of(name) if resolve(name) is packer else HANDED_OVER
-    except Exception:  # noqa: BLE001 - whatever its name leads to, it is not this one
+    except Exception:  # noqa: BLE001 - its name leads to something else, which may raise anything
         return HANDED_OVER

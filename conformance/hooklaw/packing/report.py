@@ -1,19 +1,23 @@
-"""The verdict on a packer in words: safe, safe except for what is listed, or unsafe, and the programs that show it."""
+"""The verdict on a packer in words: safe, safe except for what is listed, or unsafe, with the programs that show it."""
 
 import json
 from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.law.rule import Level
+from hooklaw.law.rule import Level, Rule
+from hooklaw.results import host
+from hooklaw.results.records import Execution, Run
 from hooklaw.results.verdict import JUDGED, Outcome
 
 FORMATS = ("text", "json", "markdown")
-WORST_FIRST = [str(one) for one in (Outcome.CRASH, Outcome.TIMEOUT, Outcome.FAIL, Outcome.ERROR)]
+WORST_FIRST = [str(outcome) for outcome in (Outcome.CRASH, Outcome.TIMEOUT, Outcome.FAIL, Outcome.ERROR)]
+ALLOWED = "a SHOULD: the packer is safe except for this"
+"""Why a broken SHOULD is not a regression."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """What came of one property on one device; an object of the JSON."""
+class CheckedProperty(msgspec.Struct, frozen=True):
+    """The result of one property on one device; an object of the JSON."""
 
     property_id: str = msgspec.field(name="property")
     outcome: str
@@ -23,32 +27,34 @@ class Row(msgspec.Struct, frozen=True):
     device: str
     where: str = ""
     program: str = ""
-    """The smallest program that shows it, where the property does not hold."""
+    """The smallest program that shows it, if the property does not hold."""
     known: str = ""
-    """Why it is known to break, where the expectation file lists it."""
+    """The reason given in the expectation file, if the failure is listed there."""
+    stderr: str = ""
+    """The last lines that the process wrote to stderr before it died."""
 
     @property
     def broken(self) -> bool:
-        """Tell whether it was judged and does not hold."""
+        """Whether it was judged and does not hold."""
         return self.outcome in JUDGED and self.outcome != Outcome.PASS
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What came of one packer on one device."""
+class PackerVerdict(msgspec.Struct, frozen=True):
+    """The results of one packer on one device."""
 
     head: str
-    rows: list[Row]
+    rows: list[CheckedProperty]
     seconds: float
 
     @property
-    def broken(self) -> list[Row]:
-        """Return the rows that do not hold, what matters most first."""
+    def broken(self) -> list[CheckedProperty]:
+        """Return the properties that do not hold, what matters most first."""
         found = [row for row in self.rows if row.broken]
         return sorted(found, key=lambda row: (bool(row.known), row.level != Level.MUST, WORST_FIRST.index(row.outcome)))
 
     @property
     def unsafe(self) -> list[str]:
-        """Return the MUSTs that do not hold and are not known to."""
+        """Return the MUSTs that fail and are not known to."""
         return [row.property_id for row in self.rows if row.broken and row.level == Level.MUST and not row.known]
 
     @property
@@ -63,33 +69,70 @@ class Findings(msgspec.Struct, frozen=True):
     def counts(self) -> str:
         """Return how many properties hold, of how many that could be judged."""
         outcomes = [row.outcome for row in self.rows]
-        judged = sum(one in JUDGED for one in outcomes)
+        judged = sum(outcome in JUDGED for outcome in outcomes)
         further = len(outcomes) - judged
         rest = f", {further} not applicable and not counted" if further else ""
         noun = "property holds" if judged == 1 else "properties hold"
         return f"{outcomes.count(Outcome.PASS)} of {judged} {noun}{rest}; {self.seconds:.1f} s"
 
 
-def render(found: Sequence[Findings], form: str) -> str:
+def of_run(run: Run) -> PackerVerdict:
+    """Return the verdict that a run comes to."""
+    header = run.header
+    declared = "".join(f", {name} {value}" for name, value in header.notes.items())
+    of_the_machine = host.versions()
+    packages = ", ".join(f"{name} {value}" for name, value in header.versions.items() if name not in of_the_machine)
+    head = f"{header.backend} on {header.device} ({packages}{declared})"
+    rows: list[CheckedProperty] = []
+    for rule in header.rules:
+        if result := run.results.get(rule.id):
+            entry = result.expectation
+            known = entry.reason if entry and entry.reason != ALLOWED and result.outcome in entry.outcome else ""
+            rows.append(checked(rule, result, header.device, known))
+    return PackerVerdict(head, rows, run.footer.seconds if run.footer else 0.0)
+
+
+def checked(rule: Rule, execution: Execution, device: str, known: str = "") -> CheckedProperty:
+    """Return the result of a property with the law that it states."""
+    return CheckedProperty(
+        property_id=rule.id,
+        outcome=str(execution.outcome),
+        detail=execution.detail,
+        level=str(rule.level),
+        statement=rule.statement,
+        device=device,
+        where=execution.where,
+        program=execution.program,
+        known=known,
+        stderr=execution.stderr,
+    )
+
+
+def render(verdicts: Sequence[PackerVerdict], form: str) -> str:
     """Return the verdicts as text, JSON or markdown."""
     if form == "json":
-        return json.dumps([msgspec.to_builtins(row) for one in found for row in one.rows], indent=1) + "\n"
-    return "\n".join(text(one) if form == "text" else _markdown(one) for one in found)
+        return json.dumps([msgspec.to_builtins(row) for found in verdicts for row in found.rows], indent=1) + "\n"
+    return "\n".join(text(found) if form == "text" else _markdown(found) for found in verdicts)
 
 
-def text(found: Findings) -> str:
-    """Return the verdict, what broke with the program that shows it, and the counts."""
+def text(found: PackerVerdict) -> str:
+    """Return the verdict, each failure with the program that shows it, and the counts."""
     lines = [f"{found.head}: {found.verdict}", ""]
     for row in found.broken:
         word = f"known {row.outcome}" if row.known else row.outcome
         lines += [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {row.detail}"]
         lines += [f"  known: {row.known}"] if row.known else []
         lines += [f"  {row.where}"] if row.where else []
-        lines += ["", *(f"    {line}".rstrip() for line in row.program.splitlines()), ""]
+        lines += ["  the last lines of its stderr:", *_indented(row.stderr)] if row.stderr else []
+        lines += ["", *_indented(row.program), ""]
     return "\n".join([*lines, *_not_applicable(found), found.counts, ""])
 
 
-def _not_applicable(found: Findings) -> list[str]:
+def _indented(lines: str) -> list[str]:
+    return [f"    {line}".rstrip() for line in lines.splitlines()]
+
+
+def _not_applicable(found: PackerVerdict) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for row in found.rows:
         if row.outcome == Outcome.UNSUPPORTED:
@@ -97,7 +140,7 @@ def _not_applicable(found: Findings) -> list[str]:
     return [f"not applicable, {why}: {', '.join(ids)}" for why, ids in reasons.items()]
 
 
-def _markdown(found: Findings) -> str:
+def _markdown(found: PackerVerdict) -> str:
     table = [
         f"| `{row.property_id}` | {row.level} | {row.outcome} | {row.detail.replace('|', '&#124;')} |"
         for row in found.rows

@@ -1,7 +1,8 @@
 """Expectation files: which rules a backend is known to break, and why.
 
-A backend has one TOML file with an ``[[expect]]`` table for each known divergence: ``rule``, ``outcome`` (one or
-several), ``reason``, and optionally ``issue``, ``when`` (e.g. ``torch>=2.13,<2.14``) and ``expires``.
+A backend has one TOML file with an ``[[expect]]`` table for each known divergence: ``rule`` (one or several),
+``reason``, and optionally ``outcome`` (one or several; else ``fail``), ``issue``, ``when`` (e.g. ``torch>=2.13,<2.14``)
+and ``expires``. A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do not.
 """
 
 import datetime as dt
@@ -20,7 +21,8 @@ from hooklaw.results.verdict import Expectation, Outcome, Stale
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
 UNEXPLAINED = "unexplained: "
 """Prefix of a reason that `expect update` wrote and a person must replace."""
-FORM = toml_tables.Form("expectation file", "expect", ExpectationFileError)
+DEFAULTS = {"outcome": "fail", "when": ""}
+FORM = toml_tables.Form("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS))
 KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
 
 
@@ -57,18 +59,34 @@ def read(
 
 
 def parse(path: Path) -> list[Expectation]:
-    """Return every entry of a file, with its line; ExpectationFileError if one is malformed."""
-    tables, _ = toml_tables.read(path, FORM)
-    entries = [_entry(table.values, path, table.line) for table in tables]
+    """Return an entry for each rule of each table, with the table's line; ExpectationFileError if one is malformed."""
+    file = toml_tables.read(path, FORM)
+    shared = _shared(path, file.defaults)
+    plain = {"outcome": shared.outcome, "when": shared.when}
+    entries = [entry for table in file.tables for entry in _entries({**plain, **table.values}, path, table.line)]
     _refuse_duplicates(entries)
     return entries
+
+
+def defaults(path: Path) -> Expectation:
+    """Return what an entry of a file is that names no rule; ExpectationFileError if this is malformed."""
+    return _shared(path, toml_tables.read(path, FORM).defaults)
+
+
+def _shared(path: Path, given: toml_tables.Table) -> Expectation:
+    return _entry({**DEFAULTS, **given.values, "rule": "any", "reason": "any"}, path, given.line)
+
+
+def _entries(table: dict[str, Any], path: Path, line: int) -> list[Expectation]:
+    rules: list[Any] = table["rule"] if isinstance(table.get("rule"), list) and table["rule"] else [table.get("rule")]
+    return [_entry({**table, "rule": rule}, path, line) for rule in rules]
 
 
 def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
     place = f"{path}:{line}"
     for key in ("rule", "outcome", "reason"):
         if not table.get(key):
-            raise ExpectationFileError(f"{place}: the entry has no {key!r}: every entry names rule, outcome and reason")
+            raise ExpectationFileError(f"{place}: the entry has no {key!r}: every entry names rule and reason")
     for key in table.keys() - KEYS:
         raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
     outcomes = table["outcome"] if isinstance(table["outcome"], list) else [table["outcome"]]
@@ -90,9 +108,10 @@ def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
 def _refuse_duplicates(entries: list[Expectation]) -> None:
     seen: dict[tuple[str, str], int] = {}
     for entry in entries:
-        first = seen.setdefault((entry.rule, entry.when), entry.line)
-        if first != entry.line:
+        if (entry.rule, entry.when) in seen:
+            first = seen[entry.rule, entry.when]
             _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
+        seen[entry.rule, entry.when] = entry.line
 
 
 def _why_stale(entry: Expectation, rules: Collection[str], today: dt.date) -> str:

@@ -1,5 +1,6 @@
 """Executors of rules: in a worker that may die of them, or in this process."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Sequence
@@ -124,7 +125,8 @@ class Direct:
         return self._service.execute(Try(listed.rule.id, listed.file))
 
     def close(self) -> None:
-        """Do nothing: there is no other process."""
+        """Leave it at that: the interpreter's last collection need not look at a whole framework."""
+        gc.freeze()
 
 
 def keep_hypothesis_out_of_here() -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry", Expectation, Stale)
 
+YOUNG = 50_000
+"""Objects that a rule makes before garbage is collected of itself; a rule whose law it is collects garbage by name."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Which backend is judged, and how."""
@@ -79,6 +82,7 @@ class RuleService:
         self._backend: Backend | None = None
         self.error: BaseException | None = None
         """What the rule that was executed last has raised."""
+        gc.disable()  # while frameworks load there is little garbage, and much to look through
         for module in settings.imports:
             loading.import_module(module)
         self._subject = self._load()
@@ -106,8 +110,9 @@ class RuleService:
         own = self._backend.expectations if self._backend else None
         path = self._settings.expectations or own
         known = self._expectations(Path(path)) if path else {}
-        gc.collect()
         gc.freeze()  # a rule that collects garbage need not look at a whole framework
+        gc.set_threshold(YOUNG)
+        gc.enable()
         return Collected([_listed(rule) for rule in rules], **known)
 
     def _import(self, where: str) -> list[Registered]:
@@ -145,7 +150,7 @@ class RuleService:
 
 
 def _listed(found: Registered) -> Listed:
-    file, function = str(file_of(found)), inspect.unwrap(found.function)
+    file, function = file_of(found), inspect.unwrap(found.function)
     return Listed(
         found.rule, file, place(file, function.__code__.co_firstlineno), found.function.__name__, function.__module__
     )

@@ -4,8 +4,8 @@ import pytest
 
 import made_records as made
 from browsing import HOSTILE, fragment, needs_axe, needs_chromium, violations
+from hooklaw.results.figures import ABSENT, size_up, times
 from hooklaw_reports.answers import answers, pick
-from hooklaw_reports.figures import ABSENT, size_up, times
 
 pytestmark = needs_chromium
 SLUG = "conv-on-nvidia-h200"
@@ -70,7 +70,7 @@ class TestQuestion:
 
     @pytest.mark.parametrize("text", ["", "0"])
     def test_no_budget(self, view, text):
-        """What is no amount of memory is asked for again."""
+        """The page asks again for an amount of memory that it cannot use."""
         page = view([bench()])
 
         page.get_by_label("memory, for").fill(text)
@@ -90,7 +90,7 @@ class TestQuestion:
         assert page.get_by_label("memory, for conv").input_value() == "24"
 
     def test_an_address_of_another_kind(self, view):
-        """What the address asks and nobody understands is no budget."""
+        """A budget in the address that cannot be read is not a budget."""
         page = view([bench()], f"#fits={SLUG}:lots")
 
         assert page.locator("output").inner_text() == "Say how much memory there is: a number above 0."
@@ -222,7 +222,7 @@ class TestPoints:
         assert page.locator(".open-cell").count() == 0
 
     def test_nothing_to_draw(self, view):
-        """Where no strategy came through there is no picture, and the page says so."""
+        """If no strategy passed, there is no picture, and the page says so."""
         page = view([made.measured(made.cell(outcome="error", ratio=0, peak=0, detail="no room"))])
 
         assert page.locator(".plot svg").count() == 0

@@ -189,7 +189,7 @@ class TestRule:
         assert [row.split("\t")[-1] for row in rows.all_inner_texts()] == ["✗ differs", "✓ holds"]
 
     def test_hostile_text(self, view):
-        """Text from a backend is shown as text, and an address that is none of the web's is no link."""
+        """Text from a backend is shown as text, and only an http address becomes a link."""
         rules = [made.rule(statement=HOSTILE, needs=[HOSTILE], mutants=[HOSTILE])]
         entry = type(made.known())(rule="order.first", outcome=["fail"], reason=HOSTILE, issue="javascript:alert(3)")
         checks = [Check(HOSTILE, HOSTILE, HOSTILE, held=True)]

@@ -1,4 +1,4 @@
-"""Twenty rules of which seven end or hang the process, each in its own way."""
+"""Twenty rules of which nine end, hang or stop the process, each in its own way."""
 
 import ctypes
 import os
@@ -6,8 +6,6 @@ import signal
 import sys
 import threading
 import time
-
-import pytest
 
 from hooklaw.law.rule import Level, observed, rule
 
@@ -66,6 +64,20 @@ def test_deadlock_in_a_hook(backend, trace):
     backend.backward(backend.sum(x * x))
 
 
+@nasty("stop")
+def test_stop(backend, trace):
+    """The process is stopped, its watchdog included."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@nasty("last-words")
+def test_last_words(backend, trace):
+    """The process says why it dies, in Python and below it."""
+    sys.stderr.write("the allocator is out of sorts\n")
+    os.write(2, b"terminate called without an active exception\n")
+    os.abort()
+
+
 @nasty("raises")
 def test_raises(backend, trace):
     """An ordinary exception is raised."""
@@ -85,7 +97,7 @@ def test_writes_to_stderr(backend, trace):
     time.sleep(0)
 
 
-for _number in range(10):
+for _number in range(8):
 
     @nasty(f"calm-{_number}")
     def _calm(backend, trace):
@@ -95,6 +107,3 @@ for _number in range(10):
     _calm.__name__ = f"test_calm_{_number}"
     globals()[_calm.__name__] = _calm
 del _calm
-
-if __name__ == "__main__":
-    pytest.main()

@@ -143,10 +143,10 @@ class Findings(dict[str, Finding]):
                     finding.show(least.anomaly)
 
     def _program(self, place: int) -> Program:
-        return self._campaign.programs.at(place)[1]
+        return self._campaign.programs(place)[1]
 
     def _finding(self, fingerprint: str, kind: str, place: int) -> Finding:
-        number, program = self._campaign.programs.at(place)
+        number, program = self._campaign.programs(place)
         return Finding(fingerprint=fingerprint, kind=kind, number=number, program=program, shrunk_from=len(program))
 
     def _differing(self, place: int, anomaly: Anomaly) -> Minimized:
@@ -208,7 +208,7 @@ class Findings(dict[str, Finding]):
     def _may_shrink(self, place: int, *, postponed: bool = False) -> bool:
         """Whether a program may be shrunk, or need not be; note its number otherwise."""
         if self._shrink and (postponed or not self._left):
-            self.unshrunk.append(self._campaign.programs.at(place)[0])
+            self.unshrunk.append(self._campaign.programs(place)[0])
             return False
         self._left -= 1
         return True

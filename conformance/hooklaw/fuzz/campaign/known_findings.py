@@ -1,9 +1,10 @@
 """Known findings: what a backend is known to do otherwise than documented, and why.
 
 A backend has one TOML file with a ``[[finding]]`` table for each finding: ``flag`` (a departure of the reference
-engine) or ``fingerprint``, then ``reason``, ``rule``, and optionally ``issue`` and ``pattern``. The flag supplies what
-an entry with a flag leaves out. ``also`` lists further fingerprints of the same finding. Before all tables,
-``includes`` may name another such file in the same folder, whose entries hold too.
+engine, or several) or ``fingerprint``, then ``reason``, ``rule``, and optionally ``issue`` and ``pattern``. The flag
+supplies what an entry with a flag leaves out. ``also`` lists further fingerprints of the same finding. A table
+``[defaults]`` may give the ``rule`` of entries with a fingerprint. Before all tables, ``includes`` may name another
+such file in the same folder, whose entries hold too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,11 +18,12 @@ from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.model import flags
 from hooklaw.results import toml_tables
+from hooklaw.results.toml_tables import Table
 
 SILENT = "documentation silent"
 """Stands for a rule where no rule says anything about the finding."""
 KINDS = ("differs", "crash", "hang", "error")
-FORM = toml_tables.Form("findings file", "finding", FindingsFileError, ("includes",))
+FORM = toml_tables.Form("findings file", "finding", FindingsFileError, ("rule",), ("includes",))
 
 
 class KnownFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,12 +92,21 @@ def read(path: Path, rules: Collection[str]) -> KnownFindings:
 
     Raises FindingsFileError, with file and line, if the file cannot be read or an entry is malformed.
     """
-    tables, values = toml_tables.read(path, FORM)
+    file = toml_tables.read(path, FORM)
+    tables = [Table(values, table.line) for table in file.tables for values in _completed_by(table, file.defaults)]
     places = [f"{path}:{table.line}" for table in tables]
     entries = [_entry(table.values, place, rules) for table, place in zip(tables, places, strict=True)]
     _refuse_duplicates(entries, places)
-    included = values.get("includes")
+    included = file.values.get("includes")
     return KnownFindings(entries + (_included(path, included, rules) if included else []))
+
+
+def _completed_by(table: Table, defaults: Table) -> list[dict[str, Any]]:
+    """Return the values for each flag of a table; a flag supplies its rule itself."""
+    flag = table.values.get("flag")
+    if flag is None:
+        return [{**defaults.values, **table.values}]
+    return [{**table.values, "flag": each} for each in (flag if isinstance(flag, list) else [flag])]
 
 
 def _included(path: Path, name: Any, rules: Collection[str]) -> list[KnownFinding]:

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from hooklaw.fuzz.campaign.process import AT, COMPARING, SKIPPED, STEP, UNDECIDED, Ending, Target, Worker
-from hooklaw.fuzz.campaign.tasks import Anomaly, ProgramSource, RangeTask, judge_range
+from hooklaw.fuzz.campaign.tasks import Anomaly, Programs, RangeTask, judge_range
 
 RANGE = 2000
 """How many programs a worker judges, so that its start takes no time to speak of."""
@@ -42,7 +42,7 @@ class Campaign(NamedTuple):
     """What is judged, and how far."""
 
     target: Target
-    programs: ProgramSource
+    programs: Programs
     total: int
     jobs: int
     limit: float
@@ -60,7 +60,7 @@ class Campaign(NamedTuple):
         start, done = 0, 0
         forked = self.target.forked
         if forked:
-            self.target.import_early(self.programs.at(place)[1] for place in range(min(self.total, RANGE)))
+            self.target.import_early(self.programs(place)[1] for place in range(min(self.total, RANGE)))
         size = SHORT_RANGE if self.target.judge.own_way else RANGE if forked else LONG_RANGE
         try:
             while ranges or start < self.total:

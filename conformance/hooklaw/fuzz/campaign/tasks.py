@@ -1,9 +1,9 @@
 """Tasks of the fuzzer's processes: judge a range of programs, shrink a program, or replay it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hooklaw.fuzz.campaign.process import AT, SKIPPED, STEP, UNDECIDED, Channel, limit_time
 from hooklaw.fuzz.draw.random_programs import from_seed
@@ -13,33 +13,13 @@ from hooklaw.fuzz.replay.required_capabilities import needs
 from hooklaw.fuzz.replay.run import NotReplayedError
 from hooklaw.fuzz.shrink import shrink
 
-
-class ProgramSource(Protocol):
-    """Where programs come from; each has a place from 0 on, and a number that users know it by."""
-
-    def at(self, place: int) -> tuple[int, Program]:
-        """Return the number and the program."""
-        ...
+Programs = Callable[[int], tuple[int, Program]]
+"""Returns the program at a place, from 0 on, and the number that users know it by."""
 
 
-class SeededPrograms(NamedTuple):
-    """The programs of a seed."""
-
-    seed: int
-
-    def at(self, place: int) -> tuple[int, Program]:
-        """Return the program of that number."""
-        return place, from_seed(self.seed, place)
-
-
-class ListedPrograms(NamedTuple):
-    """Programs out of a file, each by the number of its line."""
-
-    lines: list[tuple[int, Program]]
-
-    def at(self, place: int) -> tuple[int, Program]:
-        """Return a program and its line."""
-        return self.lines[place]
+def of_seed(seed: int, place: int) -> tuple[int, Program]:
+    """Return a program of a seed, whose number is its place."""
+    return place, from_seed(seed, place)
 
 
 NOT_REPLAYED = "not replayed"
@@ -63,7 +43,7 @@ class Anomaly(NamedTuple):
 class RangeTask(NamedTuple):
     """The programs from one place to another, to be judged."""
 
-    programs: ProgramSource
+    programs: Programs
     start: int
     stop: int
     limit: float
@@ -78,7 +58,7 @@ def judge_range(judge: Judge, channel: Channel, task: RangeTask) -> None:
     capabilities = frozenset(judge.backend.capabilities)
     for place in range(task.start, task.stop):
         channel.marks[AT], channel.marks[STEP] = place, 0
-        program = task.programs.at(place)[1]
+        program = task.programs(place)[1]
         if not needs(program) <= capabilities:
             channel.marks[SKIPPED] += 1
             continue

@@ -1,8 +1,8 @@
-"""Comparison: the engine is asked for an order of ready Nodes in which it shows what a backend has shown.
+"""Comparison: a search for an order of ready nodes in which the engine shows what a backend has shown.
 
-The law orders Nodes by the graph alone. So the engine runs a program again and again, another ready Node chosen each
-time, until it shows every event that was observed; a choice is given up at the first event that differs.
-Of a backend that leaves open more than the law does, only the events of each name are compared in their order.
+The law orders nodes by the graph alone. So the engine runs a program again and again, with another ready node chosen
+each time, until it shows every observed event; a run ends at the first event that differs. For a backend that leaves
+more open than the law does, only the events of each name are compared in their order.
 """
 
 import heapq
@@ -17,15 +17,15 @@ from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.model.schedule import chosen_by
 
 CLOSE = {"float64": 1e-7, "float32": 1e-4}
-"""How near two values of a dtype must be, relative to the larger."""
+"""The tolerance for two values of a dtype, relative to the larger."""
 HUGE = 1e25
-"""Beyond, sums lose what is added to them, so that values depend on an order which is not law."""
+"""Larger values depend on the order of additions, which is not law."""
 SCHEDULES = 400
-"""How many orders are tried before a comparison is given up."""
+"""How many orders are tried before a comparison ends undecided."""
 
 
 Stream = Callable[[Event], str | None]
-"""Names the stream that an event belongs to, in which order is law; None where the event is not compared."""
+"""Names the stream of an event, within which order is law; None if the event is not compared."""
 
 
 def in_one(_: Event) -> str | None:
@@ -34,7 +34,7 @@ def in_one(_: Event) -> str | None:
 
 
 def by_name(event: Event) -> str | None:
-    """Put the events of each name in a stream; what is saved, and how often it is read, is a compiler's choice."""
+    """Put the events of each name in a stream; a compiler chooses what is saved and how often it is read."""
     name = str(event[0])
     if name.endswith((".pack", ".unpack", ".saved")):
         return None
@@ -52,26 +52,26 @@ def streams(events: Sequence[Event], stream: Stream = by_name) -> dict[str, list
 
 
 class Divergence(NamedTuple):
-    """Where the engine and the observed trace part, in the order of Nodes that comes furthest."""
+    """Where the engine leaves the observed trace, in the order of nodes that matches most events."""
 
     matched: int
     """How many events agree."""
     expected: list[Event]
     """What the engine shows."""
     exhausted: bool
-    """Whether every order was tried; if not, there may be one that fits."""
+    """Whether every order was tried; if not, some order may fit."""
 
 
-class _PartedError(BaseException):
-    """Ends a run of the engine; no hook of the program must catch it."""
+class _MismatchError(BaseException):
+    """Ends a run of the engine; no hook of the program can catch it."""
 
 
 class _Guide:
-    """Chooses as it was told, then the usual Node; checks each event against the observed one."""
+    """Chooses nodes by a path, then the usual node; checks each event against the observed trace."""
 
-    def __init__(self, observed: dict[str, list[Event]], told: tuple[int, ...], stream: Stream) -> None:
+    def __init__(self, observed: dict[str, list[Event]], start: tuple[int, ...], stream: Stream) -> None:
         self._observed = observed
-        self._told = told
+        self._start = start
         self._stream = stream
         self._places: Counter[str] = Counter()
         self.path: list[int] = []
@@ -80,7 +80,7 @@ class _Guide:
 
     def choose(self, ready: int) -> int:
         place = len(self.path)
-        number = min(self._told[place], ready - 1) if place < len(self._told) else 0
+        number = min(self._start[place], ready - 1) if place < len(self._start) else 0
         self.path.append(number)
         self.widths.append(ready)
         return number
@@ -91,13 +91,13 @@ class _Guide:
             return
         there, place = self._observed.get(name, ()), self._places[name]
         if place >= len(there) or not same(event, there[place]):
-            raise _PartedError
+            raise _MismatchError
         self._places[name] += 1
         self.matched += 1
 
 
-class Reach(NamedTuple):
-    """How far the engine came, in the order of Nodes in which it came furthest."""
+class Match(NamedTuple):
+    """How many events the engine matches, in the order of nodes that matches most."""
 
     fits: bool
     matched: int
@@ -105,24 +105,10 @@ class Reach(NamedTuple):
     exhausted: bool
 
 
-def diverges(
-    program: Sequence[Instruction],
-    engine: Any,
-    observed: Sequence[Event],
-    schedules: int = SCHEDULES,
-    stream: Stream = in_one,
-) -> Divergence | None:
-    """Return None where some legal order of the engine shows what was observed, else where they part."""
-    reach = follow(program, engine, observed, schedules, stream)
-    if reach.fits:
-        return None
-    return Divergence(reach.matched, shown(program, engine, reach.path), reach.exhausted)
-
-
 def follow(
     program: Sequence[Instruction], engine: Any, observed: Sequence[Event], schedules: int, stream: Stream = in_one
-) -> Reach:
-    """Look for an order in which the engine shows what was observed: that which comes furthest is varied first."""
+) -> Match:
+    """Search for an order in which the engine shows what was observed; the best order is varied first."""
     order = count()
     wanted = streams(observed, stream)
     ahead: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, next(order), ())]
@@ -130,40 +116,40 @@ def follow(
     for _ in range(schedules):
         if not ahead:
             break
-        _, deviations, _, told = heapq.heappop(ahead)
-        guide = _guided(program, engine, wanted, told, stream)
+        _, deviations, _, start = heapq.heappop(ahead)
+        guide = _guided(program, engine, wanted, start, stream)
         if guide is None:
-            return Reach(fits=True, matched=len(observed), path=told, exhausted=False)
+            return Match(fits=True, matched=len(observed), path=start, exhausted=False)
         best = max(best, (guide.matched, tuple(guide.path)))
-        for place in range(len(told), len(guide.path)):
+        for place in range(len(start), len(guide.path)):
             for number in range(1, guide.widths[place]):
                 then = (*guide.path[:place], number)
                 heapq.heappush(ahead, (-guide.matched, deviations + 1, next(order), then))
-    return Reach(fits=False, matched=best[0], path=best[1], exhausted=not ahead)
+    return Match(fits=False, matched=best[0], path=best[1], exhausted=not ahead)
 
 
 def _guided(
     program: Sequence[Instruction],
     engine: Any,
     observed: dict[str, list[Event]],
-    told: tuple[int, ...],
+    start: tuple[int, ...],
     stream: Stream,
 ) -> _Guide | None:
-    """Run the engine; return None where it shows all that was observed, else how far it came."""
-    guide = _Guide(observed, told, stream)
+    """Run the engine; return None if it shows all that was observed, else how far it came."""
+    guide = _Guide(observed, start, stream)
     engine.reset()
     with chosen_by(guide.choose):
         try:
             Replay(engine, guide.log).all(program)
-        except _PartedError:
+        except _MismatchError:
             return guide
     return None if guide.matched == sum(map(len, observed.values())) else guide
 
 
-def shown(program: Sequence[Instruction], engine: Any, told: tuple[int, ...] = ()) -> list[Event]:
-    """Return what the engine shows in the order of Nodes that these choices give."""
+def shown(program: Sequence[Instruction], engine: Any, path: tuple[int, ...] = ()) -> list[Event]:
+    """Return what the engine shows in the order of nodes that a path gives."""
     events: list[Event] = []
-    guide = _Guide({}, told, in_one)
+    guide = _Guide({}, path, in_one)
     engine.reset()
     with chosen_by(guide.choose):
         Replay(engine, events.append).all(program)
@@ -171,7 +157,7 @@ def shown(program: Sequence[Instruction], engine: Any, told: tuple[int, ...] = (
 
 
 def by_streams(expected: Sequence[Event], observed: Sequence[Event], stream: Stream) -> tuple[list[Event], list[Event]]:
-    """Return two traces with the events of each stream together, those streams first that are alike."""
+    """Return two traces with the events of each stream together, equal streams first."""
     lanes = streams(expected, stream), streams(observed, stream)
     names = sorted({**lanes[0], **lanes[1]}, key=lambda name: not same(lanes[0].get(name), lanes[1].get(name)))
     first, second = ([event for name in names for event in lane.get(name, ())] for lane in lanes)
@@ -179,7 +165,7 @@ def by_streams(expected: Sequence[Event], observed: Sequence[Event], stream: Str
 
 
 def same(first: Any, second: Any, close: float = CLOSE["float64"]) -> bool:
-    """Tell whether two things that were seen are alike, numbers up to rounding."""
+    """Whether two observed values are equal, numbers up to rounding."""
     if first == second:
         return True
     if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
@@ -194,7 +180,7 @@ def _all_same(first: Sequence[Any], second: Sequence[Any], close: float) -> bool
         return False
     if first and isinstance(first[0], str):
         close = CLOSE.get(first[0], close)
-    return all(same(one, other, close) for one, other in zip(first, second, strict=True))
+    return all(same(part, other, close) for part, other in zip(first, second, strict=True))
 
 
 def _near(first: float, second: float, close: float) -> bool:

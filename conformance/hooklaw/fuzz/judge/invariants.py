@@ -69,9 +69,5 @@ def _must_be_same(
         return
     pairs = zip([*first, "nothing more"], [*second, "nothing more"], strict=False)
     event, other_event = next(pair for pair in pairs if not same(*pair))
-    lines = [title, _indented(program), f"shows {event},", "but in the other run, of", _indented(other)]
+    lines = [title, text(program, "  "), f"shows {event},", "but in the other run, of", text(other, "  ")]
     raise InvariantError("\n".join([*lines, f"shows {other_event}"]))
-
-
-def _indented(program: Program) -> str:
-    return "\n".join(f"  {line}" for line in text(program).splitlines())

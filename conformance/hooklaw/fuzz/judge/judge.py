@@ -1,4 +1,4 @@
-"""Judgement of one program: the law holds, a departure of the engine's own flags explains it, or it is news."""
+"""Judgement of a program: the law holds, flags of the engine explain the departure, or the difference is new."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from hooklaw.backend import loading
 from hooklaw.fuzz.judge.compare import (
     SCHEDULES,
     Divergence,
-    Reach,
+    Match,
     Stream,
     by_name,
     by_streams,
@@ -23,25 +23,25 @@ from hooklaw.fuzz.replay.run import Event, Replayed, replay
 from hooklaw.model.flags import TORCH, met
 
 USUAL = 4
-"""How many flags are tried alone before all of them."""
+"""How many flags are tried alone before all flags together."""
 FEW = 20
-"""How many orders are tried with some of the flags."""
+"""How many orders are tried with a part of the flags."""
 OFTEN = 20
-"""After so many programs that a flag explains, what the engine shows of another is not noted."""
+"""After so many programs that a flag explains, the expected events of further programs are not kept."""
 
 
 class Difference(NamedTuple):
-    """A program of which a backend shows what the documentation does not lead one to expect."""
+    """What a backend shows of a program, where that differs from the documentation."""
 
     observed: list[Event]
     divergence: Divergence
-    """Where the engine parts from it: by the law, or, where flags do not explain it, with all flags on."""
+    """Where the engine differs from it: by the law, or with all flags if flags do not explain it."""
     flags: frozenset[str] = frozenset()
-    """The departures that explain it, by the names of the engine's flags; none if it is news."""
+    """The flags of the engine that explain it; none if it is new."""
 
 
 class Judge:
-    """Holds a backend against the engine."""
+    """Compares a backend with the engine."""
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
@@ -52,18 +52,18 @@ class Judge:
         self._torch = engine(TORCH)
         self._seen: Counter[str] = Counter()
         self.undecided = 0
-        """How many comparisons were given up before every order was tried."""
+        """How many comparisons ended before every order was tried."""
 
     def __call__(self, program: Sequence[Instruction]) -> Difference | None:
-        """Return how the backend differs, None where some legal order of the engine shows the same.
+        """Return how the backend differs, None if some legal order of the engine shows the same.
 
-        A comparison that was given up before every order was tried is no difference.
+        A comparison that ends before every order was tried is not a difference.
         """
         return self.of(*self.observed(program))
 
     @property
     def own_way(self) -> bool:
-        """Whether the backend replays programs in its own way; it leaves open the order of events between names."""
+        """Whether the backend replays programs in its own way, with any order between events of different names."""
         return self._own is not None
 
     def observed(self, program: Sequence[Instruction]) -> Replayed:
@@ -71,10 +71,10 @@ class Judge:
         try:
             return self._own(program) if self._own else Replayed(tuple(program), replay(program, self.backend))
         finally:
-            self._close()  # a mutant of the engine must not change the engine that judges it
+            self._close()  # or a mutant of the engine would change the engine that judges it
 
     def of(self, program: Sequence[Instruction], observed: list[Event]) -> Difference | None:
-        """Return how what was observed of a program differs."""
+        """Return how the observed events of a program differ."""
         by_law = self._follow(program, self._law, observed, 1)
         if by_law.fits:
             return None
@@ -83,39 +83,39 @@ class Judge:
         by_law = self._follow(program, self._law, observed, SCHEDULES)
         return None if by_law.fits else self._by_flags(program, observed, by_law)
 
-    def _by_flags(self, program: Sequence[Instruction], observed: list[Event], by_law: Reach) -> Difference | None:
+    def _by_flags(self, program: Sequence[Instruction], observed: list[Event], by_law: Match) -> Difference | None:
         by_flags = self._follow(program, self._torch, observed, SCHEDULES)
         if by_flags.fits:
             return self._explained(program, observed, by_law, FEW)
         alone = self._alone(program, observed)
         if alone:
-            return Difference(*self._parting(program, observed, self._law, by_law), alone)
+            return Difference(*self._difference(program, observed, self._law, by_law), alone)
         if by_flags.exhausted:
-            return Difference(*self._parting(program, observed, self._torch, by_flags))
+            return Difference(*self._difference(program, observed, self._torch, by_flags))
         self.undecided += 1
         return None
 
     def _explained(
-        self, program: Sequence[Instruction], observed: list[Event], by_law: Reach, schedules: int
+        self, program: Sequence[Instruction], observed: list[Event], by_law: Match, schedules: int
     ) -> Difference:
         flags = self._flags(program, observed, schedules, met())
         if any(self._seen[name] <= OFTEN for name in flags):
-            return Difference(*self._parting(program, observed, self._law, by_law), flags)
+            return Difference(*self._difference(program, observed, self._law, by_law), flags)
         return Difference(observed, Divergence(by_law.matched, [], by_law.exhausted), flags)
 
-    def _parting(
-        self, program: Sequence[Instruction], observed: list[Event], engine: Any, reach: Reach
+    def _difference(
+        self, program: Sequence[Instruction], observed: list[Event], engine: Any, match: Match
     ) -> tuple[list[Event], Divergence]:
-        """Return what was observed and where the engine parts from it; by names where their order is open."""
-        expected, matched = shown(program, engine, reach.path), reach.matched
+        """Return what was observed and where the engine differs from it; sorted by name if that order is open."""
+        expected, matched = shown(program, engine, match.path), match.matched
         if self.own_way:
             expected, observed = by_streams(expected, observed, self._stream)
             pairs = enumerate(zip(expected, observed, strict=False))
             shorter = min(len(expected), len(observed))
-            matched = next((place for place, (one, other) in pairs if not same(one, other)), shorter)
-        return observed, Divergence(matched, expected, reach.exhausted)
+            matched = next((place for place, pair in pairs if not same(*pair)), shorter)
+        return observed, Divergence(matched, expected, match.exhausted)
 
-    def _follow(self, program: Sequence[Instruction], engine: Any, observed: Sequence[Event], schedules: int) -> Reach:
+    def _follow(self, program: Sequence[Instruction], engine: Any, observed: Sequence[Event], schedules: int) -> Match:
         return follow(program, engine, observed, schedules, self._stream)
 
     def _fits(self, program: Sequence[Instruction], engine: Any, observed: Sequence[Event], schedules: int) -> bool:
@@ -124,7 +124,7 @@ class Judge:
     def _flags(
         self, program: Sequence[Instruction], observed: Sequence[Event], schedules: int, among: frozenset[str]
     ) -> frozenset[str]:
-        """Return those of the flags that explain a trace; one that explained many before is tried first."""
+        """Return the flags that explain a trace; flags that explained many traces before are tried first."""
         usual = [name for name, _ in self._seen.most_common() if name in among]
         for name in usual[:USUAL]:
             if self._fits(program, engine([name]), observed, schedules):
@@ -137,9 +137,9 @@ class Judge:
     def _needed(
         self, program: Sequence[Instruction], observed: Sequence[Event], schedules: int, rest: Sequence[str]
     ) -> frozenset[str]:
-        """Return those of the flags that explain a trace, none of which can be spared.
+        """Return a minimal set of flags that explains a trace.
 
-        The last flag of the shortest run that explains it is needed; what is before that run's end is searched again.
+        The last flag of the shortest prefix that explains it is needed; the flags before it are searched again.
         """
         needed: set[str] = set()
         while rest and not self._fits(program, engine(needed), observed, schedules):
@@ -155,12 +155,12 @@ class Judge:
         return frozenset(needed)
 
     def _alone(self, program: Sequence[Instruction], observed: Sequence[Event]) -> frozenset[str]:
-        """Return one flag that explains a trace by itself, where all of them together do not."""
+        """Return a flag that explains a trace by itself, where all flags together do not."""
         return frozenset(next(([name] for name in TORCH if self._fits(program, engine([name]), observed, FEW)), []))
 
 
 def engine(flags: Iterable[str]) -> Any:
-    """Return the reference engine with these departures."""
+    """Return the reference engine with some flags."""
     return _engine(frozenset(flags))
 
 
@@ -170,7 +170,7 @@ def _engine(flags: frozenset[str]) -> Any:
 
 
 def alike(judge: Callable[[Sequence[Instruction]], Difference | None], flags: frozenset[str]) -> Any:
-    """Return a test whether a program still differs in the same way."""
+    """Return a predicate: whether a program still differs in the same way."""
 
     def still(program: Sequence[Instruction]) -> bool:
         difference = judge(program)

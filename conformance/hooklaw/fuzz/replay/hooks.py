@@ -155,16 +155,6 @@ def _nothing(_run: Replay, _at: Registration, _arguments: Action) -> None:
     return None
 
 
-def _scale(_run: Replay, _at: Registration, arguments: Action, number: float) -> Any:
-    """Return the first argument times a number: a tuple where a tuple was given."""
-    return scaled(arguments[0], number)
-
-
-def _nan(_run: Replay, _at: Registration, arguments: Action) -> Any:
-    """Return gradients that are not numbers."""
-    return scaled(arguments[0], float("nan"))
-
-
 def scaled(value: Any, number: float) -> Any:
     """Return a tensor, or those in a tuple or a list, times a number."""
     if isinstance(value, tuple | list):
@@ -253,11 +243,6 @@ def _keep(run: Replay, _at: Registration, arguments: Action, name: str) -> None:
         run.shared.add(name)
 
 
-def _same(_run: Replay, _at: Registration, arguments: Action) -> Any:
-    """Return the very argument; a post-accumulate hook returns its leaf."""
-    return arguments[0]
-
-
 def _wrong(run: Replay, _at: Registration, arguments: Action, what: str = "type") -> Any:
     """Return what is not a gradient: a number, another dtype or shape; for a tuple one too many, or a bare one."""
     value = arguments[0]
@@ -280,8 +265,8 @@ def _no_gradient(run: Replay, grad: Any, what: str) -> Any:
 
 ACTIONS: dict[str, Callable[..., Any]] = {
     "nothing": _nothing,
-    "scale": _scale,
-    "nan": _nan,
+    "scale": lambda _, __, arguments, number: scaled(arguments[0], number),
+    "nan": lambda _, __, arguments: scaled(arguments[0], float("nan")),
     "raise": _raise,
     "remove": _remove,
     "register": _register,
@@ -292,10 +277,10 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "step": _step,
     "context": _context,
     "keep": _keep,
-    "same": _same,
+    "same": lambda _, __, arguments: arguments[0],
     "wrong": _wrong,
 }
-"""What a hook may do, by the first word of its action."""
+"""What a hook may do, by the first word of its action; `scale`, `nan` and `same` return their first argument."""
 NEEDED_BY_ACTIONS = {
     "reentrant": (Capability.TENSOR_HOOKS,),
     "context": (Capability.SAVED_TENSOR_HOOKS, Capability.SIN_COS),

@@ -14,26 +14,6 @@ from hooklaw.fuzz.replay.operations import operation
 from hooklaw.fuzz.replay.run import PlannedError, Replay, skip_if
 
 
-def _weighted(module: Any, x: Any, **_: Any) -> Any:
-    return x * module.weight
-
-
-def _two(module: Any, x: Any, y: Any, **_: Any) -> Any:
-    return x * module.weight, x + y
-
-
-def _joined(module: Any, x: Any, y: Any, **_: Any) -> Any:
-    return x * module.weight + y
-
-
-def _scaled(module: Any, x: Any, *, factor: Any = 1.0) -> Any:
-    return x * module.weight * factor
-
-
-def _unweighted(_module: Any, x: Any, **_: Any) -> Any:
-    return x * 2
-
-
 def _raise(_module: Any, _x: Any, **_: Any) -> Any:
     raise PlannedError
 
@@ -45,28 +25,16 @@ class Outputs(NamedTuple):
     second: Any
 
 
-def _named(module: Any, x: Any, **_: Any) -> Any:
-    return Outputs(x * module.weight, x * 3)
-
-
-def _listed(module: Any, x: Any, **_: Any) -> Any:
-    return [x * module.weight]
-
-
-def _keyed(module: Any, x: Any, **_: Any) -> Any:
-    return {"y": x * module.weight}
-
-
 FORWARDS: dict[str, Callable[..., Any]] = {
-    "weighted": _weighted,
-    "two": _two,
-    "joined": _joined,
-    "scaled": _scaled,
-    "unweighted": _unweighted,
+    "weighted": lambda module, x, **_: x * module.weight,
+    "two": lambda module, x, y, **_: (x * module.weight, x + y),
+    "joined": lambda module, x, y, **_: x * module.weight + y,
+    "scaled": lambda module, x, *, factor=1.0: x * module.weight * factor,
+    "unweighted": lambda _, x, **__: x * 2,
     "raises": _raise,
-    "named": _named,
-    "listed": _listed,
-    "keyed": _keyed,
+    "named": lambda module, x, **_: Outputs(x * module.weight, x * 3),
+    "listed": lambda module, x, **_: [x * module.weight],
+    "keyed": lambda module, x, **_: {"y": x * module.weight},
 }
 """What modules compute, by name."""
 CONTAINERS = ("named", "listed", "keyed")

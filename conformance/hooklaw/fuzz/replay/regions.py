@@ -79,30 +79,6 @@ def checkpoint(run: Replay, instruction: Instruction) -> None:
         run.savers.add(region.name)
 
 
-def _chain(at: Region, x: Any) -> Any:
-    return at.backend.exp(at.backend.sin(x))
-
-
-def _product(at: Region, a: Any, b: Any) -> Any:
-    return at.backend.sin(a * b) * 2
-
-
-def _nothing(_: Region, x: Any) -> Any:
-    return x + 1
-
-
-def _two(at: Region, x: Any) -> Any:
-    return at.backend.sin(x), x * 3
-
-
-def _outside(at: Region, x: Any) -> Any:
-    return at.backend.sin(x) * at.outside
-
-
-def _constant(at: Region, x: Any) -> Any:
-    return at.backend.sin(at.backend.detach(x))
-
-
 def _unrecorded(at: Region, x: Any) -> Any:
     with at.backend.no_grad():
         y = at.backend.sin(x)
@@ -166,18 +142,10 @@ def _nested(at: Region, x: Any, *, use_reentrant: bool = False) -> Any:
     return at.backend.exp(at.backend.checkpoint(inner, at.backend.sin(x), use_reentrant=use_reentrant))
 
 
-def _nested_reentrant(at: Region, x: Any) -> Any:
-    return _nested(at, x, use_reentrant=True)
-
-
 def _pair(at: Region, x: Any, kind: str = "detach") -> Any:
     with at.backend.saved_tensors_hooks(*pair_of(at.run, at.name, kind)):
         y = at.backend.sin(x)
     return y * x
-
-
-def _boxed(at: Region, x: Any) -> Any:
-    return _pair(at, x, "boxed")
 
 
 def _gradient(at: Region, x: Any) -> Any:
@@ -196,12 +164,12 @@ def _module(at: Region, x: Any) -> Any:
 
 
 REGIONS: dict[str, Callable[..., Any]] = {
-    "chain": _chain,
-    "product": _product,
-    "nothing": _nothing,
-    "two": _two,
-    OUTSIDE: _outside,
-    "constant": _constant,
+    "chain": lambda at, x: at.backend.exp(at.backend.sin(x)),
+    "product": lambda at, a, b: at.backend.sin(a * b) * 2,
+    "nothing": lambda _, x: x + 1,
+    "two": lambda at, x: (at.backend.sin(x), x * 3),
+    OUTSIDE: lambda at, x: at.backend.sin(x) * at.outside,
+    "constant": lambda at, x: at.backend.sin(at.backend.detach(x)),
     "unrecorded": _unrecorded,
     "hooks": _hooks,
     "raises": _raises,
@@ -212,9 +180,9 @@ REGIONS: dict[str, Callable[..., Any]] = {
     "changes": _changes,
     "custom": _custom,
     "nested": _nested,
-    "nested-reentrant": _nested_reentrant,
+    "nested-reentrant": lambda at, x: _nested(at, x, use_reentrant=True),
     "pair": _pair,
-    "boxed": _boxed,
+    "boxed": lambda at, x: _pair(at, x, "boxed"),
     "gradient": _gradient,
     MODULE: _module,
 }

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hooklaw.errors import PackerError
 
 
-class Subject(NamedTuple):
+class Packer(NamedTuple):
     """A packer on a device, with what it declares."""
 
     make: Callable[[], AbstractContextManager[Any]]
@@ -24,7 +24,7 @@ class Subject(NamedTuple):
     device: str
     tolerance: float
     medium: str
-    capabilities: dict[str, str]
+    missing: dict[str, str]
     """For each capability that a property may need: an empty text, or why it is missing."""
     versions: dict[str, str]
     """The versions of the packages that it comes from, without torch."""
@@ -56,7 +56,7 @@ def lines_of(spec: str) -> str:
     return f"from {module} import {first}\n\npacker = {attribute}"
 
 
-def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
+def examine(make: Any, lines: str, device: str, spec: str) -> Packer:
     """Call the packer and read its declarations; PackerError if it does not return a context manager."""
     made = _made(make, spec)
     tolerance = _declared("tolerance", make, made, 0.0)
@@ -65,8 +65,8 @@ def subject(make: Any, lines: str, device: str, spec: str) -> Subject:
         raise PackerError(f"packer {spec!r}: its tolerance is {tolerance!r}: declare a number in [0, 1)")
     if not isinstance(medium, str):
         raise PackerError(f"packer {spec!r}: its medium is {medium!r}: declare a text such as 'cpu' or 'disk:FOLDER'")
-    capabilities = _capabilities(device, medium, float(tolerance))
-    return Subject(make, lines, device, float(tolerance), medium, capabilities, _versions(make, made))
+    missing = _missing(device, medium, float(tolerance))
+    return Packer(make, lines, device, float(tolerance), medium, missing, _versions(make, made))
 
 
 def _made(make: Any, spec: str) -> Any:
@@ -119,7 +119,7 @@ def _versions(make: Any, made: Any) -> dict[str, str]:
     return {name: version for name, version in found.items() if name not in ("torch", "hooklaw")}
 
 
-def _capabilities(device: str, medium: str, tolerance: float) -> dict[str, str]:
+def _missing(device: str, medium: str, tolerance: float) -> dict[str, str]:
     import torch  # noqa: PLC0415 - the name and the device are checked without it
 
     accelerator = not device.startswith("cpu")

@@ -35,6 +35,11 @@ def times(ratio: float) -> str:
     return digits(ratio) if ratio else ABSENT
 
 
+def percent(share: float) -> str:
+    """Return a share, e.g. ``91%``."""
+    return f"{share:.0%}"
+
+
 def error(norm: float) -> str:
     """Return a relative error; 0 stays 0, since a lossless strategy must show it."""
     return f"{norm:.1e}".replace("e-0", "e-") if 0 < norm < 0.1 else digits(norm, 2)  # noqa: PLR2004 - larger errors read better without an exponent
@@ -55,5 +60,5 @@ def digits(number: float, places: int = 3) -> str:
 
 
 def _in_unit(amount: float, units: tuple[tuple[str, float], ...], places: int = 3) -> str:
-    unit, one = next((pair for pair in units if amount >= pair[1] * 0.9995), units[-1])
-    return f"{digits(amount / one, places)} {unit}"
+    unit, factor = next((pair for pair in units if amount >= pair[1] * 0.9995), units[-1])
+    return f"{digits(amount / factor, places)} {unit}"

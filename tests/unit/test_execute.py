@@ -1,0 +1,89 @@
+"""Executing one rule on one backend: what comes of it is a whole value."""
+
+from types import SimpleNamespace
+
+import pytest
+import toy
+
+from hooklaw.law.rule import Registered
+from hooklaw.results.verdict import Outcome
+from hooklaw.runner.execute import execute
+
+
+def law(function, needs=()):
+    """Return a rule that a function tries."""
+    return Registered(SimpleNamespace(id="toy.law", needs=list(needs)), function, "test_execute.py::law")
+
+
+def events(backend, trace):
+    """Log one event, and expect another."""
+    trace.log("seen")
+    trace.expect("wanted")
+
+
+def test_pass():
+    """A rule that raises nothing passes."""
+    done = execute(law(lambda backend, trace: None), toy.Toy())
+
+    assert (done.rule, done.outcome, done.detail, done.where) == ("toy.law", Outcome.PASS, "", "")
+
+
+def test_fail():
+    """A rule that is not kept fails, with both lanes and the place where they part."""
+    done = execute(law(events), toy.Toy())
+
+    assert (done.outcome, done.difference) == (Outcome.FAIL, 0)
+    assert [event.label for event in (*done.expected, *done.observed)] == ["wanted", "seen"]
+
+
+def test_error_is_handed_over():
+    """The exception itself is there for whoever asks, say a debugger."""
+    errors = []
+    execute(law(events), toy.Toy(), on_error=errors.append)
+
+    assert [type(error).__name__ for error in errors] == ["Mismatch"]
+
+
+def test_exit_is_what_the_rule_does():
+    """A rule that wants to leave the process has failed."""
+
+    def leave(backend, trace):
+        raise SystemExit(0)
+
+    assert execute(law(leave), toy.Toy()).outcome is Outcome.FAIL
+
+
+def test_interrupt():
+    """An interrupt is not an outcome of the rule."""
+
+    def interrupt(backend, trace):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(law(interrupt), toy.Toy())
+
+
+@pytest.mark.parametrize(
+    ("function", "probe", "said"),
+    [
+        (events, False, "nodes: a toy has none"),
+        (events, True, "denied, and it does not hold: nodes: a toy has none"),
+        (lambda backend, trace: None, True, "denied, yet it holds: nodes: a toy has none"),
+    ],
+    ids=["not run", "does not hold", "holds"],
+)
+def test_unsupported(function, probe, said):
+    """A rule that needs what the backend lacks is unsupported, and runs only to probe it."""
+    done = execute(law(function, ["nodes"]), toy.Toy(), probe=probe)
+
+    assert (done.outcome, done.detail, bool(done.observed)) == (Outcome.UNSUPPORTED, said, probe and function is events)
+
+
+def test_reset():
+    """The backend is reset before each rule."""
+    backend = toy.Toy()
+    backend.reset = lambda: seen.append("reset")
+    seen = []
+    execute(law(lambda backend, trace: seen.append("rule")), backend)
+
+    assert seen == ["reset", "rule"]
