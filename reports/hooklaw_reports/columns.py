@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hooklaw.offload.plan import PLAIN
-from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, percent, rate, seconds, size, size_up, times
+from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, rate, seconds, size, size_up, times
 from hooklaw.results.records import Cell
 from hooklaw.results.verdict import Outcome
 

@@ -11,7 +11,7 @@ Execute = Callable[[Any, Instruction], None]
 """Executes an instruction of a `Replay`, its first argument."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Traits:
     """What the stages of the fuzzer know of an operation; calling it on a function registers that operation."""
 

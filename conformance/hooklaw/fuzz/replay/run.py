@@ -122,7 +122,8 @@ class Replay(Facts):
         self.thread, self.ident = instruction.thread, threading.get_ident()
         execute, traits = OPERATIONS[instruction.op]
         try:
-            skip_if(self.thread in self.inferring and not traits.in_inference)
+            if self.inferring:
+                skip_if(self.thread in self.inferring and not traits.in_inference)
             execute(self, instruction)
         except SkippedError:
             self.skipped.add(number)
