@@ -83,10 +83,10 @@ def test_death(supervised, request_, outcome, said, code):
 def test_the_tail_of_stderr(supervised):
     """Of what the process wrote to stderr while it worked on the request the last twenty lines are kept."""
     worker = supervised()
-    worker.ask("talk", 10)
+    worker.ask("talk", 10)  # to stderr, since stdout is moved there
 
-    assert [f"line {number}" for number in range(980, 1000)] == died(worker, "segfault").stderr.splitlines()
     assert died(worker, "leave").stderr == ""
+    assert [f"line {number}" for number in range(980, 1000)] == died(worker, "segfault").stderr.splitlines()
 
 
 def test_a_child_does_not_hide_a_death(supervised):
