@@ -2,13 +2,12 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from importlib import import_module
-from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from hooklaw import Capability, ErrorKind, NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
+from hooklaw.backend.torchlike import attribute, function, method
 
 try:
     with warnings.catch_warnings():
@@ -82,9 +81,10 @@ class Context:
         return self.own.saved_tensor()
 
 
-class Paddle:
-    """Most verbs are Paddle's own functions and methods; the others adapt a name or an argument."""
+class Paddle(TorchLike):
+    """Paddle's names are PyTorch's, but for those of the verbs below."""
 
+    framework = paddle
     name = "paddle"
     capabilities = frozenset(Capability) - frozenset(LACKS)
     lacks: Mapping[Capability, str] = LACKS
@@ -109,26 +109,11 @@ class Paddle:
         paddle.autograd.saved_tensors_hooks(id, id).__exit__()
 
     # values
-    is_tensor = staticmethod(paddle.is_tensor)
-    is_leaf = staticmethod(attrgetter("is_leaf"))
-    grad_of = staticmethod(attrgetter("grad"))
-    detach = staticmethod(paddle.Tensor.detach)
-    clone = staticmethod(paddle.clone)
-    requires_grad_ = staticmethod(paddle.Tensor.requires_grad_)
-    stride = staticmethod(paddle.Tensor.stride)
-    data_ptr = staticmethod(paddle.Tensor.data_ptr)
-
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         return paddle.to_tensor(data, dtype=dtype, stop_gradient=not requires_grad)
 
     def tolist(self, tensor: Any) -> Any:
         return (tensor.astype("float32") if tensor.dtype == paddle.bfloat16 else tensor).tolist()
-
-    def shape(self, tensor: Any) -> tuple[int, ...]:
-        return tuple(tensor.shape)
-
-    def dtype(self, tensor: Any) -> str:
-        return str(tensor.dtype).removeprefix("paddle.")
 
     def device(self, tensor: Any) -> str:
         return str(tensor.place)
@@ -139,16 +124,7 @@ class Paddle:
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
         tensor.stop_gradient = not requires_grad
 
-    def set_grad(self, tensor: Any, value: Any) -> None:
-        tensor.grad = value
-
     # operations
-    sum = staticmethod(paddle.sum)
-    exp = staticmethod(paddle.exp)
-    sin = staticmethod(paddle.sin)
-    cos = staticmethod(paddle.cos)
-    cos_ = staticmethod(paddle.cos_)
-
     def mul_(self, tensor: Any, factor: Any) -> Any:
         return tensor.multiply_(factor) if paddle.is_tensor(factor) else tensor.scale_(factor)
 
@@ -176,13 +152,6 @@ class Paddle:
         return type("Custom", (paddle.autograd.PyLayer,), members).apply
 
     # running
-    is_grad_enabled = staticmethod(paddle.is_grad_enabled)
-    no_grad = staticmethod(paddle.no_grad)
-    enable_grad = staticmethod(paddle.enable_grad)
-
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        return fn(*tensors)
-
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
         root.backward(gradient, bool(retain_graph), **how)
 
@@ -190,17 +159,11 @@ class Paddle:
         return tuple(paddle.grad(outputs, list(inputs), grad_outputs, **how))
 
     # hooks and nodes
-    register_hook = staticmethod(paddle.Tensor.register_hook)
-    retain_grad = staticmethod(paddle.Tensor.retain_grads)
-    grad_fn = staticmethod(attrgetter("grad_fn"))
-    accumulate_grad = staticmethod(attrgetter("grad_fn"))
-    node_name = staticmethod(methodcaller("name"))
-    node_next = staticmethod(attrgetter("next_functions"))
-    register_forward_pre_hook = staticmethod(paddle.nn.Layer.register_forward_pre_hook)
-    register_forward_hook = staticmethod(paddle.nn.Layer.register_forward_post_hook)
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        return paddle.autograd.saved_tensors_hooks(pack, unpack)
+    retain_grad = method("retain_grad", "retain_grads")
+    accumulate_grad = attribute("accumulate_grad", "grad_fn")
+    node_next = attribute("node_next", "next_functions")
+    register_forward_hook = method("register_forward_hook", "register_forward_post_hook")
+    saved_tensors_hooks = function("saved_tensors_hooks", "autograd")
 
     # modules
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
@@ -208,6 +171,3 @@ class Paddle:
         for name, value in parameters.items():
             made.add_parameter(name, paddle.nn.Parameter(value))
         return made
-
-    def forward(self, module: Any, *inputs: Any) -> Any:
-        return module.forward(*inputs)

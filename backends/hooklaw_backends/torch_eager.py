@@ -4,11 +4,13 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from hooklaw import Capability, ErrorKind, NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
+from hooklaw.backend.torchlike import named
 
 try:
     import torch
@@ -18,10 +20,9 @@ except ImportError as missing:
     raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
 
 from hooklaw_backends import _data_parallel
-from hooklaw_backends._torch_state import State
 
-graph = torch.autograd.graph
 modules = torch.nn.modules.module
+optimizers = import_module("torch.optim.optimizer")  # torch.optim hides this module
 Hook = Callable[..., Any]
 HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
@@ -48,9 +49,19 @@ def _check_device(device: str) -> None:
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
 
 
-class TorchEager(State):
+def _everywhere(verb: str, module: Any = modules) -> Hook:
+    """Return the verb that registers a global hook with the function of its name in a module."""
+
+    def register(self: Any, hook: Hook, **options: bool) -> Any:
+        return self.everywhere(getattr(module, verb)(hook, **options))
+
+    return named(register, verb)
+
+
+class TorchEager(TorchLike):
     """The verbs as PyTorch has them."""
 
+    framework = torch
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
     findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
     imports_late: Mapping[Capability, str] = dict.fromkeys(
@@ -87,103 +98,16 @@ class TorchEager(State):
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         return torch.tensor(data, dtype=getattr(torch, dtype), device=self._device, requires_grad=requires_grad)
 
-    def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, torch.Tensor)
-
-    def tolist(self, tensor: Any) -> Any:
-        return tensor.tolist()
-
-    def shape(self, tensor: Any) -> tuple[int, ...]:
-        return tuple(tensor.shape)
-
-    def dtype(self, tensor: Any) -> str:
-        return str(tensor.dtype).removeprefix("torch.")
-
-    def device(self, tensor: Any) -> str:
-        return str(tensor.device)
-
-    def requires_grad(self, tensor: Any) -> bool:
-        return tensor.requires_grad
-
-    def is_leaf(self, tensor: Any) -> bool:
-        return tensor.is_leaf
-
-    def grad_of(self, tensor: Any) -> Any:
-        return tensor.grad
-
-    def set_grad(self, tensor: Any, value: Any) -> None:
-        tensor.grad = value
-
-    def detach(self, tensor: Any) -> Any:
-        return tensor.detach()
-
-    def clone(self, tensor: Any) -> Any:
-        return tensor.clone()
-
     # operations
-    def sum(self, tensor: Any) -> Any:
-        return tensor.sum()
-
-    def exp(self, tensor: Any) -> Any:
-        return tensor.exp()
-
-    def sin(self, tensor: Any) -> Any:
-        return tensor.sin()
-
-    def cos(self, tensor: Any) -> Any:
-        return tensor.cos()
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        return tensor.mul_(factor)
-
-    def cos_(self, tensor: Any) -> Any:
-        return tensor.cos_()
-
-    def increment_version(self, tensors: Any) -> None:
-        graph.increment_version(tensors)
-
     def detect_anomaly(self) -> AbstractContextManager[Any]:
         return torch.autograd.set_detect_anomaly(True)  # unlike detect_anomaly, it does not warn
-
-    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
-        return tensor.split(size)
-
-    def view(self, tensor: Any, *shape: int) -> Any:
-        return tensor.view(*shape)
-
-    def transpose(self, tensor: Any, first: int, second: int) -> Any:
-        return tensor.transpose(first, second)
-
-    def expand(self, tensor: Any, *shape: int) -> Any:
-        return tensor.expand(*shape)
-
-    def requires_grad_(self, tensor: Any) -> Any:
-        return tensor.requires_grad_()
-
-    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
-        tensor.requires_grad = requires_grad
-
-    def stride(self, tensor: Any) -> tuple[int, ...]:
-        return tensor.stride()
-
-    def data_ptr(self, tensor: Any) -> int:
-        return tensor.data_ptr()
 
     def channels_last(self, tensor: Any) -> Any:
         return tensor.contiguous(memory_format=torch.channels_last)
 
-    def conj(self, tensor: Any) -> Any:
-        return tensor.conj()
-
     def neg_view(self, tensor: Any) -> Any:
         view = torch._neg_view  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         return view(tensor)  # no public API sets the negative bit on a real tensor
-
-    def is_conj(self, tensor: Any) -> bool:
-        return tensor.is_conj()
-
-    def is_neg(self, tensor: Any) -> bool:
-        return tensor.is_neg()
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         if options.pop("once_differentiable", False):
@@ -192,86 +116,19 @@ class TorchEager(State):
         return type("Custom", (torch.autograd.Function,), members).apply
 
     # running
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        return fn(*tensors)
-
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         root.backward(gradient, inputs=inputs, **how)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return torch.autograd.grad(outputs, inputs, grad_outputs, **how)
 
-    def is_grad_enabled(self) -> bool:
-        return torch.is_grad_enabled()
-
-    def no_grad(self) -> AbstractContextManager[Any]:
-        return torch.no_grad()
-
-    def enable_grad(self) -> AbstractContextManager[Any]:
-        return torch.enable_grad()
-
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        return torch.inference_mode()
-
-    # hooks
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return tensor.register_hook(hook)
-
-    def retain_grad(self, tensor: Any) -> None:
-        tensor.retain_grad()
-
-    def retains_grad(self, tensor: Any) -> bool:
-        return tensor.retains_grad
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return tensor.register_post_accumulate_grad_hook(hook)
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: Any = "all") -> Any:
-        return graph.register_multi_grad_hook(tensors, hook, mode=mode)
-
-    def get_gradient_edge(self, tensor: Any) -> Any:
-        return graph.get_gradient_edge(tensor)
-
-    def grad_fn(self, tensor: Any) -> Any:
-        return tensor.grad_fn
-
-    def accumulate_grad(self, leaf: Any) -> Any:
-        return graph.get_gradient_edge(leaf).node
-
-    def node_name(self, node: Any) -> str:
-        return node.name()
-
-    def node_next(self, node: Any) -> list[Any]:
-        return [edge[0] for edge in node.next_functions]
-
-    def node_metadata(self, node: Any) -> dict[Any, Any]:
-        return node.metadata
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return node.register_prehook(hook)
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return node.register_hook(hook)
-
     # saved tensors
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        return graph.saved_tensors_hooks(pack, unpack)
-
-    def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
-        return graph.disable_saved_tensors_hooks(message)
-
-    def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
-        return graph.allow_mutation_on_saved_tensors()
-
     def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
         early = nullcontext()
         if "early_stop" in how and not EARLY_STOP_OPTION:
             early = set_checkpoint_early_stop(how.pop("early_stop"))
         with early:
             return checkpoint(fn, *tensors, **how)
-
-    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
-        return graph.save_on_cpu(pin_memory=pin_memory)
 
     def saved_tensors(self, node: Any) -> list[Any]:
         if "saved_tensors" in dir(node):  # a custom Function; hasattr would unpack the tensors once more
@@ -282,9 +139,6 @@ class TorchEager(State):
         if "_raw_saved_tensors" in dir(node):  # a custom Function has them in one tuple
             return list(node._raw_saved_tensors)  # noqa: SLF001 - there is no public API
         return [getattr(node, name) for name in _raw_names(node)]
-
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        saved.register_hooks(pack, unpack)
 
     # the rest
     def memory_allocated(self) -> int:
@@ -308,43 +162,24 @@ class TorchEager(State):
             made.register_parameter(name, torch.nn.Parameter(value))
         return made
 
-    def forward(self, module: Any, *inputs: Any) -> Any:
-        return module.forward(*inputs)
-
-    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return module.register_forward_pre_hook(hook, **options)
-
-    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return module.register_forward_hook(hook, **options)
-
-    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return module.register_full_backward_pre_hook(hook, **options)
-
-    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return module.register_full_backward_hook(hook, **options)
-
-    def register_backward_hook(self, module: Any, hook: Hook) -> Any:
-        return module.register_backward_hook(hook)
-
-    def register_module_backward_hook(self, hook: Hook) -> Any:
-        return self.everywhere(modules.register_module_backward_hook(hook))
-
-    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
-        return self.everywhere(modules.register_module_forward_pre_hook(hook))
-
-    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
-        return self.everywhere(modules.register_module_forward_hook(hook, **options))
-
-    def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
-        return self.everywhere(modules.register_module_full_backward_pre_hook(hook))
-
-    def register_module_full_backward_hook(self, hook: Hook) -> Any:
-        return self.everywhere(modules.register_module_full_backward_hook(hook))
+    register_module_backward_hook = _everywhere("register_module_backward_hook")
+    register_module_forward_pre_hook = _everywhere("register_module_forward_pre_hook")
+    register_module_forward_hook = _everywhere("register_module_forward_hook")
+    register_module_full_backward_pre_hook = _everywhere("register_module_full_backward_pre_hook")
+    register_module_full_backward_hook = _everywhere("register_module_full_backward_hook")
+    register_module_parameter_registration_hook = _everywhere("register_module_parameter_registration_hook")
+    register_module_buffer_registration_hook = _everywhere("register_module_buffer_registration_hook")
+    register_module_module_registration_hook = _everywhere("register_module_module_registration_hook")
+    register_optimizer_step_pre_hook = _everywhere("register_optimizer_step_pre_hook", optimizers)
+    register_optimizer_step_post_hook = _everywhere("register_optimizer_step_post_hook", optimizers)
 
     def everywhere(self, handle: Any) -> Any:
         """Keep the handle of a global hook, so that `reset` can remove it."""
         self._global_hooks.append(handle)
         return handle
+
+    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
+        return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
 
     def data_parallel(self, module: Any) -> Hook:
         return _data_parallel.data_parallel(module, self._device)

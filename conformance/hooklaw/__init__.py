@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 from hooklaw.backend.capabilities import Capability
 from hooklaw.backend.protocol import Backend, ErrorKind
+from hooklaw.backend.torchlike import TorchLike
 from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.law.rule import Basis, Level, Rule, Source, docstring, notes, observed, page, rule, tutorial
 from hooklaw.law.trace import Trace
@@ -21,6 +22,7 @@ __all__ = [
     "NotRunError",
     "Rule",
     "Source",
+    "TorchLike",
     "Trace",
     "__version__",
     "docstring",

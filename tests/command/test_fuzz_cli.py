@@ -12,8 +12,9 @@ import pytest
 
 from helpers import complaint, started
 from hooklaw import cli
-from hooklaw.fuzz.campaign.known_findings import SILENT, follows
+from hooklaw.fuzz.campaign.known_findings import SILENT, follows, read
 from hooklaw.fuzz.program import Instruction, dump, parse
+from hooklaw.law.rule import load_rules
 from hooklaw.model.flags import TORCH
 
 DEFAULTS = ("--programs", 120, "--limit", 2)
@@ -511,9 +512,9 @@ def test_bad_program(verb, corpus, line, says):
 def test_every_flag_is_known_of_torch(verb):
     """The findings file of torch lists every flag of the engine, since each is something that torch does."""
     torch_eager = pytest.importorskip("hooklaw_backends.torch_eager", reason="torch is not installed")
-    text = torch_eager.TorchEager.findings.read_text()
+    entries = read(torch_eager.TorchEager.findings, load_rules())
 
-    assert [name for name in TORCH if f'flag = "{name}"' not in text] == []
+    assert [name for name in TORCH if not entries.of_flag(name)] == []
 
 
 def test_torch_holds_no_surprise(hooklaw):

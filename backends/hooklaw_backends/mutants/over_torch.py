@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from hooklaw_backends.torch_eager import Hook, TorchEager, graph, torch
+from hooklaw_backends.torch_eager import Hook, TorchEager, torch
 
 ENGINE: Any = import_module("torch._C")._autograd  # noqa: SLF001 - there is no public API for pairs and modes
 PRODUCT = torch.Tensor.__mul__
@@ -25,7 +25,7 @@ class OverTorch(TorchEager):
 
     def gradient_edge(self, tensor: Any) -> tuple[Any, int]:
         """Return the Node that a tensor's gradient goes to, and the number of its output."""
-        return graph.get_gradient_edge(tensor)[:2]
+        return torch.autograd.graph.get_gradient_edge(tensor)[:2]
 
     def leaf_of(self, node: Any) -> Any:
         """Return the leaf of an AccumulateGrad Node, or None for any other Node."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hooklaw.backend.torchlike import TorchLike
 from hooklaw.model.module import Module
 from hooklaw.model.optimizer import SGD, every_optimizer
 from hooklaw.model.registry import registration_hooks
@@ -12,11 +13,9 @@ from hooklaw.model.tensor import Tensor
 Hook = Callable[..., Any]
 
 
-class StateVerbs:
+class StateVerbs(TorchLike):
     """Base class of `Reference`."""
 
-    step = staticmethod(SGD.step)
-    zero_grad = staticmethod(SGD.zero_grad)
     sgd = staticmethod(SGD)
     register_module_parameter_registration_hook = staticmethod(registration_hooks["parameter"].add)
     register_module_buffer_registration_hook = staticmethod(registration_hooks["buffer"].add)

@@ -119,14 +119,7 @@ class Reference(StateVerbs):
         flags.use(self.flags)
 
     # values
-    requires_grad = staticmethod(attrgetter("requires_grad"))
-    is_leaf = staticmethod(attrgetter("is_leaf"))
-    grad_of = staticmethod(attrgetter("grad"))
-    shape = staticmethod(attrgetter("shape"))
-    dtype = staticmethod(attrgetter("dtype"))
     stride = staticmethod(attrgetter("data.strides"))
-    detach = staticmethod(Tensor.detach)
-    requires_grad_ = staticmethod(Tensor.requires_grad_)
 
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Tensor:
         return Tensor(from_nested(data, dtype), requires_grad=requires_grad)
@@ -147,9 +140,6 @@ class Reference(StateVerbs):
             tensor.requires_grad_()
         else:
             vars(tensor)["_is_leaf_with_grad"] = False
-
-    def set_grad(self, tensor: Tensor, value: Tensor | None) -> None:
-        tensor.grad = value
 
     def data_ptr(self, tensor: Tensor) -> int:
         return id(tensor.data.storage) + tensor.data.offset
@@ -189,9 +179,6 @@ class Reference(StateVerbs):
     # running
     is_grad_enabled = staticmethod(modes.recording)
 
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        return fn(*tensors)
-
     def backward(
         self,
         root: Tensor,
@@ -228,10 +215,6 @@ class Reference(StateVerbs):
     detect_anomaly = staticmethod(modes.detect_anomaly)
 
     # hooks and nodes
-    register_hook = staticmethod(Tensor.register_hook)
-    retain_grad = staticmethod(Tensor.retain_grad)
-    retains_grad = staticmethod(attrgetter("retains_grad"))
-    register_post_accumulate_grad_hook = staticmethod(Tensor.register_post_accumulate_grad_hook)
     register_multi_grad_hook = staticmethod(multi_grad.register_multi_grad_hook)
 
     get_gradient_edge = staticmethod(Tensor.needed_edge)
@@ -242,7 +225,6 @@ class Reference(StateVerbs):
         return leaf.needed_edge().node
 
     node_name = staticmethod(attrgetter("name"))
-    node_metadata = staticmethod(attrgetter("metadata"))
 
     def grad_fn(self, tensor: Tensor) -> Node | None:
         return tensor.made_by and tensor.made_by.node

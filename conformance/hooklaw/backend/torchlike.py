@@ -1,0 +1,146 @@
+"""TorchLike: the verbs of a framework whose methods and functions have PyTorch's own names."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+Verb = Callable[..., Any]
+
+
+def method(verb: str, name: str = "") -> Verb:
+    """Return a verb that calls the method `name`, by default the verb's own name, of its first argument."""
+
+    def call(self: Any, owner: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ARG001 - classify reads self
+        return getattr(owner, name or verb)(*arguments, **options)
+
+    return named(call, verb)
+
+
+def attribute(verb: str, name: str = "") -> Verb:
+    """Return a verb that reads the attribute `name`, by default the verb's own name, of its argument."""
+
+    def read(self: Any, owner: Any) -> Any:  # noqa: ARG001 - classify reads self
+        return getattr(owner, name or verb)
+
+    return named(read, verb)
+
+
+def function(verb: str, module: str = "") -> Verb:
+    """Return a verb that calls the function of its name in a module of the framework, e.g. ``autograd.graph``."""
+    path = f"{module}.{verb}" if module else verb
+
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        return attrgetter(path)(self.framework)(*arguments, **options)
+
+    return named(call, verb)
+
+
+def named(made: Any, verb: str) -> Verb:
+    """Give a function the name of a verb, in its code too, where a result looks for the verb that raised."""
+    made.__name__, made.__code__ = verb, made.__code__.replace(co_name=verb, co_qualname=verb)
+    return made
+
+
+class TorchLike:
+    """Base class of adapters; an adapter overrides what differs and declares what the framework can do."""
+
+    framework: Any
+    """The framework's module: ``torch``, or a module with the same names."""
+
+    # values
+    is_tensor = function("is_tensor")
+    tolist = method("tolist")
+    requires_grad = attribute("requires_grad")
+    is_leaf = attribute("is_leaf")
+    grad_of = attribute("grad_of", "grad")
+    detach = method("detach")
+    clone = method("clone")
+    requires_grad_ = method("requires_grad_")
+    stride = method("stride")
+    data_ptr = method("data_ptr")
+    conj = method("conj")
+    is_conj = method("is_conj")
+    is_neg = method("is_neg")
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        return tuple(tensor.shape)
+
+    def dtype(self, tensor: Any) -> str:
+        return str(tensor.dtype).rpartition(".")[2]
+
+    def device(self, tensor: Any) -> str:
+        return str(tensor.device)
+
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        tensor.grad = value
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        tensor.requires_grad = requires_grad
+
+    # operations
+    sum = method("sum")
+    exp = method("exp")
+    sin = method("sin")
+    cos = method("cos")
+    mul_ = method("mul_")
+    cos_ = method("cos_")
+    split = method("split")
+    view = method("view")
+    transpose = method("transpose")
+    expand = method("expand")
+    increment_version = function("increment_version", "autograd.graph")
+
+    # running
+    is_grad_enabled = function("is_grad_enabled")
+    no_grad = function("no_grad")
+    enable_grad = function("enable_grad")
+    inference_mode = function("inference_mode")
+
+    def call(self, fn: Verb, *tensors: Any) -> Any:
+        return fn(*tensors)
+
+    # hooks and Nodes
+    register_hook = method("register_hook")
+    retain_grad = method("retain_grad")
+    retains_grad = attribute("retains_grad")
+    register_post_accumulate_grad_hook = method("register_post_accumulate_grad_hook")
+    register_multi_grad_hook = function("register_multi_grad_hook", "autograd.graph")
+    get_gradient_edge = function("get_gradient_edge", "autograd.graph")
+    grad_fn = attribute("grad_fn")
+    node_name = method("node_name", "name")
+    node_metadata = attribute("node_metadata", "metadata")
+    node_register_prehook = method("node_register_prehook", "register_prehook")
+    node_register_hook = method("node_register_hook", "register_hook")
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        return self.framework.autograd.graph.get_gradient_edge(leaf).node
+
+    def node_next(self, node: Any) -> list[Any]:
+        return [edge[0] for edge in node.next_functions]
+
+    # saved tensors
+    saved_tensors_hooks = function("saved_tensors_hooks", "autograd.graph")
+    disable_saved_tensors_hooks = function("disable_saved_tensors_hooks", "autograd.graph")
+    allow_mutation_on_saved_tensors = function("allow_mutation_on_saved_tensors", "autograd.graph")
+    save_on_cpu = function("save_on_cpu", "autograd.graph")
+    saved_tensor_register_hooks = method("saved_tensor_register_hooks", "register_hooks")
+
+    # modules, and the state of modules and optimizers
+    forward = method("forward")
+    register_forward_pre_hook = method("register_forward_pre_hook")
+    register_forward_hook = method("register_forward_hook")
+    register_full_backward_pre_hook = method("register_full_backward_pre_hook")
+    register_full_backward_hook = method("register_full_backward_hook")
+    register_backward_hook = method("register_backward_hook")
+    add_module = method("add_module")
+    register_buffer = method("register_buffer")
+    state_dict = method("state_dict")
+    load_state_dict = method("load_state_dict")
+    register_state_dict_pre_hook = method("register_state_dict_pre_hook")
+    register_state_dict_post_hook = method("register_state_dict_post_hook")
+    register_load_state_dict_pre_hook = method("register_load_state_dict_pre_hook")
+    register_load_state_dict_post_hook = method("register_load_state_dict_post_hook")
+    step = method("step")
+    zero_grad = method("zero_grad")
+    register_step_pre_hook = method("register_step_pre_hook")
+    register_step_post_hook = method("register_step_post_hook")
