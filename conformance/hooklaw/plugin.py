@@ -17,7 +17,7 @@ from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Writer
 from hooklaw.results.verdict import Expectation, Outcome, Verdict, judge
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
-from hooklaw.runner.worker import Listed, Settings
+from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
 
 WITHOUT_VERDICT = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
@@ -192,7 +192,7 @@ class Bench:
 
 
 def _executor(config: pytest.Config, spec: str) -> Executor:
-    settings = Settings(
+    settings = RuleSettings(
         backend=spec,
         imports=_option(config, "imports"),
         expectations=_option(config, "--expectations") or "",

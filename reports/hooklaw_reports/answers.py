@@ -10,7 +10,7 @@ from hooklaw.results.figures import TIMES, size_up, times
 from hooklaw.results.records import Cell
 
 
-class Answer(msgspec.Struct, frozen=True):
+class BudgetAnswer(msgspec.Struct, frozen=True):
     """The answer from this many bytes on; the budget itself stands between `before` and `after`."""
 
     least: int
@@ -23,7 +23,7 @@ class Answer(msgspec.Struct, frozen=True):
         return f"{self.before}{budget}{self.after}"
 
 
-def answers(cells: Sequence[Cell], where: str) -> list[Answer]:
+def answers(cells: Sequence[Cell], where: str) -> list[BudgetAnswer]:
     """Return the answers by ascending budget; the first is for budgets in which nothing fits."""
     passing = [cell for cell in cells if passed(cell)]
     steps = sorted({cell.peak for cell in passing})
@@ -35,28 +35,28 @@ def answers(cells: Sequence[Cell], where: str) -> list[Answer]:
     return found
 
 
-def pick(found: Sequence[Answer], budget: float) -> Answer:
+def pick(found: Sequence[BudgetAnswer], budget: float) -> BudgetAnswer:
     """Return the answer for this many bytes."""
     return [answer for answer in found if answer.least <= budget][-1]
 
 
-def _nothing(passing: Sequence[Cell], where: str) -> Answer:
+def _nothing(passing: Sequence[Cell], where: str) -> BudgetAnswer:
     least = min(passing, key=lambda cell: (cell.peak, price(cell)), default=None)
     if not least:
-        return Answer(0, "In ", f", nothing can be said of {where}: no strategy came through.")
-    return Answer(0, "Nothing here fits in ", f" for {where}; the least is {_cost(least)}{_but(least)}.")
+        return BudgetAnswer(0, "In ", f", nothing can be said of {where}: no strategy came through.")
+    return BudgetAnswer(0, "Nothing here fits in ", f" for {where}; the least is {_cost(least)}{_but(least)}.")
 
 
-def _answer(budget: int, passing: Sequence[Cell], where: str) -> Answer:
+def _answer(budget: int, passing: Sequence[Cell], where: str) -> BudgetAnswer:
     fitting = [cell for cell in passing if cell.peak <= budget]
     chosen = within(fitting, budget) or fitting[0]
     if chosen.strategy == PLAIN:
         said = f", {where} fits as it is: the plain step needs {size_up(chosen.peak)}.{_faster(fitting)}"
-        return Answer(budget, "In ", said, PLAIN)
+        return BudgetAnswer(budget, "In ", said, PLAIN)
     needs = next((size_up(cell.peak) for cell in passing if cell.strategy == PLAIN), "")
     ends = f"; the plain step needs {needs}." if needs else "."
     runs = f", {where} runs with {_cost(chosen)}{_but(chosen)}{ends}"
-    return Answer(budget, "In ", runs + _lossy(chosen, fitting), chosen.strategy)
+    return BudgetAnswer(budget, "In ", runs + _lossy(chosen, fitting), chosen.strategy)
 
 
 def _cost(cell: Cell, of: str = " the plain step's time") -> str:

@@ -12,13 +12,13 @@ from hooklaw.results.figures import SIZES, budget
 from hooklaw.results.records import Cell, Run
 from hooklaw.results.verdict import Outcome
 from hooklaw_reports import marks
-from hooklaw_reports.answers import Answer, answers, pick
+from hooklaw_reports.answers import BudgetAnswer, answers, pick
 from hooklaw_reports.benchmarks import Group, devices, groups
 from hooklaw_reports.columns import facts
 from hooklaw_reports.marks import Mark
 from hooklaw_reports.runs import sentence
 from hooklaw_reports.sheet import OFFLOAD, Column, Kind, NamedRun
-from hooklaw_reports.verdicts import PackerVerdict, judged, verdict_of
+from hooklaw_reports.verdicts import StrategyVerdict, judged, verdict_of
 
 MARKED = {
     Outcome.FAIL: Mark("bad", "✗", "wrong gradients"),
@@ -38,7 +38,7 @@ class Point(msgspec.Struct, frozen=True):
     state: Mark
     line: str
     """The frontier it stands on: lossless, lossy or none."""
-    law: PackerVerdict
+    law: StrategyVerdict
 
     @property
     def drawn(self) -> bool:
@@ -71,7 +71,7 @@ class Chart(msgspec.Struct, frozen=True):
     slug: str
     title: str
     points: list[Point]
-    answers: list[Answer]
+    answers: list[BudgetAnswer]
     notes: list[str]
 
     @property
@@ -141,7 +141,7 @@ def _chart(group: Group, packers: Sequence[Column], taken: set[str]) -> Chart:
     return Chart(_slug(group.title, taken), group.title, points, answers(group.cells, group.title), group.notes)
 
 
-def _point(cell: Cell, lines: dict[str, list[Cell]], law: PackerVerdict) -> Point:
+def _point(cell: Cell, lines: dict[str, list[Cell]], law: StrategyVerdict) -> Point:
     line = next((name for name, found in lines.items() if cell in found), "")
     return Point(cell, _state(cell, line, lines), line, law)
 

@@ -25,7 +25,7 @@ SHIPPED = {
 """The packers of the shipped strategies, for older records, whose cells do not name theirs."""
 
 
-class PackerVerdict(msgspec.Struct, frozen=True):
+class StrategyVerdict(msgspec.Struct, frozen=True):
     """What is known of a strategy's packer."""
 
     lawful: bool | None
@@ -36,17 +36,17 @@ class PackerVerdict(msgspec.Struct, frozen=True):
     """Where the report shows that run."""
 
 
-def verdict_of(cell: Cell, packers: Sequence[Column]) -> PackerVerdict:
+def verdict_of(cell: Cell, packers: Sequence[Column]) -> StrategyVerdict:
     """Return the verdict on a cell's packer: a broken law counts, whether the cell or a packer run says so."""
     fitting = [column for column in packers if column.run.header.backend in _packers_of(cell)]
     if not fitting:
         unknown = ABSENT if cell.strategy == PLAIN else "not judged"
         text = {True: "kept", False: "broken", None: unknown}[cell.lawful]
-        return PackerVerdict(cell.lawful, text, "" if cell.lawful is None else "the benchmark's own judgement")
+        return StrategyVerdict(cell.lawful, text, "" if cell.lawful is None else "the benchmark's own judgement")
     column = max(fitting, key=lambda column: (_same_device(column, cell), column.run.header.started))
     lawful = cell.lawful is not False and not column.regressions
     source = f"the run of {column.run.header.backend} on {column.run.header.device}, {date(column.run)}"
-    return PackerVerdict(lawful, _text(column, lawful=lawful), source, _address(column))
+    return StrategyVerdict(lawful, _text(column, lawful=lawful), source, _address(column))
 
 
 def judged(cells: Iterable[Cell], packers: Sequence[Column]) -> list[Cell]:

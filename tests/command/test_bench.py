@@ -20,7 +20,7 @@ from hooklaw.errors import BenchError
 from hooklaw.offload import comparing, running
 from hooklaw.offload.cell_worker import kept
 from hooklaw.offload.plan import QUICK, STRATEGIES, Plan, cells, quick
-from hooklaw.offload.worker import CellService, Settings
+from hooklaw.offload.worker import CellService, CellSettings
 from hooklaw.results.records import Cell, key_of, read
 from hooklaw.results.verdict import Outcome
 from made_records import cell, measured, write
@@ -229,7 +229,7 @@ def test_a_terminal_shows_every_visit(capfd):
     session = SimpleNamespace(cells=[1, 2, 3], left=lambda: [1, 2, 3], plan=plan)
     said = {}
     for live in (True, False):
-        progress = running.Progress()
+        progress = running.BenchmarkProgress()
         progress._live = live
         progress.start(session)
         for one, visit in ((both[0], 0), (marked, 0), (both[1], 0), (both[0], 1), (both[1], 1)):
@@ -401,7 +401,7 @@ def test_a_worker_says_what_it_cannot_do(parts, said):
     """A module or a device that is not there is one sentence."""
     given = {"module": STRATEGIES, "strategies": (), "device": "cpu"}
     with pytest.raises(BenchError, match=said):
-        CellService(Settings(**(given | parts))).hello()
+        CellService(CellSettings(**(given | parts))).hello()
 
 
 # the plan

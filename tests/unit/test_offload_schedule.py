@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from hooklaw.offload.formula import Step  # noqa: E402 - idem
+from hooklaw.offload.formula import StepCost  # noqa: E402 - idem
 from hooklaw_backends.offload.asynchronous import Async, AsyncAll  # noqa: E402 - needs torch
 from hooklaw_backends.offload.link import Clock, EmulatedLane, LaneLink, VirtualLane  # noqa: E402 - idem
 from offload_models import mlp, same, step  # noqa: E402 - idem
@@ -59,7 +59,7 @@ def test_overlap_takes_the_time_of_the_formula(speed, turn):
     rates = speed * NBYTES, speed * turn * NBYTES
     cap = 4 * NBYTES
     done = scheduled(*rates, cap=cap)
-    formula = Step(forward=LAYERS * 1.0, backward=LAYERS * 2.0, out_rate=rates[0], back_rate=rates[1])
+    formula = StepCost(forward=LAYERS * 1.0, backward=LAYERS * 2.0, out_rate=rates[0], back_rate=rates[1])
     floor = formula.floor(LAYERS * NBYTES, resident=cap)
 
     assert done.total == pytest.approx(floor, rel=0.05)
@@ -70,7 +70,7 @@ def test_overlap_takes_the_time_of_the_formula(speed, turn):
 
 def test_formula_counts_what_may_stay():
     """What may be on the device at the turn need not be out before it, nor, if the link is behind, come back."""
-    step = Step(forward=1.0, backward=2.0, out_rate=10.0, back_rate=10.0)
+    step = StepCost(forward=1.0, backward=2.0, out_rate=10.0, back_rate=10.0)
 
     assert step.floor(100.0) == 10.0 + 10.0
     assert step.floor(100.0, resident=20.0) == 8.0 + 8.0
@@ -82,7 +82,7 @@ def test_formula_counts_what_may_stay():
 def test_overlap_beats_copying_in_the_way():
     """A link as fast as the computation costs nearly nothing; the same copies one after another double the step."""
     rate = NBYTES / 1.0
-    formula = Step(forward=LAYERS * 1.0, backward=LAYERS * 2.0, out_rate=rate, back_rate=rate)
+    formula = StepCost(forward=LAYERS * 1.0, backward=LAYERS * 2.0, out_rate=rate, back_rate=rate)
 
     assert scheduled(rate, rate).total < 1.05 * formula.plain()
     assert formula.synchronous(LAYERS * NBYTES) > 1.6 * formula.plain()

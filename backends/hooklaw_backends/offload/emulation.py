@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hooklaw.offload.formula import Step
+from hooklaw.offload.formula import StepCost
 from hooklaw_backends.offload.asynchronous import Async
 from hooklaw_backends.offload.link import Clock, EmulatedLane, Lane, LaneLink, VirtualLane
 
@@ -69,7 +69,7 @@ def _seconds(out: Lane, back: Lane, sleep: Sleep, now: Callable[[], float]) -> f
 def measured(speed: float) -> dict[str, float]:
     """Return the times of the step on a link `speed` times as fast as forward needs."""
     rate = speed * NBYTES / FORWARD
-    step = Step(forward=LAYERS * FORWARD, backward=LAYERS * BACKWARD, out_rate=rate, back_rate=rate)
+    step = StepCost(forward=LAYERS * FORWARD, backward=LAYERS * BACKWARD, out_rate=rate, back_rate=rate)
     floor, virtual, real = step.floor(LAYERS * NBYTES, resident=CAP), on_a_virtual_clock(rate), in_real_time(rate)
     return {
         "speed": speed,

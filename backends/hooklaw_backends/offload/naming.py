@@ -26,7 +26,7 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 @dataclass
-class Parts:
+class StrategyParts:
     """The strategy that the parts of a name describe so far."""
 
     name: str
@@ -43,7 +43,7 @@ def find(spec: str) -> Strategy:
     >>> find("checkpoint:4+fraction:0.3+disk-raw").name
     'checkpoint:4+fraction:0.3+disk-raw'
     """
-    parts = Parts(spec)
+    parts = StrategyParts(spec)
     for part in spec.split("+"):
         name, _, argument = part.partition(":")
         if name in PARTS:
@@ -55,7 +55,7 @@ def find(spec: str) -> Strategy:
     return _assemble(parts)
 
 
-def _assemble(parts: Parts) -> Strategy:
+def _assemble(parts: StrategyParts) -> Strategy:
     packer = _packer(parts)
     if _is_strategy(packer):
         if parts.changes or parts.pattern:
@@ -67,7 +67,7 @@ def _assemble(parts: Parts) -> Strategy:
     return Assembled(parts.name, packer, changes=tuple(parts.changes), only_inside=inside)
 
 
-def _packer(parts: Parts) -> Any:
+def _packer(parts: StrategyParts) -> Any:
     if parts.codec is None and parts.choice is None:
         return parts.make() if parts.make else None
     family = parts.make.func if isinstance(parts.make, partial) else None
@@ -80,7 +80,7 @@ def _packer(parts: Parts) -> Any:
     return _coded(parts, cast("Callable[..., Packer]", parts.make))
 
 
-def _coded(parts: Parts, make: Callable[..., Packer]) -> Packer:
+def _coded(parts: StrategyParts, make: Callable[..., Packer]) -> Packer:
     coded = parts.codec() if parts.codec else None
     packer = make(codec=coded.codec if coded else None, choice=parts.choice)
     if coded:
@@ -90,17 +90,17 @@ def _coded(parts: Parts, make: Callable[..., Packer]) -> Packer:
 
 
 # the parts
-def _medium(parts: Parts, make: Callable[[], Any]) -> None:
+def _medium(parts: StrategyParts, make: Callable[[], Any]) -> None:
     if parts.make:
         raise StrategyError(f"{parts.name}: saved tensors go to one place; name one packer")
     parts.make = make
 
 
-def _disk(family: type[DiskRaw], parts: Parts, argument: str) -> None:
+def _disk(family: type[DiskRaw], parts: StrategyParts, argument: str) -> None:
     _medium(parts, partial(family, argument or None))
 
 
-def _async(parts: Parts, argument: str) -> None:
+def _async(parts: StrategyParts, argument: str) -> None:
     names = {"cap": "cap", "window": "window", "min": "min_bytes"}
     options: dict[str, int] = {}
     for option in filter(None, argument.split(",")):
@@ -111,7 +111,7 @@ def _async(parts: Parts, argument: str) -> None:
     _medium(parts, partial(Async, **options))
 
 
-def _simple(family: Callable[[], Any], parts: Parts, argument: str) -> None:
+def _simple(family: Callable[[], Any], parts: StrategyParts, argument: str) -> None:
     if argument:
         raise StrategyError(f"{parts.name}: {argument!r} is too much: this part takes nothing after the colon")
     _medium(parts, family)
@@ -121,17 +121,17 @@ def _nothing() -> None:
     return None
 
 
-def _codec(family: type[Bf16] | type[Int8], parts: Parts, argument: str) -> None:
+def _codec(family: type[Bf16] | type[Int8], parts: StrategyParts, argument: str) -> None:
     if argument or parts.codec:
         raise StrategyError(f"{parts.name}: one codec, and nothing after a colon")
     parts.codec = family
 
 
-def _choose(parts: Parts, choice: Choice) -> None:
+def _choose(parts: StrategyParts, choice: Choice) -> None:
     parts.choice = Both(parts.choice, choice) if parts.choice else choice
 
 
-def _fraction(parts: Parts, argument: str) -> None:
+def _fraction(parts: StrategyParts, argument: str) -> None:
     try:
         share = float(argument)
     except ValueError:
@@ -141,12 +141,12 @@ def _fraction(parts: Parts, argument: str) -> None:
     _choose(parts, Fraction(share))
 
 
-def _sizes(parts: Parts, argument: str) -> None:
+def _sizes(parts: StrategyParts, argument: str) -> None:
     least, dots, most = argument.partition("..")
     _choose(parts, Sizes(_bytes(least or "0", parts.name), _bytes(most, parts.name) if dots and most else float("inf")))
 
 
-def _modules(parts: Parts, argument: str) -> None:
+def _modules(parts: StrategyParts, argument: str) -> None:
     if not argument or parts.pattern:
         raise StrategyError(f"{parts.name}: modules takes one pattern, as in modules:layer3.*")
     parts.pattern = argument
@@ -156,7 +156,7 @@ def _only_inside(pattern: str, model: Any, packer: AbstractContextManager[Any]) 
     return SelectedModules(model, pattern, packer)
 
 
-def _checkpoint(parts: Parts, argument: str) -> None:
+def _checkpoint(parts: StrategyParts, argument: str) -> None:
     words = argument.split(",") if argument else []
     if not all(word.isdecimal() and int(word) for word in words) or parts.changes:
         raise StrategyError(
@@ -168,7 +168,7 @@ def _checkpoint(parts: Parts, argument: str) -> None:
     parts.changes.append(lambda model: Checkpointed(model, segments))
 
 
-PARTS: dict[str, Callable[[Parts, str], None]] = {
+PARTS: dict[str, Callable[[StrategyParts, str], None]] = {
     "none": partial(_simple, _nothing),
     "hook-only": partial(_simple, HookOnly),
     "keep-all": partial(_simple, KeepAll),

@@ -84,7 +84,7 @@ def main(args: argparse.Namespace) -> int:
     if args.words:
         return _compare(args)
     _refuse_mistakes(args)
-    progress = running.Progress()
+    progress = running.BenchmarkProgress()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # workers and folders are cleaned up
     try:
         run, left = _measure(args, args.results, progress)
@@ -111,7 +111,7 @@ def _compare(args: argparse.Namespace) -> int:
     return (Exit.REGRESSION if found.worse else Exit.OK).code
 
 
-def _measure(args: argparse.Namespace, results: Path | None, progress: running.Progress) -> tuple[Run, int]:
+def _measure(args: argparse.Namespace, results: Path | None, progress: running.BenchmarkProgress) -> tuple[Run, int]:
     plan = Plan(
         workloads=tuple(args.workload),
         strategies=tuple(args.strategy),

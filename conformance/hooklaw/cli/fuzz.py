@@ -128,7 +128,7 @@ def _report(args: argparse.Namespace, campaign: Campaign, findings: Findings, ru
 
 def _run(args: argparse.Namespace, campaign: Campaign, findings: Findings, start: float) -> bool:
     """Run the campaign; return whether it was interrupted."""
-    progress = Progress(campaign.target.spec, findings, start)
+    progress = CampaignProgress(campaign.target.spec, findings, start)
     until = start + args.minutes * 60 if args.minutes else float("inf")
     try:
         for result in campaign._replace(until=until, tick=progress.tick).results():
@@ -211,7 +211,7 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Progress:
+class CampaignProgress:
     """A line of progress that is rewritten on a terminal; elsewhere a new line now and then."""
 
     def __init__(self, spec: str, findings: Findings, start: float) -> None:

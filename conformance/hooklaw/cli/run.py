@@ -115,7 +115,7 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Sessio
         in_process=args.in_process,
         probe_unsupported=args.probe_unsupported,
     )
-    progress = Progress(spec)
+    progress = RunProgress(spec)
     try:
         return judge(wanted, writer, on_start=progress.start, on_result=progress.step)
     except HooklawError as error:
@@ -136,7 +136,7 @@ def _report(report: Path, runs: list[Run]) -> None:
     importlib.import_module("hooklaw_reports.cli").write(report, runs)  # by name: the law does not import the reports
 
 
-class Progress:
+class RunProgress:
     """One line that is rewritten on a terminal, a line a chapter elsewhere."""
 
     def __init__(self, spec: str) -> None:

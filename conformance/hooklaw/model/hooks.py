@@ -18,9 +18,9 @@ _ids = count()
 class Hooks(dict[int, Hook]):
     """Hooks of one kind on one object, by the ids of their handles; ids are never reused."""
 
-    def add(self, hook: Hook, *, prepend: bool = False) -> "Handle":
+    def add(self, hook: Hook, *, prepend: bool = False) -> "RemovableHandle":
         """Register a hook after those already there, or before them."""
-        handle = Handle(self)
+        handle = RemovableHandle(self)
         before = list(self) if prepend else []
         self[handle.id] = hook
         for earlier in before:
@@ -32,7 +32,7 @@ class Hooks(dict[int, Hook]):
         return list(self.values())
 
 
-class Handle:
+class RemovableHandle:
     """Removes one hook; keeps neither the hook nor its tensor alive."""
 
     def __init__(self, hooks: Hooks) -> None:

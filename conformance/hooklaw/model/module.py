@@ -9,7 +9,7 @@ from hooklaw.model import legacy, ops
 from hooklaw.model.boundary import Boundary
 from hooklaw.model.errors import ModuleHookError
 from hooklaw.model.flags import on
-from hooklaw.model.hooks import Handle, Hook, Hooks
+from hooklaw.model.hooks import Hook, Hooks, RemovableHandle
 from hooklaw.model.state import StatefulRegistry
 from hooklaw.model.tensor import Tensor
 
@@ -64,7 +64,9 @@ class Module(StatefulRegistry):
             raise
 
 
-def register(kind: str, module: Module | None, hook: Hook, *, prepend: bool = False, **options: bool) -> Handle:
+def register(
+    kind: str, module: Module | None, hook: Hook, *, prepend: bool = False, **options: bool
+) -> RemovableHandle:
     """Register a hook of this kind on a module, or on all modules if `module` is None."""
     hooks, allowed = (every_module, _backward_kind) if module is None else (module.hooks, module.backward_kind)
     allowed.admit(kind)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from hooklaw.model.flags import on
-from hooklaw.model.hooks import Handle, Hook
+from hooklaw.model.hooks import Hook, RemovableHandle
 from hooklaw.model.modes import running_pass
 from hooklaw.model.node import AccumulateGrad, Node
 from hooklaw.model.tensor import Tensor
 
 
-class Handles(tuple[Handle, ...]):
+class Handles(tuple[RemovableHandle, ...]):
     """The handles of one multi-grad hook on its tensors."""
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hooklaw.model.errors import InferenceTensorError, NoGradientError, NotALeafError
 from hooklaw.model.flags import on
-from hooklaw.model.hooks import Handle, Hook, Hooks
+from hooklaw.model.hooks import Hook, Hooks, RemovableHandle
 from hooklaw.model.modes import grad_mode, inferring, recording
 from hooklaw.model.node import AccumulateGrad, Edge
 from hooklaw.model.strided import Shape, Strided
@@ -157,7 +157,7 @@ class Tensor:
             self._is_leaf_with_grad, self.base = True, None
         return self
 
-    def register_hook(self, hook: Hook) -> Handle:
+    def register_hook(self, hook: Hook) -> RemovableHandle:
         """Register a hook on the gradient of the tensor's current value."""
         has_gradient = self._is_leaf_with_grad or self._made_by is not None
         if self._hooks_were_at is None or not has_gradient or not on("hooks-on-a-view-join-the-first"):
@@ -166,7 +166,7 @@ class Tensor:
             self._hooks_were_at = node.hooks_of(nr)
         return self._hooks_were_at.add(hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Hook) -> Handle:
+    def register_post_accumulate_grad_hook(self, hook: Hook) -> RemovableHandle:
         """Register a hook that runs after a leaf's .grad was updated; NotALeafError for a non-leaf."""
         node, _ = self.needed_edge()
         if not isinstance(node, AccumulateGrad):

@@ -14,7 +14,7 @@ import msgspec
 
 from hooklaw.errors import BackendImportError, HooklawError, NotRunError, UnknownMutantError, WorkerError
 from hooklaw.law.rule import Rule
-from hooklaw.mutation.service import Alterations, Attempt, Loaded, Settings, Try
+from hooklaw.mutation.service import Alterations, Attempt, LoadedMutants, MutantSettings, TryMutant
 from hooklaw.results.recorder import DIED
 from hooklaw.results.verdict import JUDGED, Outcome
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
@@ -26,7 +26,7 @@ ORIGINALS = ("torch-eager", "reference")
 KILLS = JUDGED - {Outcome.PASS}
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
-Worker = Supervisor[Loaded, Attempt | set[str] | None]
+Worker = Supervisor[LoadedMutants, Attempt | set[str] | None]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -86,16 +86,16 @@ def choose_by(parts: Sequence[str]) -> Choose:
 def _worker(module: str, original: str) -> Worker:
     return Supervisor(
         "hooklaw.mutation.service:MutantService",
-        Settings(module, original),
+        MutantSettings(module, original),
         name=f"the module {module!r} with mutants of {original}",
-        hello=Loaded,
+        hello=LoadedMutants,
         answer=Attempt | set[str] | None,
         environment={"OMP_NUM_THREADS": "1"},  # the workers share the cores
     )
 
 
-def _loaded(workers: Mapping[str, Worker]) -> tuple[dict[str, Loaded], dict[str, str]]:
-    loaded: dict[str, Loaded] = {}
+def _loaded(workers: Mapping[str, Worker]) -> tuple[dict[str, LoadedMutants], dict[str, str]]:
+    loaded: dict[str, LoadedMutants] = {}
     absent: dict[str, str] = {}
     for name, worker in workers.items():
         try:
@@ -105,15 +105,17 @@ def _loaded(workers: Mapping[str, Worker]) -> tuple[dict[str, Loaded], dict[str,
     return loaded, absent
 
 
-def _original(worker: Worker, loaded: Loaded, limit: float) -> dict[str, Attempt]:
+def _original(worker: Worker, loaded: LoadedMutants, limit: float) -> dict[str, Attempt]:
     """Try every rule on the original, but for those that are known to end its process."""
     return {
-        rule.id: Attempt(loaded.ending[rule.id]) if rule.id in loaded.ending else _try(worker, Try(rule.id), limit)
+        rule.id: Attempt(loaded.ending[rule.id])
+        if rule.id in loaded.ending
+        else _try(worker, TryMutant(rule.id), limit)
         for rule in loaded.rules
     }
 
 
-def _matrix(name: str, loaded: Loaded, original: Mapping[str, Attempt], chosen: AbstractSet[str]) -> Matrix:
+def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], chosen: AbstractSet[str]) -> Matrix:
     return Matrix(
         of=name,
         rules=loaded.rules,
@@ -147,7 +149,7 @@ def _fill(matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Wor
 
 def _broken(worker: Worker, rules: Iterable[Rule], limit: float) -> list[str]:
     """Return the rules that the original does not keep."""
-    return [rule.id for rule in rules if _try(worker, Try(rule.id), limit).outcome is not Outcome.PASS]
+    return [rule.id for rule in rules if _try(worker, TryMutant(rule.id), limit).outcome is not Outcome.PASS]
 
 
 def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
@@ -169,14 +171,14 @@ def _matters(rule: Rule, mutant: str, original: Attempt, different: set[str] | N
 def _killers(worker: Worker, mutant: str, rules: Iterable[str], limit: float) -> Iterator[tuple[str, Outcome]]:
     """Yield the rules that kill a mutant; a rule that ends the worker is the last, since the mutant is dead."""
     for rule in rules:
-        outcome = _try(worker, Try(rule, mutant), limit).outcome
+        outcome = _try(worker, TryMutant(rule, mutant), limit).outcome
         if outcome in KILLS:
             yield rule, outcome
         if outcome in DIED:
             return
 
 
-def _try(worker: Worker, request: Try, limit: float) -> Attempt:
+def _try(worker: Worker, request: TryMutant, limit: float) -> Attempt:
     try:
         attempt = worker.ask(request, limit)
     except WorkerDiedError as died:

@@ -28,14 +28,14 @@ SLOW = 0.3
 Makers = Mapping[str, Callable[[], Backend]]
 
 
-class Settings(msgspec.Struct, frozen=True):
+class MutantSettings(msgspec.Struct, frozen=True):
     """The module that defines the mutants, and the backend that they are mutants of."""
 
     module: str
     original: str
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedMutants(msgspec.Struct, frozen=True):
     """The mutants with their faults, the rules, and the rules that are known to end the original's process."""
 
     vices: dict[str, str]
@@ -49,7 +49,7 @@ class Alterations(msgspec.Struct, frozen=True, tag=True):
     mutant: str
 
 
-class Try(msgspec.Struct, frozen=True, tag=True):
+class TryMutant(msgspec.Struct, frozen=True, tag=True):
     """A request: try a rule on a mutant, or on the original if no mutant is named."""
 
     rule: str
@@ -67,10 +67,10 @@ class Attempt(msgspec.Struct, frozen=True):
 class MutantService:
     """Tries rules, each on a backend of its own."""
 
-    Settings = Settings
-    Request = Alterations | Try
+    Settings = MutantSettings
+    Request = Alterations | TryMutant
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MutantSettings) -> None:
         hypothesis_settings.load(EXAMPLES, shrink=False)  # before the rules: a property keeps the settings it finds
         load_rules()
         self._makers = _makers(settings)
@@ -79,15 +79,15 @@ class MutantService:
         gc.collect()
         gc.freeze()
 
-    def hello(self) -> Loaded:
+    def hello(self) -> LoadedMutants:
         """Return what there is to try."""
         vices = {name: (made.__doc__ or "").strip().split("\n")[0] for name, made in self._makers.items()}
         path = self._original.expectations
         known = expectations.read(Path(path), self._rules, self._original.versions).known if path else {}
         ending = {id_: Outcome(entry.outcome[0]) for id_, entry in known.items() if DIED.intersection(entry.outcome)}
-        return Loaded(vices, [found.rule for found in self._rules.values()], ending)
+        return LoadedMutants(vices, [found.rule for found in self._rules.values()], ending)
 
-    def answer(self, request: Alterations | Try, note: Callable[[object], None]) -> Attempt | set[str] | None:
+    def answer(self, request: Alterations | TryMutant, note: Callable[[object], None]) -> Attempt | set[str] | None:
         """Answer a request."""
         del note  # an attempt has nothing to say before it ends
         if isinstance(request, Alterations):
@@ -102,7 +102,7 @@ class MutantService:
         return Attempt(outcome, used, time.process_time() - began > SLOW)
 
 
-def _makers(settings: Settings) -> Makers:
+def _makers(settings: MutantSettings) -> Makers:
     try:
         return importlib.import_module(settings.module).mutants(settings.original)
     except NotRunError:

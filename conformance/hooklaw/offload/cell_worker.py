@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from hooklaw.offload.plan import CellPlan, Plan
 from hooklaw.offload.sampling import Times
-from hooklaw.offload.worker import Broke, Close, Closed, Inventory, Open, Opened, Reply, Settings, Take, Taken
+from hooklaw.offload.worker import Broke, CellSettings, Close, Closed, Inventory, Open, Opened, Reply, Take, Taken
 from hooklaw.results.verdict import Outcome
 from hooklaw.workers.supervisor import Death, Supervisor, WorkerDiedError
 from hooklaw.workers.watchdog import late
@@ -39,7 +39,7 @@ class CellWorker:
         self._deadline = 0.0
         self._worker: Supervisor[Inventory, Reply] = Supervisor(
             "hooklaw.offload.worker:CellService",
-            Settings(plan.module, plan.strategies, plan.device),
+            CellSettings(plan.module, plan.strategies, plan.device),
             name=f"the strategies' module {plan.module!r}",
             hello=Inventory,
             answer=Reply,

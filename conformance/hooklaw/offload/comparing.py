@@ -14,7 +14,7 @@ from hooklaw.results.verdict import Outcome
 
 TOLERANCE = 0.1
 MACHINE = ("cpu", "device", "torch", "python")
-__all__ = ["FORMATS", "TOLERANCE", "Measured", "Pair", "compare", "load", "render"]
+__all__ = ["FORMATS", "TOLERANCE", "CellPair", "Measured", "compare", "load", "render"]
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Measured(msgspec.Struct, frozen=True):
     versions: dict[str, str]
 
 
-class Pair(msgspec.Struct, frozen=True):
+class CellPair(msgspec.Struct, frozen=True):
     """A cell of two runs."""
 
     workload: str
@@ -42,11 +42,11 @@ class Pair(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """Two runs side by side."""
 
-    pairs: list[Pair]
+    pairs: list[CellPair]
     warning: str = ""
 
     @property
-    def worse(self) -> list[Pair]:
+    def worse(self) -> list[CellPair]:
         """Return the cells that got worse or were lost."""
         return [pair for pair in self.pairs if pair.worse]
 
@@ -70,17 +70,17 @@ def compare(old: Measured, new: Measured, tolerance: float = TOLERANCE) -> Compa
         raise BenchError("the two files have no cell in common: nothing can be compared")
     pairs = [_pair(cell, later.get(key), tolerance) for key, cell in earlier.items()]
     pairs += [
-        Pair(cell.workload, cell.setting, cell.strategy, 0.0, cell.ratio, 0, cell.peak, "new")
+        CellPair(cell.workload, cell.setting, cell.strategy, 0.0, cell.ratio, 0, cell.peak, "new")
         for key, cell in later.items()
         if key not in earlier
     ]
     return Comparison(pairs, _warning(old.versions, new.versions))
 
 
-def _pair(old: Cell, new: Cell | None, tolerance: float) -> Pair:
+def _pair(old: Cell, new: Cell | None, tolerance: float) -> CellPair:
     ratio, peak = (new.ratio, new.peak) if new else (0.0, 0)
     change, worse = _change(old, new, tolerance) if new else ("lost", True)
-    return Pair(old.workload, old.setting, old.strategy, old.ratio, ratio, old.peak, peak, change, worse)
+    return CellPair(old.workload, old.setting, old.strategy, old.ratio, ratio, old.peak, peak, change, worse)
 
 
 def _change(old: Cell, new: Cell, tolerance: float) -> tuple[str, bool]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepCost:
     """The plain step and the link: seconds of computation, and bytes a second each way."""
 
     forward: float

@@ -59,7 +59,7 @@ def _keep(made: Path, json: Path) -> None:
         raise OutputError(f"cannot write pytest-benchmark's JSON to {json}: {error.strerror}") from error
 
 
-class Progress:
+class BenchmarkProgress:
     """One line that is rewritten on a terminal, or one line per cell; pytest does not capture it."""
 
     def __init__(self) -> None:

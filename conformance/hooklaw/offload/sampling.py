@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hooklaw.offload.formula import Step
+from hooklaw.offload.formula import StepCost
 from hooklaw.offload.plan import Plan
 
 SURE = 0.012
@@ -83,7 +83,9 @@ def figures(
     first, middle, third = quartiles(ratios(rounds))
     floor = plain.step + (plain.forward if recomputes else 0.0)
     if ceiling:
-        link = Step(forward=plain.forward, backward=floor - plain.forward, out_rate=ceiling[0], back_rate=ceiling[1])
+        link = StepCost(
+            forward=plain.forward, backward=floor - plain.forward, out_rate=ceiling[0], back_rate=ceiling[1]
+        )
         floor = link.floor(moved[0])
     return {
         "rounds": len(rounds),

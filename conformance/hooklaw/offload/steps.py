@@ -48,7 +48,7 @@ class Strategy(Protocol):
         ...
 
 
-class Memory(NamedTuple):
+class MemoryUse(NamedTuple):
     """Bytes on the device beyond those before the step."""
 
     peak: int
@@ -98,7 +98,7 @@ class Stepper:
             return Times(step, turn[0] - began)
         return Times(step, start.elapsed_time(turn[1]) / 1000)  # of the device: the host runs ahead
 
-    def measured(self) -> Memory:
+    def measured(self) -> MemoryUse:
         """Take one step and follow its memory."""
         return self._on_cuda() if self._cuda else self._on_cpu()
 
@@ -133,7 +133,7 @@ class Stepper:
         event.record()
         return event
 
-    def _on_cpu(self) -> Memory:
+    def _on_cpu(self) -> MemoryUse:
         for parameter in self.model.parameters():
             parameter.grad = None
         profiler: Any = torch.autograd.profiler  # torch.profiler's own class imports a compiler, which takes a second
@@ -146,9 +146,9 @@ class Stepper:
                 peak = max(peak, total)
             elif event.name() == TURN:
                 after_forward = total
-        return Memory(peak, after_forward)
+        return MemoryUse(peak, after_forward)
 
-    def _on_cuda(self) -> Memory:
+    def _on_cuda(self) -> MemoryUse:
         for parameter in self.model.parameters():
             parameter.grad = None
         self.synchronize()
@@ -163,7 +163,7 @@ class Stepper:
         self.synchronize()
         host = pinned().get("active_bytes.peak", 0) if pinned else 0
         peak = torch.cuda.max_memory_allocated(self._device)
-        return Memory(peak - before, after[0] - before, torch.cuda.max_memory_reserved(self._device), host)
+        return MemoryUse(peak - before, after[0] - before, torch.cuda.max_memory_reserved(self._device), host)
 
 
 def _mark() -> None:

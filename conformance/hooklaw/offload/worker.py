@@ -16,7 +16,7 @@ from hooklaw.offload.plan import CellPlan
 from hooklaw.results.verdict import Outcome
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CellSettings(msgspec.Struct, frozen=True):
     """The strategies to load, and the device to measure them on."""
 
     module: str
@@ -87,10 +87,10 @@ Reply = Opened | Taken | Closed | Broke
 class CellService:
     """Measures one cell after the other."""
 
-    Settings = Settings
+    Settings = CellSettings
     Request = Open | Take | Close
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CellSettings) -> None:
         self._settings = settings
         self._baselines: Any = None
         self._visit: Any = None

@@ -15,7 +15,7 @@ from hypothesis.errors import HypothesisException
 
 from hooklaw.law.hypothesis_settings import BASE
 from hooklaw.packing.law import Property
-from hooklaw.packing.packer import Packer
+from hooklaw.packing.packer import CheckedPacker
 from hooklaw.packing.source import PACKER, program
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Outcome
@@ -36,7 +36,7 @@ class Checker:
 
     def __init__(
         self,
-        packer: Packer,
+        packer: CheckedPacker,
         examples: int,
         *,
         given_packer: Any = None,

@@ -13,7 +13,7 @@ from hooklaw.errors import UnknownRuleError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.law.rule import Level, Rule
 from hooklaw.packing.report import ALLOWED
-from hooklaw.packing.service import Loaded, Settings
+from hooklaw.packing.service import LoadedPacker, PackerSettings
 from hooklaw.results import expectations
 from hooklaw.results.recorder import DIED, Recorder, Subject
 from hooklaw.results.records import Execution, Run, RunKind, Writer
@@ -23,7 +23,7 @@ from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
 RIGHT = "hooklaw.packing.control:Right"
 
-Worker = Supervisor[Loaded, tuple[Execution, bool]]
+Worker = Supervisor[LoadedPacker, tuple[Execution, bool]]
 
 
 class PackerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,14 +89,14 @@ def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
 def _worker(options: PackerOptions) -> Worker:
     return Supervisor(
         "hooklaw.packing.service:PackerService",
-        Settings(options.packer, options.device, options.examples),
+        PackerSettings(options.packer, options.device, options.examples),
         name=f"packer {options.packer!r}",
-        hello=Loaded,
+        hello=LoadedPacker,
         answer=tuple[Execution, bool],
     )
 
 
-def _subject(options: PackerOptions, loaded: Loaded) -> Subject:
+def _subject(options: PackerOptions, loaded: LoadedPacker) -> Subject:
     subject = Subject(options.packer, loaded.versions, loaded.notes, kind=RunKind.PACKER, device=options.device)
     if options.expectations:
         found = expectations.read(Path(options.expectations), [rule.id for rule in loaded.rules], subject.versions)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hooklaw.errors import PackerError
 
 
-class Packer(NamedTuple):
+class CheckedPacker(NamedTuple):
     """A packer on a device, with what it declares."""
 
     make: Callable[[], AbstractContextManager[Any]]
@@ -56,7 +56,7 @@ def lines_of(spec: str) -> str:
     return f"from {module} import {first}\n\npacker = {attribute}"
 
 
-def examine(make: Any, lines: str, device: str, spec: str) -> Packer:
+def examine(make: Any, lines: str, device: str, spec: str) -> CheckedPacker:
     """Call the packer and read its declarations; PackerError if it does not return a context manager."""
     made = _made(make, spec)
     tolerance = _declared("tolerance", make, made, 0.0)
@@ -66,7 +66,7 @@ def examine(make: Any, lines: str, device: str, spec: str) -> Packer:
     if not isinstance(medium, str):
         raise PackerError(f"packer {spec!r}: its medium is {medium!r}: declare a text such as 'cpu' or 'disk:FOLDER'")
     missing = _missing(device, medium, float(tolerance))
-    return Packer(make, lines, device, float(tolerance), medium, missing, _versions(make, made))
+    return CheckedPacker(make, lines, device, float(tolerance), medium, missing, _versions(make, made))
 
 
 def _made(make: Any, spec: str) -> Any:

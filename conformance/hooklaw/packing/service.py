@@ -9,11 +9,11 @@ from hooklaw.errors import PackerError
 from hooklaw.law.rule import Rule
 from hooklaw.packing import law
 from hooklaw.packing.check import Checker, clean
-from hooklaw.packing.packer import Packer, examine, lines_of, resolve
+from hooklaw.packing.packer import CheckedPacker, examine, lines_of, resolve
 from hooklaw.results.records import Execution
 
 
-class Settings(msgspec.Struct, frozen=True):
+class PackerSettings(msgspec.Struct, frozen=True):
     """Which packer is judged, on which device, and how many examples of a property are tried."""
 
     packer: str
@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True):
     examples: int
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedPacker(msgspec.Struct, frozen=True):
     """The properties, and what the packer declares."""
 
     rules: list[Rule]
@@ -34,22 +34,22 @@ class Loaded(msgspec.Struct, frozen=True):
 class PackerService:
     """Checks properties of one packer; a request is the id of a property."""
 
-    Settings = Settings
+    Settings = PackerSettings
     Request = str
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PackerSettings) -> None:
         self._packer, self._examples = load(settings.packer, settings.device), settings.examples
         self._properties = law.properties()
         gc.collect()
         gc.freeze()  # a property that collects garbage need not look at a whole framework
 
-    def hello(self) -> Loaded:
+    def hello(self) -> LoadedPacker:
         """Return what must be known before a property is checked."""
         import torch  # noqa: PLC0415 - its absence is a sentence
 
         packer = self._packer
         declared = {"tolerance": f"{packer.tolerance:g}" if packer.tolerance else "", "medium": packer.medium}
-        return Loaded(
+        return LoadedPacker(
             [each.rule for each in self._properties.values()],
             ["cuda"] if torch.cuda.is_available() else [],
             {"torch": str(torch.__version__), **packer.versions},
@@ -62,7 +62,7 @@ class PackerService:
         return execution, clean()
 
 
-def load(spec: str, device: str) -> Packer:
+def load(spec: str, device: str) -> CheckedPacker:
     """Return the packer; PackerError if it cannot be judged, or torch is missing."""
     try:
         import torch  # noqa: PLC0415 - its absence is a sentence

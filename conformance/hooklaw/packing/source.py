@@ -18,7 +18,7 @@ SHARED = "hooklaw.packing.properties.parts"
 """The module in which expressions of a case look up names that the property's module lacks."""
 
 
-class Parts(NamedTuple):
+class ProgramParts(NamedTuple):
     """The parts of a program, without the packer and the case."""
 
     imports: list[str]
@@ -38,12 +38,12 @@ def program(function: Callable[..., Any], packer: str, case: Mapping[str, str]) 
 
 
 @cache
-def parts_of(function: Callable[..., Any], names: frozenset[str]) -> Parts:
+def parts_of(function: Callable[..., Any], names: frozenset[str]) -> ProgramParts:
     """Split a property's function into parts; `names` are the names that its case uses."""
     imports: dict[str, None] = {"import torch": None}
     helpers: dict[str, None] = {}
     _gather(function, [*sorted(names), *_names(function.__code__)], imports, helpers)  # type: ignore[attr-defined]
-    return Parts([*imports], [*helpers], _body(function))
+    return ProgramParts([*imports], [*helpers], _body(function))
 
 
 def _gather(

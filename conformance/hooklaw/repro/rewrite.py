@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from hooklaw.backend.capabilities import ErrorKind
 from hooklaw.errors import ScriptError
 from hooklaw.repro.inlining import ATOMS, Parameters, expression, given, parameters, repeats
-from hooklaw.repro.source import Edit, Source, source_of, tidied
+from hooklaw.repro.source import Edit, ModuleSource, source_of, tidied
 
 HANDED = {"backend", "trace", "_backend", "_trace"}
 """Names of what a script does without."""
@@ -21,10 +21,10 @@ WORD = re.compile("([\"'])[A-Za-z_]\\w*\\1")
 CPU = 'torch.device("cpu")'
 
 
-class Place(NamedTuple):
+class Scope(NamedTuple):
     """Where a text stands: what its names mean."""
 
-    source: Source
+    source: ModuleSource
     local: frozenset[str] = frozenset()
     """Names that the text binds itself."""
     given: Parameters = MappingProxyType({})
@@ -39,7 +39,7 @@ class Collects(Protocol):
 
     backend: Any
 
-    def name_of(self, source: Source, name: str) -> str:
+    def name_of(self, source: ModuleSource, name: str) -> str:
         """Include a definition or an import, and return the text that stands for the name."""
         ...
 
@@ -51,7 +51,7 @@ class Collects(Protocol):
         """Include a verb as a function, and return its name."""
         ...
 
-    def method(self, verb: str, after: type | None) -> tuple[Source, ast.FunctionDef, type]:
+    def method(self, verb: str, after: type | None) -> tuple[ModuleSource, ast.FunctionDef, type]:
         """Return where the adapter defines a verb, and how."""
         ...
 
@@ -59,7 +59,7 @@ class Collects(Protocol):
 class Rewriter:
     """Renders nodes of one module."""
 
-    def __init__(self, script: Collects, place: Place) -> None:
+    def __init__(self, script: Collects, place: Scope) -> None:
         self.script = script
         self.place = place
 
@@ -286,7 +286,7 @@ class Rewriter:
             return f"{self.script.helper(verb, after)}({', '.join(filter(None, texts))})"
         calls = isinstance(inlined, ast.Call) and isinstance(inlined.func, ast.Name)
         reduced = self._reduced(*values) if calls else None
-        return reduced or Rewriter(self.script, Place(source, given=known, adapter=owner)).text(inlined)
+        return reduced or Rewriter(self.script, Scope(source, given=known, adapter=owner)).text(inlined)
 
     def _reduced(self, function: ast.expr, *values: ast.expr) -> str | None:
         """Return the body of a lambda that is only called, its arguments in the place of its parameters."""

@@ -10,8 +10,8 @@ from typing import Any, cast
 from hooklaw.errors import ScriptError
 from hooklaw.law.rule import Registered
 from hooklaw.repro import witness
-from hooklaw.repro.rewrite import HANDED, Place, Rewriter, definition
-from hooklaw.repro.source import Source, bound, source_of
+from hooklaw.repro.rewrite import HANDED, Rewriter, Scope, definition
+from hooklaw.repro.source import ModuleSource, bound, source_of
 
 DOTTED = re.compile(r"[\w.]+")
 
@@ -21,11 +21,11 @@ def script_of(rule: Registered, backend: Any) -> str:
 
     Raises ScriptError where that cannot be written.
     """
-    script = Script(rule, backend)
+    script = RuleScript(rule, backend)
     return script.text()
 
 
-class Script:
+class RuleScript:
     """What a script includes so far."""
 
     def __init__(self, rule: Registered, backend: Any) -> None:
@@ -40,7 +40,7 @@ class Script:
 
     def text(self) -> str:
         """Return the whole script."""
-        rewriter = Rewriter(self, Place(self._source, self._taken - HANDED, flat=True))
+        rewriter = Rewriter(self, Scope(self._source, self._taken - HANDED, flat=True))
         body = rewriter.block(self._node.body[1:])
         example = [f"{name} = {value!r}" for name, value in _example(self.rule)]
         versions = ", ".join(f"{name} {version}" for name, version in self.backend.versions.items())
@@ -52,7 +52,7 @@ class Script:
             raise ScriptError(f"{self.rule.rule.id} needs what only hooklaw has on {self.backend.name}")
         return text
 
-    def name_of(self, source: Source, name: str) -> str:
+    def name_of(self, source: ModuleSource, name: str) -> str:
         """Include what a name of a module stands for, and return how it is written."""
         source = source_of(source.module.__name__)  # not the fragment of it that has the name
         if name in source.imports:
@@ -61,13 +61,13 @@ class Script:
         if node is None:
             return name
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
-            return Rewriter(self, Place(source)).text(node.value)
+            return Rewriter(self, Scope(source)).text(node.value)
         written = f"{name}_" if name in self._taken else name
-        rewriter = Rewriter(self, Place(source, frozenset(bound(node)) - {name, *HANDED}))
+        rewriter = Rewriter(self, Scope(source, frozenset(bound(node)) - {name, *HANDED}))
         self._define(written, rewriter, node)
         return written
 
-    def _imported(self, source: Source, name: str) -> str:
+    def _imported(self, source: ModuleSource, name: str) -> str:
         line = source.imports[name]
         value = getattr(source.module, name)
         if not line.startswith(("from hooklaw", "import hooklaw")):
@@ -87,7 +87,7 @@ class Script:
         """Include a function of the witness."""
         return self.name_of(source_of(witness.__name__), name)
 
-    def method(self, verb: str, after: type | None) -> tuple[Source, ast.FunctionDef, type]:
+    def method(self, verb: str, after: type | None) -> tuple[ModuleSource, ast.FunctionDef, type]:
         """Return the source of a verb, its definition, and the class that has it."""
         classes = type(self.backend).__mro__
         owner = next((one for one in classes[classes.index(after) + 1 if after else 0 :] if verb in vars(one)), None)
@@ -111,7 +111,7 @@ class Script:
         mentioned = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
         name = f"torch_{verb}" if after or verb in self._taken | mentioned else verb
         local = frozenset(bound(node)) - {"self"}
-        self._define(name, Rewriter(self, Place(source, local, adapter=owner)), node)
+        self._define(name, Rewriter(self, Scope(source, local, adapter=owner)), node)
         return name
 
 
@@ -134,7 +134,7 @@ def _renamed(node: ast.stmt, name: str) -> ast.stmt:
     return made
 
 
-def _function(source: Source, name: str) -> ast.FunctionDef:
+def _function(source: ModuleSource, name: str) -> ast.FunctionDef:
     node = source.definitions[name]
     if not isinstance(node, ast.FunctionDef):
         raise ScriptError(f"{name} is not a function")

@@ -19,7 +19,7 @@ Edit = tuple[Any, str]
 """A node, and the text that replaces it."""
 
 
-class Source:
+class ModuleSource:
     """One module: its text, its definitions and its imports by name."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -30,7 +30,7 @@ class Source:
         """Import statements by the name that they bind."""
         self._read(ast.parse(b"".join(self._lines)).body)
 
-    def fragment(self, text: str) -> tuple["Source", ast.stmt]:
+    def fragment(self, text: str) -> tuple["ModuleSource", ast.stmt]:
         """Return a statement that stands nowhere in the module, and a source of it with the names of the module."""
         made = copy(self)
         made._lines = text.encode().splitlines(keepends=True)  # noqa: SLF001 - a copy of its own kind
@@ -93,9 +93,9 @@ def _begin(node: Any) -> tuple[int, int]:
 
 
 @cache
-def source_of(module: str) -> Source:
+def source_of(module: str) -> ModuleSource:
     """Return the source of a module by its name."""
-    return Source(importlib.import_module(module))
+    return ModuleSource(importlib.import_module(module))
 
 
 def bound(node: ast.AST) -> Iterator[str]:

@@ -22,7 +22,7 @@ EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
 UNEXPLAINED = "unexplained: "
 """Prefix of a reason that `expect update` wrote and a person must replace."""
 DEFAULTS = {"outcome": "fail", "when": ""}
-FORM = toml_tables.Form("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS))
+FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS))
 KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
 
 

@@ -16,7 +16,7 @@ class Table(NamedTuple):
     line: int
 
 
-class Form(NamedTuple):
+class TableForm(NamedTuple):
     """What such a file is called, the name of its tables, its error, and what else may stand in the file."""
 
     kind: str
@@ -36,7 +36,7 @@ class File(NamedTuple):
     values: dict[str, Any]
 
 
-def read(path: Path, form: Form) -> File:
+def read(path: Path, form: TableForm) -> File:
     """Read a file.
 
     Raises the error of the form, with file and line, if the file cannot be read, is not valid TOML or has another form.
@@ -62,7 +62,7 @@ def read(path: Path, form: Form) -> File:
     return File([Table(table, line) for table, line in zip(tables, lines, strict=False)], defaults, values)
 
 
-def _defaults(path: Path, text: str, table: Any, form: Form) -> Table:
+def _defaults(path: Path, text: str, table: Any, form: TableForm) -> Table:
     line = next(iter(_lines(text, r"\[?\s*defaults\b")), 1)
     keys: list[str] = list(table) if isinstance(table, dict) else ["a value"]
     other = [key for key in keys if key not in form.defaults]

@@ -13,7 +13,7 @@ from hooklaw.errors import HooklawError, WorkerError, broken
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Outcome
-from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, Settings, Try
+from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, RuleSettings, Try
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 from hooklaw.workers.watchdog import LOADING_LIMIT
 
@@ -43,7 +43,7 @@ class Executor(Protocol):
         ...
 
 
-def executor(settings: Settings, limit: float) -> Executor:
+def executor(settings: RuleSettings, limit: float) -> Executor:
     """Return what executes rules with these settings; `limit` is what a rule may take where it is contained."""
     return Contained(settings, limit) if settings.contained else Direct(settings)
 
@@ -53,7 +53,7 @@ class Contained:
 
     error: BaseException | None = None
 
-    def __init__(self, settings: Settings, limit: float) -> None:
+    def __init__(self, settings: RuleSettings, limit: float) -> None:
         self._limit = limit
         self._worker: Supervisor[Subject, Collected | Execution] = Supervisor(
             "hooklaw.runner.worker:RuleService",
@@ -91,7 +91,7 @@ class Contained:
 class Direct:
     """Rules executed in this process, but for those that are known to end it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RuleSettings) -> None:
         self._settings = settings
         self._service: RuleService | None = None
         self._subject = Subject(settings.backend)

@@ -14,7 +14,7 @@ from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
-from hooklaw.runner.worker import Listed, Settings
+from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
 
 
@@ -83,8 +83,8 @@ def _run(made: Executor, recorder: Recorder, chosen: Sequence[Listed], on_result
     return Session(run, exit_of_run(run) if ended else Exit.BROKEN)
 
 
-def _settings(wanted: Wanted) -> Settings:
-    return Settings(
+def _settings(wanted: Wanted) -> RuleSettings:
+    return RuleSettings(
         backend=wanted.backend,
         imports=wanted.imports,
         expectations=wanted.expectations and str(Path(wanted.expectations).absolute()),

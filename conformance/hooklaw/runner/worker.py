@@ -27,7 +27,7 @@ YOUNG = 50_000
 """Objects that a rule makes before garbage is collected of itself; a rule whose law it is collects garbage by name."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which backend is judged, and how."""
 
     backend: str
@@ -74,10 +74,10 @@ class Try(msgspec.Struct, frozen=True, tag=True):
 class RuleService:
     """Executes rules on one backend."""
 
-    Settings = Settings
+    Settings = RuleSettings
     Request = Collect | Try
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RuleSettings) -> None:
         self._settings = settings
         self._backend: Backend | None = None
         self.error: BaseException | None = None

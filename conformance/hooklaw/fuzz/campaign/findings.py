@@ -8,7 +8,7 @@ import msgspec
 from hooklaw.fuzz.campaign import known_findings, minimize
 from hooklaw.fuzz.campaign.known_findings import KnownFinding, KnownFindings, follows
 from hooklaw.fuzz.campaign.minimize import Minimized
-from hooklaw.fuzz.campaign.schedule import Campaign, Death, RangeResult
+from hooklaw.fuzz.campaign.schedule import Campaign, ChildDeath, RangeResult
 from hooklaw.fuzz.campaign.tasks import NOT_REPLAYED, Anomaly
 from hooklaw.fuzz.judge.compare import shown
 from hooklaw.fuzz.judge.judge import engine
@@ -176,7 +176,7 @@ class Findings(dict[str, Finding]):
         if finding and least.anomaly:
             finding.show(least.anomaly)
 
-    def _add_death(self, death: Death) -> None:
+    def _add_death(self, death: ChildDeath) -> None:
         """Shrink a program that ended its worker, unless it is like a program that was shrunk."""
         how, program, place = str(death.ending), self._program(death.place), death.place
         for fingerprint, pattern in self._patterns.items():

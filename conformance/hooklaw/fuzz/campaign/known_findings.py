@@ -23,7 +23,7 @@ from hooklaw.results.toml_tables import Table
 SILENT = "documentation silent"
 """Stands for a rule where no rule says anything about the finding."""
 KINDS = ("differs", "crash", "hang", "error")
-FORM = toml_tables.Form("findings file", "finding", FindingsFileError, ("rule",), ("includes",))
+FORM = toml_tables.TableForm("findings file", "finding", FindingsFileError, ("rule",), ("includes",))
 
 
 class KnownFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

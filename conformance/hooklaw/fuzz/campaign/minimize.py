@@ -5,7 +5,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from hooklaw.fuzz.campaign.process import STEP, Ending, Target, Worker
-from hooklaw.fuzz.campaign.schedule import Death
+from hooklaw.fuzz.campaign.schedule import ChildDeath
 from hooklaw.fuzz.campaign.tasks import Anomaly, Candidate, Reduced, ShrinkTask, replay_program, shrink_program
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.shrink import shrink
@@ -62,7 +62,7 @@ def _followed(worker: Worker, best: Minimized) -> tuple[Minimized, Program]:
     return best, tried
 
 
-def dying(target: Target, program: Program, death: Death, limit: float) -> Minimized:
+def dying(target: Target, program: Program, death: ChildDeath, limit: float) -> Minimized:
     """Return the smallest program that ends its worker in the same way; each candidate has a worker of its own."""
     hangs = death.ending.kind == "hang"
     until = monotonic() + SECONDS

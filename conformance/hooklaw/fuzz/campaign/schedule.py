@@ -19,7 +19,7 @@ WAIT = 0.5
 """Seconds between two looks at the clock."""
 
 
-class Death(NamedTuple):
+class ChildDeath(NamedTuple):
     """The program and the instruction at which a worker died, and how."""
 
     place: int
@@ -33,7 +33,7 @@ class RangeResult(NamedTuple):
     start: int
     stop: int
     anomalies: list[Anomaly]
-    death: Death | None
+    death: ChildDeath | None
     undecided: int
     skipped: int
 
@@ -122,12 +122,12 @@ class _Range:
         ending = worker.ending()
         place, step = worker.marks[AT], worker.marks[STEP]
         compared = ending is not None and ending.kind == "hang" and step == COMPARING
-        death = None if ending is None or compared else Death(place, step, ending)
+        death = None if ending is None or compared else ChildDeath(place, step, ending)
         self._add(worker, place + (ending is not None), death, undecided=compared)
         self.worker = None
         self._begin()
 
-    def _add(self, worker: Worker, stop: int, death: Death | None = None, *, undecided: bool = False) -> None:
+    def _add(self, worker: Worker, stop: int, death: ChildDeath | None = None, *, undecided: bool = False) -> None:
         marks = worker.marks
         result = RangeResult(self._start, stop, self._anomalies, death, marks[UNDECIDED] + undecided, marks[SKIPPED])
         self._start = stop

@@ -9,7 +9,7 @@ from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.model.flags import TORCH
 
 
-class Kind(NamedTuple):
+class MadeTensor(NamedTuple):
     """A tensor as it was made."""
 
     leaf: bool
@@ -25,7 +25,7 @@ class Carried(Replay):
         super().__init__(backend, self._note)
         self.left_out: set[int] = set()
         """Instructions that are skipped though all the names that they use exist."""
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, MadeTensor] = {}
         """The tensors that instructions made."""
         self.failed: set[Instruction] = set()
         """The instructions that raised an error."""
@@ -41,7 +41,7 @@ class Carried(Replay):
             self.left_out.add(number)
         for name in self.tensors.keys() & {*instruction.made}:
             tensor = self.tensors[name]
-            self.kinds[name] = Kind(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
+            self.kinds[name] = MadeTensor(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
     def skips(self, instruction: Instruction) -> bool:
         """Return whether this very instruction is skipped."""

@@ -13,7 +13,7 @@ from hooklaw.fuzz.replay.modules import pairs
 from hooklaw.fuzz.replay.operations import traits_of
 
 
-class Place(NamedTuple):
+class HookPlace(NamedTuple):
     """Where a hook is put, and what a hook there is given."""
 
     name: str
@@ -39,7 +39,7 @@ Lines = Callable[..., list[str]]
 def put(  # noqa: PLR0913 - the rest has names
     script: Script,
     instruction: Instruction,
-    place: Place,
+    place: HookPlace,
     action: tuple[Any, ...],
     before: Any = (),
     *,
@@ -72,7 +72,7 @@ def hook(script: Script, instruction: Instruction) -> Step:
     """Put a hook on a tensor."""
     tensor, before = _captured(script, instruction)
     hook = "torch.utils.hooks.unserializable_hook({})" if UNSERIALIZABLE in instruction.how else "{}"
-    place = Place(instruction.made[0], f"{tensor}.register_hook({hook})", "grad", "grad", "grad", many=False)
+    place = HookPlace(instruction.made[0], f"{tensor}.register_hook({hook})", "grad", "grad", "grad", many=False)
     return put(
         script,
         instruction,
@@ -96,7 +96,7 @@ def _on_node(script: Script, instruction: Instruction, verb: str, parameters: st
     before, node = script.node(instruction.used[0], f"{instruction.made[0]}_node", keep=keep)
     before, node = (before, node) if keeps(instruction) else ((), script.loose_node(instruction.used[0]))
     first = parameters.split(", ", maxsplit=1)[0]
-    place = Place(instruction.made[0], f"{node}.{verb}({{}})", parameters, parameters, first, many=True)
+    place = HookPlace(instruction.made[0], f"{node}.{verb}({{}})", parameters, parameters, first, many=True)
     return put(script, instruction, place, instruction.how[0], before)
 
 
@@ -117,7 +117,7 @@ def post_accumulate(script: Script, instruction: Instruction) -> Step:
     """Put a post-accumulate hook on a leaf."""
     tensor, before = _captured(script, instruction)
     register = f"{tensor}.register_post_accumulate_grad_hook({{}})"
-    place = Place(instruction.made[0], register, "leaf", f"leaf.grad, leaf is {tensor}", "leaf.grad", many=False)
+    place = HookPlace(instruction.made[0], register, "leaf", f"leaf.grad, leaf is {tensor}", "leaf.grad", many=False)
     return put(script, instruction, place, instruction.how[0], before)
 
 
@@ -129,7 +129,11 @@ def multi_grad(script: Script, instruction: Instruction) -> Step:
     word = "grad" if mode == "any" else "grads"
     register = f'torch.autograd.graph.register_multi_grad_hook({tensors}, {{}}, mode="{mode}")'
     return put(
-        script, instruction, Place(instruction.made[0], register, word, word, word, many=mode != "any"), action, before
+        script,
+        instruction,
+        HookPlace(instruction.made[0], register, word, word, word, many=mode != "any"),
+        action,
+        before,
     )
 
 
@@ -168,7 +172,7 @@ GIVEN = {
 """What a module's hook notes; the first may be replaced."""
 
 
-def _module_place(script: Script, instruction: Instruction, register: str) -> Place:
+def _module_place(script: Script, instruction: Instruction, register: str) -> HookPlace:
     kind, _, options = instruction.how
     seen = GIVEN[kind] + (", kwargs" if "with_kwargs" in options else "")
     words = ["args", "kwargs", "output"] if kind == "forward" else seen.split(", ")
@@ -181,7 +185,7 @@ def _module_place(script: Script, instruction: Instruction, register: str) -> Pl
     if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(instruction.made[0])):
         parameters, seen = "module, args, *others", "others[-1], args, *others[:-1]"  # kwargs may be missing in torch
     first = seen.split(", ", maxsplit=1)[0]
-    return Place(instruction.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
+    return HookPlace(instruction.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
 
 
 @form
@@ -201,7 +205,7 @@ def global_hook(script: Script, instruction: Instruction) -> Step:
 # --- what hooks do
 
 
-def _scale(script: Script, place: Place, number: float) -> list[str]:
+def _scale(script: Script, place: HookPlace, number: float) -> list[str]:
     scaled, value = f"one * {number!r}", place.replaced
     several = f"tuple(one if one is None else {scaled} for one in {value})"
     single = f"{value} * {number!r}"
@@ -216,11 +220,11 @@ def _kinds(script: Script) -> str:
     return "(tuple, list)" if script.known.returns_lists() else "tuple"
 
 
-def _nan(script: Script, place: Place) -> list[str]:
+def _nan(script: Script, place: HookPlace) -> list[str]:
     return [line.replace("* nan", '* float("nan")') for line in _scale(script, place, float("nan"))]
 
 
-def _remove(script: Script, place: Place, name: str = "") -> list[str]:
+def _remove(script: Script, place: HookPlace, name: str = "") -> list[str]:
     name = name or place.name
     if not script.known.puts(name):
         return []
@@ -230,7 +234,7 @@ def _remove(script: Script, place: Place, name: str = "") -> list[str]:
     return [f'if "{handle}" in globals():', f"    {handle}.remove()"]
 
 
-def _register(script: Script, place: Place) -> list[str]:
+def _register(script: Script, place: HookPlace) -> list[str]:
     more = f"{place.name}_more"
     script.define(f"{more} = []")
     again = place.register.format(f'lambda {place.parameters}: saw("{place.name}+", {place.seen})')
@@ -248,11 +252,11 @@ def _where_there(script: Script, name: str, lines: list[str]) -> list[str]:
     return [f'if "{name}" in globals():', *(f"    {line}" for line in lines)]
 
 
-def _peek(script: Script, place: Place, name: str) -> list[str]:
+def _peek(script: Script, place: HookPlace, name: str) -> list[str]:
     return _where_there(script, name, [f'saw("{place.name}", "{name}.grad", {script.grad_of(name)})'])
 
 
-def _backward(script: Script, place: Place, name: str) -> list[str]:
+def _backward(script: Script, place: HookPlace, name: str) -> list[str]:
     ran = f"{place.name}_ran"
     lines = [f"if not {ran}:", f"    {ran}.append(True)", "    with torch.enable_grad():"]
     found = _where_there(script, name, [*lines, f"        {name}.sum().backward(retain_graph=True)"])
@@ -261,16 +265,16 @@ def _backward(script: Script, place: Place, name: str) -> list[str]:
     return found
 
 
-def _drop(script: Script, _: Place, name: str) -> list[str]:
+def _drop(script: Script, _: HookPlace, name: str) -> list[str]:
     return _where_there(script, name, [f"{name}.grad = None"])
 
 
-def _step(script: Script, place: Place, name: str) -> list[str]:
+def _step(script: Script, place: HookPlace, name: str) -> list[str]:
     shown = f'saw("{place.name}", "step", {name}.param_groups[0]["params"])'
     return _where_there(script, name, [f"{name}.step()", shown, f"{name}.zero_grad()"])
 
 
-def _keep(script: Script, place: Place, name: str) -> list[str]:
+def _keep(script: Script, place: HookPlace, name: str) -> list[str]:
     value = place.replaced
     if place.many is None:
         value = f"({value}[0] if isinstance({value}, {_kinds(script)}) else {value})"
@@ -279,12 +283,12 @@ def _keep(script: Script, place: Place, name: str) -> list[str]:
     return [f"global {name}", f"if {value} is not None:", f"    {name} = {value}"]
 
 
-def _same(_script: Script, place: Place) -> list[str]:
+def _same(_script: Script, place: HookPlace) -> list[str]:
     same = place.replaced.removesuffix(".grad")  # of a post-accumulate hook the leaf
     return [f"return {place.returned.format(same)}"]
 
 
-def _wrong(script: Script, place: Place, what: str = "type") -> list[str]:
+def _wrong(script: Script, place: HookPlace, what: str = "type") -> list[str]:
     value = place.replaced
     single, each = _no_gradient(script, value, what), _no_gradient(script, "one", what)
     several = {"count": f"(*{value}, None)", "bare": f"{value}[0] if {value} else 1.0"}.get(
@@ -329,7 +333,7 @@ with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda 
     inner.sin()"""
 
 
-def _fixed(text: str, _: Script, place: Place) -> list[str]:
+def _fixed(text: str, _: Script, place: HookPlace) -> list[str]:
     return text.format(name=place.name).splitlines()
 
 

@@ -1,6 +1,6 @@
 """The code of instructions about what modules register, about states, and about optimizers."""
 
-from hooklaw.fuzz.emit.hooks import Lines, Place, put
+from hooklaw.fuzz.emit.hooks import HookPlace, Lines, put
 from hooklaw.fuzz.emit.script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.state import MORE
@@ -22,11 +22,11 @@ def registration_hook(script: Script, instruction: Instruction) -> Step:
     register = f"torch.nn.modules.module.register_module_{kind}_registration_hook({{}})"
     value = "child" if kind == "module" else kind
     seen = f"{value}.weight" if kind == "module" else value
-    place = Place(
+    place = HookPlace(
         instruction.made[0], register, f"module, name, {value}", f"{seen}, name", value, many=False, optional=False
     )
 
-    def instead(_: Script, __: Place) -> list[str]:
+    def instead(_: Script, __: HookPlace) -> list[str]:
         return [f"return {''.join(instruction.used)}"]
 
     return put(script, instruction, place, action, more={"instead": instead})
@@ -84,34 +84,34 @@ def state_hook(script: Script, instruction: Instruction) -> Step:
     place = _place_of_optimizer(script, kind, name, register) if _of_optimizer(script, owner) else None
     if place is None:
         given, seen, changed = OF_MODULES[kind]
-        place = Place(name, register, f"module, {given}", seen, changed or "None", many=False)
+        place = HookPlace(name, register, f"module, {given}", seen, changed or "None", many=False)
     return put(script, instruction, place, action, more=ACTIONS_ON_STATES)
 
 
-def _place_of_optimizer(script: Script, kind: str, name: str, register: str) -> Place:
+def _place_of_optimizer(script: Script, kind: str, name: str, register: str) -> HookPlace:
     if kind in ("state_dict_pre", "load_state_dict_post"):
-        return Place(name, register, "optimizer", 'optimizer.param_groups[0]["lr"]', "None", many=False)
+        return HookPlace(name, register, "optimizer", 'optimizer.param_groups[0]["lr"]', "None", many=False)
     script.define(RATES)
-    return Place(name, register, "optimizer, state", "list(state), rates(state)", "state", many=False)
+    return HookPlace(name, register, "optimizer, state", "list(state), rates(state)", "state", many=False)
 
 
-def _key(place: Place) -> str:
+def _key(place: HookPlace) -> str:
     return f'f"{{prefix}}{MORE}"' if "prefix" in place.parameters else f'"{MORE}"'
 
 
-def _add(_: Script, place: Place) -> list[str]:
+def _add(_: Script, place: HookPlace) -> list[str]:
     if place.replaced == "state":
         return [f"state[{_key(place)}] = 1.0"]
     return [f"keys.missing_keys.append({_key(place)})"] if place.replaced == "keys" else []
 
 
-def _clear(_: Script, place: Place) -> list[str]:
+def _clear(_: Script, place: HookPlace) -> list[str]:
     if place.replaced == "state":
         return ["state.clear()"]
     return ["keys.missing_keys.clear()", "keys.unexpected_keys.clear()"] if place.replaced == "keys" else []
 
 
-def _another(script: Script, place: Place) -> list[str]:
+def _another(script: Script, place: HookPlace) -> list[str]:
     if place.replaced != "state":
         return []
     script.define(ANOTHER)
@@ -152,11 +152,11 @@ def global_step_hook(script: Script, instruction: Instruction) -> Step:
 
 def _around_steps(script: Script, instruction: Instruction, register: str) -> Step:
     seen = f"optimizer.{PARAMETERS}, list(kwargs)"
-    place = Place(instruction.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
+    place = HookPlace(instruction.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
     return put(script, instruction, place, instruction.how[1], more={"closure": _closure})
 
 
-def _closure(_: Script, place: Place) -> list[str]:
+def _closure(_: Script, place: HookPlace) -> list[str]:
     return [
         "def closure():",
         f'    saw("{place.name}", "closure", torch.is_grad_enabled())',
