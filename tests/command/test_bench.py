@@ -18,9 +18,9 @@ from conftest import ROOT, environment_with
 from helpers import DATA, complaint
 from hooklaw.errors import BenchError
 from hooklaw.offload import comparing, running
-from hooklaw.offload.cell_worker import kept
+from hooklaw.offload._cell_worker import kept
+from hooklaw.offload._worker import CellService, CellSettings
 from hooklaw.offload.plan import QUICK, STRATEGIES, Plan, cells, quick
-from hooklaw.offload.worker import CellService, CellSettings
 from hooklaw.results.records import Cell, key_of, read
 from hooklaw.results.verdict import Outcome
 from made_records import cell, measured, write
@@ -496,7 +496,7 @@ def test_the_steps_of_a_device_are_walked_without_one(monkeypatch):
 
 def test_distances_of_gradients():
     """A gradient that is missing or not finite is further away than any number, and nothing is 0 away from itself."""
-    from hooklaw.offload.gradients import NOWHERE, complaint, distance
+    from hooklaw.offload._gradients import NOWHERE, complaint, distance
 
     one = torch.ones(4)
 

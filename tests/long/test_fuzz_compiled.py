@@ -9,7 +9,7 @@ import pytest
 
 import hooklaw.fuzz
 from helpers import complaint, diverges
-from hooklaw.fuzz.emit.analysis import action_of
+from hooklaw.fuzz.emit._analysis import action_of
 from hooklaw.fuzz.emit.compiled import compiled, parted
 from hooklaw.fuzz.judge.compare import by_name, same, streams
 from hooklaw.fuzz.judge.judge import engine

@@ -9,10 +9,10 @@ import pytest
 
 from hooklaw.backend.loading import load
 from hooklaw.fuzz.campaign.process import LIMIT, Target, Worker, limit_time
-from hooklaw.fuzz.draw.passes import UNUSED
+from hooklaw.fuzz.draw._passes import UNUSED
 from hooklaw.fuzz.draw.random_programs import from_seed
 from hooklaw.fuzz.emit import code
-from hooklaw.fuzz.emit.executed import Carried
+from hooklaw.fuzz.emit._executed import Carried
 from hooklaw.fuzz.emit.run_script import events_of
 from hooklaw.fuzz.judge.compare import same
 from hooklaw.fuzz.program import Instruction as Do

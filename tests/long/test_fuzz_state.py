@@ -9,14 +9,14 @@ from helpers import shows_the_vice
 from hooklaw.backend import loading
 from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.campaign.process import Target
+from hooklaw.fuzz.emit import _state as emit_state
 from hooklaw.fuzz.emit import code
-from hooklaw.fuzz.emit import state as emit_state
 from hooklaw.fuzz.emit.run_script import events_of
 from hooklaw.fuzz.judge.compare import same
 from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction as Do
 from hooklaw.fuzz.program import text
-from hooklaw.fuzz.replay import optimizers, state
+from hooklaw.fuzz.replay import _optimizers, state
 from hooklaw.fuzz.replay.run import replay
 from hooklaw.model.flags import TORCH
 
@@ -230,4 +230,4 @@ def test_what_programs_import_late_is_imported_once(monkeypatch):
 def test_every_action_has_a_form():
     """Each action of hooks around states and steps that a replay knows has its code."""
     assert set(state.ACTIONS) == set(emit_state.ACTIONS_ON_STATES)
-    assert set(optimizers.ACTIONS) == {"closure"}
+    assert set(_optimizers.ACTIONS) == {"closure"}

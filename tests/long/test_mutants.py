@@ -7,7 +7,7 @@ import pytest
 from helpers import DATA, complaint
 from hooklaw.backend import loading
 from hooklaw.law.rule import Level, Rule, docstring
-from hooklaw.mutation import service
+from hooklaw.mutation import _service
 from hooklaw.mutation.matrix import Matrices, Matrix, choose_by
 from hooklaw.mutation.report import report
 from hooklaw.results.verdict import Exit, Outcome
@@ -130,9 +130,9 @@ def test_what_a_mutant_alters():
 
     original = loading.load("torch-eager")
 
-    assert service.altered(docile.RemoveDoesNothing(), original) == {"register_hook"}
-    assert service.altered(docile.DoesNothingWrong(), original) == set()
-    assert service.altered(Toy(), original) is None
+    assert _service.altered(docile.RemoveDoesNothing(), original) == {"register_hook"}
+    assert _service.altered(docile.DoesNothingWrong(), original) == set()
+    assert _service.altered(Toy(), original) is None
 
 
 def made_rule(name, *mutants):
@@ -265,7 +265,7 @@ def test_step_of_the_engine_is_put_back():
     assert of_other[0] is retain
     assert of_other[1] is not around
     assert engine.Pass._around is around
-    assert service.altered(one, loading.load("reference")) is None
+    assert _service.altered(one, loading.load("reference")) is None
 
 
 def test_step_that_is_no_more():

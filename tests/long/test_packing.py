@@ -13,11 +13,11 @@ import pytest
 from helpers import DATA, complaint
 from hooklaw.errors import PackerError, RuleDefinitionError
 from hooklaw.law.rule import Level, Rule, observed
-from hooklaw.packing import law, service
-from hooklaw.packing.check import Checker, clean
-from hooklaw.packing.law import Property
-from hooklaw.packing.packer import examine, lines_of, resolve
-from hooklaw.packing.source import program
+from hooklaw.packing import _law, _service
+from hooklaw.packing._check import Checker, clean
+from hooklaw.packing._law import Property
+from hooklaw.packing._packer import examine, lines_of, resolve
+from hooklaw.packing._source import program
 from hooklaw.results import records
 from hooklaw.results.verdict import Outcome
 
@@ -39,7 +39,7 @@ WRONG = {
     for name, found in vars(module).items()
     if inspect.isclass(found) and found.__module__ == module.__name__ and name not in NO_VICE
 }
-PAIRS = [(vice, one.rule.id) for one in law.properties().values() for vice in one.rule.mutants]
+PAIRS = [(vice, one.rule.id) for one in _law.properties().values() for vice in one.rule.mutants]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +67,7 @@ def checker(spec, device="cpu", examples=15):
 
 def judge(spec, property_id, **how):
     """Return the result of one property."""
-    return checker(spec, **how).check(law.properties()[property_id])
+    return checker(spec, **how).check(_law.properties()[property_id])
 
 
 @pytest.mark.parametrize(("vice", "property_id"), PAIRS, ids=[f"{vice} by {one}" for vice, one in PAIRS])
@@ -204,7 +204,8 @@ def test_reading_outside_backward_is_a_property_of_its_own():
 
     found = Checker(examine(OnlyInBackward, "", "cpu", "mine:it"), 5, given_packer=OnlyInBackward)
     outcomes = [
-        found.check(law.properties()[f"packer.{each}"]).outcome for each in ("in-place.unpacked", "lifetime.read-again")
+        found.check(_law.properties()[f"packer.{each}"]).outcome
+        for each in ("in-place.unpacked", "lifetime.read-again")
     ]
 
     assert outcomes == [Outcome.PASS, Outcome.FAIL]
@@ -267,7 +268,7 @@ def test_program_that_cannot_be_written_is_our_fault():
 def test_no_packer(spec, device, said):
     """An object that is not a packer is refused in one sentence that says why."""
     with pytest.raises(PackerError) as refused:
-        service.load(spec, device)
+        _service.load(spec, device)
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -388,7 +389,7 @@ def test_markdown_and_list(verb):
 
     assert done.stdout.startswith("**torch.autograd.graph:save_on_cpu on cpu (torch ")
     assert "```python\nimport torch\n" in done.stdout
-    assert listed.stdout.count("\nMUST ") + listed.stdout.count("\nSHOULD ") + 1 == len(law.properties())
+    assert listed.stdout.count("\nMUST ") + listed.stdout.count("\nSHOULD ") + 1 == len(_law.properties())
 
 
 FIXTURE = """
@@ -434,13 +435,13 @@ def test_registry_refuses(parts):
     whole |= parts
 
     with pytest.raises(RuleDefinitionError):
-        law.law(whole.pop("property_id"), **whole)(never)
+        _law.law(whole.pop("property_id"), **whole)(never)
 
 
 def test_program_holds_what_it_uses():
     """A program has its imports first, then helpers, then its case, then its body."""
     case = {"device": "'cpu'", "close": "identical", "tensor": "numbers(2, 2, device=device)"}
-    text = program(law.properties()["packer.layout.views"].program, "from mine import Mine as packer", case)
+    text = program(_law.properties()["packer.layout.views"].program, "from mine import Mine as packer", case)
     places = [text.index(one) for one in ("import torch", "from mine", "def numbers", "close = ", "back = saved(")]
 
     assert places == sorted(places)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hooklaw.offload import cell_worker, running
+from hooklaw.offload import _cell_worker, running
+from hooklaw.offload._measurement import CLOCK, Measurement, measure
+from hooklaw.offload._sampling import SECONDS, Round, Times, further, needed, quartiles
+from hooklaw.offload._worker import Closed, Inventory
 from hooklaw.offload.benchmark import BenchmarkRun
-from hooklaw.offload.measurement import CLOCK, Measurement, measure
 from hooklaw.offload.plan import CellPlan, Plan
-from hooklaw.offload.sampling import SECONDS, Round, Times, further, needed, quartiles
-from hooklaw.offload.worker import Closed, Inventory
 from hooklaw.results.verdict import Outcome
 
 STEADY, SHAKY = [1.0, 1.01], [1.0, 1.0, 1.3, 1.3]
@@ -212,12 +212,12 @@ def test_pytest_benchmark_looks_at_the_machine_for_its_json_only(tmp_path):
 # what a step finds
 def test_a_worker_s_environment(monkeypatch):
     """Memory stays with a worker unless the user's own environment says otherwise."""
-    for one in cell_worker.KEEPS:
+    for one in _cell_worker.KEEPS:
         monkeypatch.delenv(one, raising=False)
 
-    assert cell_worker.environment().items() >= cell_worker.KEEPS.items()
+    assert _cell_worker.environment().items() >= _cell_worker.KEEPS.items()
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "0")
-    assert "MALLOC_TRIM_THRESHOLD_" not in cell_worker.environment()
+    assert "MALLOC_TRIM_THRESHOLD_" not in _cell_worker.environment()
 
 
 @pytest.mark.parametrize(
@@ -230,19 +230,19 @@ def test_a_worker_s_environment(monkeypatch):
 )
 def test_the_record_says_what_workers_do_with_memory(monkeypatch, library, name, said):
     """Only glibc heeds the variables, and a user's own come first."""
-    for one in cell_worker.KEEPS:
+    for one in _cell_worker.KEEPS:
         monkeypatch.delenv(one, raising=False)
     monkeypatch.setenv(name, "0")
-    monkeypatch.setattr(cell_worker.platform, "libc_ver", lambda: (library, "2"))
+    monkeypatch.setattr(_cell_worker.platform, "libc_ver", lambda: (library, "2"))
 
-    assert cell_worker.kept() == said
+    assert _cell_worker.kept() == said
 
 
 @pytest.fixture(scope="module")
 def alone():
     """Take a few steps and follow the memory of one, in a process like a worker's; return what it printed."""
     pytest.importorskip("torch", reason="torch is not installed")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **cell_worker.environment()}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **_cell_worker.environment()}
     done = subprocess.run([sys.executable, "-P", "-c", FAULTS], env=environment, capture_output=True, check=True)
     return done.stdout.decode().splitlines()
 
@@ -262,7 +262,7 @@ def test_following_memory_does_not_import_a_compiler(alone):
 def test_gradients_are_checked_with_few_samples_on_a_device(device, samples, monkeypatch):
     """On the CPU the step that is checked is the measured one's first, with all samples; elsewhere it is another."""
     pytest.importorskip("torch", reason="torch is not installed")
-    from hooklaw.offload.visit import Baselines, Visit
+    from hooklaw.offload._visit import Baselines, Visit
     from hooklaw_backends.offload import find
 
     seen = []

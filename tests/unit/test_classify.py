@@ -8,7 +8,7 @@ import pytest
 
 from hooklaw.law.trace import Trace
 from hooklaw.results.verdict import Outcome
-from hooklaw.runner.classify import classify
+from hooklaw.runner._classify import classify
 
 ADAPTER = """
 from toy import Toy

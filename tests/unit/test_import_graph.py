@@ -31,7 +31,7 @@ def test_the_page_shows_the_imports(tool):
     [
         ("hooklaw", "hooklaw"),
         ("hooklaw.law.rule", "law"),
-        ("hooklaw.fuzz.draw.themes", "fuzz/draw"),
+        ("hooklaw.fuzz.draw._themes", "fuzz/draw"),
         ("hooklaw_backends.mutants.base", "hooklaw_backends"),
     ],
 )

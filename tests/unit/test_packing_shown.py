@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from helpers import complaint
-from hooklaw.packing import law
+from hooklaw.packing import _law
 from hooklaw.packing.example import shown
 
 torch = pytest.importorskip("torch", reason="packers are torch's")
@@ -52,7 +52,7 @@ def test_program_of_the_explanation_runs(tmp_path):
     assert "AssertionError: the gradient, of a parameter changed after it was saved, is [15.0]" in done.stderr
 
 
-@pytest.mark.parametrize("property_id", list(law.properties()))
+@pytest.mark.parametrize("property_id", list(_law.properties()))
 def test_every_property_can_be_shown(property_id):
     """Every property has a valid Python program for its simplest case."""
     rule, program = shown(property_id)

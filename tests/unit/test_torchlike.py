@@ -8,7 +8,7 @@ from hooklaw import TorchLike
 from hooklaw.backend.protocol import Backend
 from hooklaw.backend.torchlike import attribute, function, method
 from hooklaw.results.verdict import Outcome
-from hooklaw.runner.classify import classify
+from hooklaw.runner._classify import classify
 
 VERBS = {name: verb for name, verb in vars(TorchLike).items() if callable(verb)}
 

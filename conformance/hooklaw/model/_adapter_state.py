@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hooklaw.backend.torchlike import TorchLike
-from hooklaw.model.module import Module
-from hooklaw.model.optimizer import SGD, every_optimizer
-from hooklaw.model.registry import registration_hooks
-from hooklaw.model.state import load_state, state_of
+from hooklaw.model._module import Module
+from hooklaw.model._optimizer import SGD, every_optimizer
+from hooklaw.model._registry import registration_hooks
+from hooklaw.model._state import load_state, state_of
 from hooklaw.model.tensor import Tensor
 
 Hook = Callable[..., Any]

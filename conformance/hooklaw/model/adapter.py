@@ -12,30 +12,18 @@ from typing import Any
 
 import hooklaw
 from hooklaw import Capability, ErrorKind
-from hooklaw.model import (
-    engine,
-    errors,
-    flags,
-    legacy,
-    modes,
-    module,
-    multi_grad,
-    mutation,
-    ops,
-    replicas,
-    views,
-)
+from hooklaw.model import _legacy, _module, _multi_grad, _mutation, _replicas, engine, errors, flags, modes, ops, views
 from hooklaw.model._adapter_state import StateVerbs
-from hooklaw.model.checkpoint import checkpoint
-from hooklaw.model.function_options import function
-from hooklaw.model.module import Module, register
+from hooklaw.model._checkpoint import checkpoint
+from hooklaw.model._function_options import function
+from hooklaw.model._module import Module, register
+from hooklaw.model._optimizer import every_optimizer
+from hooklaw.model._registry import registration_hooks
+from hooklaw.model._unused import Unused
 from hooklaw.model.node import Node
-from hooklaw.model.optimizer import every_optimizer
 from hooklaw.model.record import SavedTensor
-from hooklaw.model.registry import registration_hooks
 from hooklaw.model.strided import contiguous, from_nested
 from hooklaw.model.tensor import UNRECORDED, Tensor
-from hooklaw.model.unused import Unused
 
 Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
@@ -112,7 +100,7 @@ class Reference(StateVerbs):
     def reset(self) -> None:
         """Undo what a rule that failed half way may have left behind, and turn on this backend's flags."""
         modes.reset()
-        module.reset()
+        _module.reset()
         for everywhere in (registration_hooks, every_optimizer):
             for hooks in everywhere.values():
                 hooks.clear()
@@ -215,7 +203,7 @@ class Reference(StateVerbs):
     detect_anomaly = staticmethod(modes.detect_anomaly)
 
     # hooks and nodes
-    register_multi_grad_hook = staticmethod(multi_grad.register_multi_grad_hook)
+    register_multi_grad_hook = staticmethod(_multi_grad.register_multi_grad_hook)
 
     get_gradient_edge = staticmethod(Tensor.needed_edge)
 
@@ -241,7 +229,7 @@ class Reference(StateVerbs):
     # saved tensors
     checkpoint = staticmethod(checkpoint)
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
-    allow_mutation_on_saved_tensors = staticmethod(mutation.allow_mutation_on_saved_tensors)
+    allow_mutation_on_saved_tensors = staticmethod(_mutation.allow_mutation_on_saved_tensors)
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return modes.saved_tensors_hooks(modes.Pair(pack, unpack))
@@ -284,17 +272,17 @@ class Reference(StateVerbs):
     register_forward_hook = staticmethod(partial(register, "forward"))
     register_full_backward_pre_hook = staticmethod(partial(register, "backward_pre"))
     register_full_backward_hook = staticmethod(partial(register, "backward"))
-    register_backward_hook = staticmethod(partial(register, legacy.KIND))
+    register_backward_hook = staticmethod(partial(register, _legacy.KIND))
     register_module_forward_pre_hook = staticmethod(partial(register, "forward_pre", None))
     register_module_forward_hook = staticmethod(partial(register, "forward", None))
     register_module_full_backward_pre_hook = staticmethod(partial(register, "backward_pre", None))
     register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
-    register_module_backward_hook = staticmethod(partial(register, legacy.KIND, None))
+    register_module_backward_hook = staticmethod(partial(register, _legacy.KIND, None))
 
-    data_parallel = staticmethod(replicas.data_parallel)
+    data_parallel = staticmethod(_replicas.data_parallel)
 
     def replica_count(self) -> int:
-        return replicas.REPLICAS
+        return _replicas.REPLICAS
 
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:

@@ -14,7 +14,7 @@ import msgspec
 
 from hooklaw.errors import BackendImportError, HooklawError, NotRunError, UnknownMutantError, WorkerError
 from hooklaw.law.rule import Rule
-from hooklaw.mutation.service import Alterations, Attempt, LoadedMutants, MutantSettings, TryMutant
+from hooklaw.mutation._service import Alterations, Attempt, LoadedMutants, MutantSettings, TryMutant
 from hooklaw.results.recorder import DIED
 from hooklaw.results.verdict import JUDGED, Outcome
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
@@ -85,7 +85,7 @@ def choose_by(parts: Sequence[str]) -> Choose:
 
 def _worker(module: str, original: str) -> Worker:
     return Supervisor(
-        "hooklaw.mutation.service:MutantService",
+        "hooklaw.mutation._service:MutantService",
         MutantSettings(module, original),
         name=f"the module {module!r} with mutants of {original}",
         hello=LoadedMutants,

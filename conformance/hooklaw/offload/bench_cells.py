@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from hooklaw.offload._cell_worker import BrokenCellError
+from hooklaw.offload._measurement import CLOCK, measure
 from hooklaw.offload.benchmark import BenchmarkRun
-from hooklaw.offload.cell_worker import BrokenCellError
-from hooklaw.offload.measurement import CLOCK, measure
 from hooklaw.offload.plan import CellPlan, Plan, quick
 
 NAME = "hooklaw-offload"

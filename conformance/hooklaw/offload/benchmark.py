@@ -13,11 +13,11 @@ import msgspec
 from hooklaw import __version__
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.law.rule import digest
-from hooklaw.offload import sampling
-from hooklaw.offload.cell_worker import BrokenCellError, CellWorker, kept
-from hooklaw.offload.measurement import Measurement
+from hooklaw.offload import _sampling
+from hooklaw.offload._cell_worker import BrokenCellError, CellWorker, kept
+from hooklaw.offload._measurement import Measurement
+from hooklaw.offload._sampling import Round
 from hooklaw.offload.plan import CellPlan, Plan, cells, recomputes, refuse
-from hooklaw.offload.sampling import Round
 from hooklaw.results import host, records
 from hooklaw.results.records import FORMAT, Cell, Footer, Header, Run, RunKind
 from hooklaw.results.verdict import Outcome
@@ -92,9 +92,9 @@ class BenchmarkRun:
         marked = visit and known and known.outcome is not Outcome.PASS
         if marked or (self._seconds and time.perf_counter() - self._began > self._seconds):
             return 0
-        self._spare += sampling.SECONDS
+        self._spare += _sampling.SECONDS
         rounds = self._samples[cell].rounds if cell in self._samples else []
-        further = sampling.further(self.plan, visit, rounds, self._spare)
+        further = _sampling.further(self.plan, visit, rounds, self._spare)
         if further:
             self._spare -= sum(one.seconds for one in rounds) / len(rounds) * further
         return self.plan.usual(visit) + further
@@ -154,7 +154,7 @@ class BenchmarkRun:
         found, packer = known.figures, self._inventory.packers.get(plan.strategy, "")
         moved = (found.get("out", 0), found.get("back", 0))
         times = (
-            sampling.figures(known.rounds, moved, known.ceiling, recomputes=recomputes(plan.strategy))
+            _sampling.figures(known.rounds, moved, known.ceiling, recomputes=recomputes(plan.strategy))
             if known.rounds
             else {}
         )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from hooklaw.offload.sampling import Times
+from hooklaw.offload._sampling import Times
 from hooklaw.offload.workloads import Workload
 
 TURN = "hooklaw: after forward"

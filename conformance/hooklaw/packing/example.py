@@ -13,11 +13,11 @@ EXAMPLE = "torch.autograd.graph:save_on_cpu"
 def shown(property_id: str) -> tuple[Rule, str]:
     """Return the law and its program; UnknownRuleError suggests similar ids, PackerError if torch is missing."""
     try:
-        from hooklaw.packing import law  # noqa: PLC0415 - this verb shows rules too, and those need no Hypothesis
-        from hooklaw.packing.check import Checker  # noqa: PLC0415 - likewise
-        from hooklaw.packing.packer import examine, lines_of, resolve  # noqa: PLC0415 - likewise
+        from hooklaw.packing import _law  # noqa: PLC0415 - this verb shows rules too, and those need no Hypothesis
+        from hooklaw.packing._check import Checker  # noqa: PLC0415 - likewise
+        from hooklaw.packing._packer import examine, lines_of, resolve  # noqa: PLC0415 - likewise
 
-        known = law.properties()
+        known = _law.properties()
     except ImportError as error:
         raise PackerError(f"packers are judged with torch, which does not import: {error}") from error
     if property_id not in known:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hooklaw.law.hypothesis_settings import EXAMPLES
-from hooklaw.packing import law, report
-from hooklaw.packing.check import Checker
+from hooklaw.packing import _law, report
+from hooklaw.packing._check import Checker
+from hooklaw.packing._packer import examine, lines_of, resolve
 from hooklaw.packing.judge import PackerOptions, choose, judge
-from hooklaw.packing.packer import examine, lines_of, resolve
 from hooklaw.packing.report import CheckedProperty, PackerVerdict
 from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
@@ -54,7 +54,7 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
 
 def _in_this_process(packer: Callable[[], Any], options: PackerOptions) -> PackerVerdict:
     name = f"{getattr(packer, '__module__', '')}:{getattr(packer, '__qualname__', type(packer).__name__)}"
-    known = law.properties()
+    known = _law.properties()
     examined = examine(packer, _lines(packer, name), options.device, name)
     checker = Checker(examined, options.examples, given_packer=packer)
     began = time.perf_counter()

@@ -12,8 +12,8 @@ import msgspec
 from hooklaw.errors import UnknownRuleError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.law.rule import Level, Rule
+from hooklaw.packing._service import LoadedPacker, PackerSettings
 from hooklaw.packing.report import ALLOWED
-from hooklaw.packing.service import LoadedPacker, PackerSettings
 from hooklaw.results import expectations
 from hooklaw.results.recorder import DIED, Recorder, Subject
 from hooklaw.results.records import Execution, Run, RunKind, Writer
@@ -88,7 +88,7 @@ def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
 
 def _worker(options: PackerOptions) -> Worker:
     return Supervisor(
-        "hooklaw.packing.service:PackerService",
+        "hooklaw.packing._service:PackerService",
         PackerSettings(options.packer, options.device, options.examples),
         name=f"packer {options.packer!r}",
         hello=LoadedPacker,

@@ -1,5 +1,5 @@
 """Reproduction: a rule as a script in the framework's own calls."""
 
-from hooklaw.repro.script import script_of
+from hooklaw.repro._script import script_of
 
 __all__ = ["script_of"]

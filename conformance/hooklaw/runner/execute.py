@@ -10,7 +10,7 @@ from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Trace
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import HOLDS_THOUGH_DENIED, Outcome
-from hooklaw.runner import classify
+from hooklaw.runner import _classify
 
 
 def execute(
@@ -36,7 +36,7 @@ def execute(
     error = _error_of(found.function, backend, trace)
     duration = round(time.perf_counter() - began, 5)
     if error:
-        outcome, detail, where = classify.classify(error, backend)
+        outcome, detail, where = _classify.classify(error, backend)
         on_error(error)
     if denied:
         word = HOLDS_THOUGH_DENIED if outcome is Outcome.PASS else "denied, and it does not hold: "

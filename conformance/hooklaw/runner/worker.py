@@ -15,7 +15,7 @@ from hooklaw.law.rule import Registered, Rule, load_rules, registered_rule
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
-from hooklaw.runner.classify import place
+from hooklaw.runner._classify import place
 from hooklaw.runner.execute import execute
 
 if TYPE_CHECKING:

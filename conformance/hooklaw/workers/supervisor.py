@@ -21,7 +21,7 @@ import msgspec
 from hooklaw import errors
 from hooklaw.errors import WorkerError
 from hooklaw.results.verdict import Outcome
-from hooklaw.workers.messages import Answer, Fault, Reply, Request, Start, raw
+from hooklaw.workers._messages import Answer, Fault, Reply, Request, Start, raw
 from hooklaw.workers.watchdog import GRACE, LOADING_LIMIT, WORDS, last_words, late
 
 ATTEMPTS = 3
@@ -175,7 +175,7 @@ class _Process:
         self._stderr = (folder / "stderr").open("a+b")  # append: it is emptied while the worker writes
         own = {"TMPDIR": str(folder)} if temporary_folder else {}
         self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-u", "-m", "hooklaw.workers.server"],
+            [sys.executable, "-P", "-u", "-m", "hooklaw.workers._server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

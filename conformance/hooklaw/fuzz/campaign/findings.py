@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hooklaw.fuzz.campaign import known_findings, minimize
+from hooklaw.fuzz.campaign import _minimize, known_findings
+from hooklaw.fuzz.campaign._minimize import Minimized
 from hooklaw.fuzz.campaign.known_findings import KnownFinding, KnownFindings, follows
-from hooklaw.fuzz.campaign.minimize import Minimized
 from hooklaw.fuzz.campaign.schedule import Campaign, ChildDeath, RangeResult
 from hooklaw.fuzz.campaign.tasks import NOT_REPLAYED, Anomaly
 from hooklaw.fuzz.judge.compare import shown
@@ -150,7 +150,7 @@ class Findings(dict[str, Finding]):
         return Finding(fingerprint=fingerprint, kind=kind, number=number, program=program, shrunk_from=len(program))
 
     def _differing(self, place: int, anomaly: Anomaly) -> Minimized:
-        return minimize.differing(self._campaign.target, self._program(place), anomaly, self._campaign.limit)
+        return _minimize.differing(self._campaign.target, self._program(place), anomaly, self._campaign.limit)
 
     def _add_flag(self, flag: str, anomaly: Anomaly) -> None:
         """Count a departure; it shows the first program that needs no other departure, if there is any."""
@@ -187,7 +187,7 @@ class Findings(dict[str, Finding]):
             return
         least = Minimized(program, reproduced=True, step=death.step)
         if self._shrink:
-            least = minimize.dying(self._campaign.target, program, death, self._campaign.limit)
+            least = _minimize.dying(self._campaign.target, program, death, self._campaign.limit)
         finding = self._add(how, place, least, died_at=least.step)
         if finding:
             where = f" at {least.program[least.step]}" if least.step < len(least.program) else ""

@@ -3,10 +3,10 @@
 Every program has a theme, whose instructions are more likely: most bugs need several instructions of a theme.
 """
 
+from hooklaw.fuzz.draw._hooks import action
+from hooklaw.fuzz.draw._themes import APART, STEPS, THEMES
+from hooklaw.fuzz.draw._values import leaf
 from hooklaw.fuzz.draw.builder import FLOAT, Choices, ProgramDraft, RandomChoices, TensorKind
-from hooklaw.fuzz.draw.hooks import action
-from hooklaw.fuzz.draw.themes import APART, STEPS, THEMES
-from hooklaw.fuzz.draw.values import leaf
 from hooklaw.fuzz.program import Program
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
+from hooklaw.fuzz.draw._themes import STEPS
 from hooklaw.fuzz.draw.builder import ProgramDraft
-from hooklaw.fuzz.draw.themes import STEPS
 from hooklaw.fuzz.program import Instruction, text
 
 STEPS_BY_NAME: dict[str, Callable[[ProgramDraft], None]] = {step.__name__.strip("_"): step for step in STEPS}

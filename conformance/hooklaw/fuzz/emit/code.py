@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw.fuzz.emit.analysis import Known
-from hooklaw.fuzz.emit.functions import FUNCTIONS, TEXTS
-from hooklaw.fuzz.emit.hooks import ACTIONS
-from hooklaw.fuzz.emit.modules import FORWARDS
-from hooklaw.fuzz.emit.passes import PACKERS
-from hooklaw.fuzz.emit.regions import CODE as REGIONS
-from hooklaw.fuzz.emit.script import FORMS, Script
-from hooklaw.fuzz.emit.state import ACTIONS_ON_STATES
-from hooklaw.fuzz.emit.statements import CONTEXTS, STATEMENTS
+from hooklaw.fuzz.emit._analysis import Known
+from hooklaw.fuzz.emit._functions import FUNCTIONS, TEXTS
+from hooklaw.fuzz.emit._hooks import ACTIONS
+from hooklaw.fuzz.emit._modules import FORWARDS
+from hooklaw.fuzz.emit._passes import PACKERS
+from hooklaw.fuzz.emit._regions import CODE as REGIONS
+from hooklaw.fuzz.emit._script import FORMS, Script
+from hooklaw.fuzz.emit._state import ACTIONS_ON_STATES
+from hooklaw.fuzz.emit._statements import CONTEXTS, STATEMENTS
 from hooklaw.fuzz.program import Instruction
 
 __all__ = [

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from hooklaw.fuzz.emit.analysis import Known
+from hooklaw.fuzz.emit._analysis import Known
+from hooklaw.fuzz.emit._script import broken
 from hooklaw.fuzz.emit.code import Script
-from hooklaw.fuzz.emit.script import broken
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING

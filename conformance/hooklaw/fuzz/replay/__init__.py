@@ -1,5 +1,5 @@
 """Replaying a program on a backend; importing the package registers every operation."""
 
-from hooklaw.fuzz.replay import functions, hooks, modules, optimizers, passes, regions, state, values
+from hooklaw.fuzz.replay import _optimizers, functions, hooks, modules, passes, regions, state, values
 
-__all__ = ["functions", "hooks", "modules", "optimizers", "passes", "regions", "state", "values"]
+__all__ = ["_optimizers", "functions", "hooks", "modules", "passes", "regions", "state", "values"]

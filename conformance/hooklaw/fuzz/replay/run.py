@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hooklaw.fuzz.program import Instruction, Program
-from hooklaw.fuzz.replay.facts import Facts
+from hooklaw.fuzz.replay._facts import Facts
 from hooklaw.fuzz.replay.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch.utils.checkpoint import checkpoint
 
 from hooklaw.law.rule import docstring
-from hooklaw.packing.cases import LEAVES
-from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing._cases import LEAVES
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")

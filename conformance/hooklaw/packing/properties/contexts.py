@@ -6,8 +6,8 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from hooklaw.law.rule import docstring
-from hooklaw.packing.cases import LEAVES
-from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing._cases import LEAVES
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers, watched
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")

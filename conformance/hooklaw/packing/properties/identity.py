@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from hooklaw.packing.law import HOOKS, NOTES, law
+from hooklaw.packing._law import HOOKS, NOTES, law
 from hooklaw.packing.properties.parts import identical, saved
 
 FLOATS = ["torch.float32", "torch.float64", "torch.float16", "torch.bfloat16", "torch.complex64", "torch.complex128"]

@@ -3,8 +3,8 @@
 import torch
 
 from hooklaw.law.rule import notes
-from hooklaw.packing.cases import LEAVES
-from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing._cases import LEAVES
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
 
 CHECKS = notes("autograd", "in-place-correctness-checks")

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from hooklaw.law.rule import Level, observed
-from hooklaw.packing.law import law
+from hooklaw.packing._law import law
 from hooklaw.packing.properties.parts import numbers, saved
 
 STRIDES_LOST = "strides-lost"

@@ -6,8 +6,8 @@ import weakref
 import torch
 
 from hooklaw.law.rule import Level, docstring, notes, observed
-from hooklaw.packing.cases import LEAVES
-from hooklaw.packing.law import HOOKS, NOTES, law
+from hooklaw.packing._cases import LEAVES
+from hooklaw.packing._law import HOOKS, NOTES, law
 from hooklaw.packing.properties.parts import agree, held, numbers
 
 BACKWARD = docstring("torch.Tensor.backward")

@@ -5,7 +5,7 @@ import gc
 import torch
 
 from hooklaw.law.rule import Level, docstring, observed
-from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, held, numbers, on_disk, saved
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")

@@ -3,7 +3,7 @@
 import torch
 
 from hooklaw.law.rule import docstring, notes
-from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers
 
 VERSIONS = notes("autograd", "in-place-correctness-checks")

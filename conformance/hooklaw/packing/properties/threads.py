@@ -5,8 +5,8 @@ import threading
 import torch
 
 from hooklaw.law.rule import docstring, notes
-from hooklaw.packing.cases import LEAVES
-from hooklaw.packing.law import HOOKS, law
+from hooklaw.packing._cases import LEAVES
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers, together
 
 THREADS = notes("autograd", "multithreaded-autograd")

@@ -1,6 +1,6 @@
 """The code of instructions that make, copy and call modules."""
 
-from hooklaw.fuzz.emit.script import Script, Step, form
+from hooklaw.fuzz.emit._script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.modules import CONTAINERS, OUTER
 

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Self, TypeVar
 
+from hooklaw.offload._sampling import Times
+from hooklaw.offload._worker import Broke, CellSettings, Close, Closed, Inventory, Open, Opened, Reply, Take, Taken
 from hooklaw.offload.plan import CellPlan, Plan
-from hooklaw.offload.sampling import Times
-from hooklaw.offload.worker import Broke, CellSettings, Close, Closed, Inventory, Open, Opened, Reply, Take, Taken
 from hooklaw.results.verdict import Outcome
 from hooklaw.workers.supervisor import Death, Supervisor, WorkerDiedError
 from hooklaw.workers.watchdog import late
@@ -38,7 +38,7 @@ class CellWorker:
         self._limit, self._replaced = plan.limit, on_cuda  # pinned memory is given back only at the worker's end
         self._deadline = 0.0
         self._worker: Supervisor[Inventory, Reply] = Supervisor(
-            "hooklaw.offload.worker:CellService",
+            "hooklaw.offload._worker:CellService",
             CellSettings(plan.module, plan.strategies, plan.device),
             name=f"the strategies' module {plan.module!r}",
             hello=Inventory,

@@ -2,9 +2,9 @@
 
 from textwrap import indent
 
-from hooklaw.fuzz.emit.functions import define_function
-from hooklaw.fuzz.emit.passes import define_pair
-from hooklaw.fuzz.emit.script import Script, Step, form
+from hooklaw.fuzz.emit._functions import define_function
+from hooklaw.fuzz.emit._passes import define_pair
+from hooklaw.fuzz.emit._script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.regions import MODULE, inputs_of
 

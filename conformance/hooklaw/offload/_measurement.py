@@ -3,10 +3,10 @@
 import random
 from typing import Any, NamedTuple
 
-from hooklaw.offload.cell_worker import CellWorker
+from hooklaw.offload._cell_worker import CellWorker
+from hooklaw.offload._sampling import Round, Times
+from hooklaw.offload._worker import Closed
 from hooklaw.offload.plan import CellPlan, warm_ups
-from hooklaw.offload.sampling import Round, Times
-from hooklaw.offload.worker import Closed
 
 
 class StepClock:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from hooklaw.offload import gradients, links, workloads
+from hooklaw.offload import _gradients, _links, workloads
+from hooklaw.offload._sampling import Times
+from hooklaw.offload._worker import Close, Closed
 from hooklaw.offload.plan import CellPlan
-from hooklaw.offload.sampling import Times
 from hooklaw.offload.steps import CLOCKS, Stepper, Strategy
-from hooklaw.offload.worker import Close, Closed
 from hooklaw.offload.workloads import Workload
 from hooklaw.results.verdict import Outcome
 
@@ -25,7 +25,7 @@ class Baseline(NamedTuple):
 
     start: Workload
     """The workload that gradients are checked on."""
-    gradients: gradients.Plain
+    gradients: _gradients.Plain
     """What the plain step makes of it."""
     plain: Stepper | None
     """What takes the plain steps; on a device each cell has its own, with more samples."""
@@ -51,7 +51,7 @@ class Baselines:
             if not on_cpu:
                 self._made.clear()  # one at a time: they are large
             start = workloads.build(cell.workload, batch).to(cell.device)
-            expected = gradients.plain(start, cell.precision)
+            expected = _gradients.plain(start, cell.precision)
             self._made[key] = Baseline(start, expected, _warm(start, cell) if on_cpu else None)
         return self._made[key]
 
@@ -94,18 +94,18 @@ class Visit:
         strategy = self._baselines.find(self._cell.strategy)
         return Stepper(workload.copied(), self._cell.precision, strategy, CLOCKS[self._cell.clock])
 
-    def _checked(self, plain: gradients.Plain) -> dict[str, Any]:
+    def _checked(self, plain: _gradients.Plain) -> dict[str, Any]:
         torch.manual_seed(1)
         self._own.step()
         found = self._own.gradients()
-        error = gradients.distance(found, plain.gradients)
-        equal = gradients.same(self._own.buffers(), plain.buffers, gradients.NOISE * plain.noise)
+        error = _gradients.distance(found, plain.gradients)
+        equal = _gradients.same(self._own.buffers(), plain.buffers, _gradients.NOISE * plain.noise)
         self._judge(error, plain.noise)
         self._mark("" if equal else "the model's buffers are not those of the plain step")
         return {
             "lossless": self._strategy.lossless,
             "error": error,
-            "error64": gradients.distance(found, plain.exact),
+            "error64": _gradients.distance(found, plain.exact),
             "plain_error64": plain.error64,
             "buffers_equal": equal,
         }
@@ -113,11 +113,11 @@ class Visit:
     def _check_last_gradients(self) -> None:
         """Check the gradients after all rounds: only then does memory that was reused too early show."""
         expected = self._plain.gradients()
-        error = gradients.distance(self._own.gradients(), expected)
+        error = _gradients.distance(self._own.gradients(), expected)
         noise = 0.0
         if error:
             self._plain.step()
-            noise = gradients.distance(self._plain.gradients(), expected)
+            noise = _gradients.distance(self._plain.gradients(), expected)
         self._judge(error, noise)
         self._figures["error"] = max(error, self._figures["error"])
 
@@ -140,14 +140,14 @@ class Visit:
         }
         return self._ceiling(out) if out else None
 
-    def _ceiling(self, nbytes: int) -> links.Ceiling:
+    def _ceiling(self, nbytes: int) -> _links.Ceiling:
         rate = float(getattr(self._strategy, "rate", 0.0))
         device = self._own.workload.inputs.device
-        return links.ceiling(self._strategy.medium, nbytes, device, rate, CLOCKS[self._cell.clock])
+        return _links.ceiling(self._strategy.medium, nbytes, device, rate, CLOCKS[self._cell.clock])
 
     def _judge(self, error: float, noise: float) -> None:
         strategy = self._strategy
-        self._mark(gradients.complaint(error, lossless=strategy.lossless, tolerance=strategy.tolerance, noise=noise))
+        self._mark(_gradients.complaint(error, lossless=strategy.lossless, tolerance=strategy.tolerance, noise=noise))
 
     def _mark(self, complaint: str) -> None:
         if complaint and not self._detail:

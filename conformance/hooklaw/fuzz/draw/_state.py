@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from hooklaw.fuzz.draw._hooks import action, meanwhile
 from hooklaw.fuzz.draw.builder import ProgramDraft
-from hooklaw.fuzz.draw.hooks import action, meanwhile
 from hooklaw.fuzz.replay.state import STATE_HOOKS
 
 KINDS = ("parameter", "buffer", "module")

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from hooklaw.fuzz.emit.script import FORMS, Script, Step, form
+from hooklaw.fuzz.emit._script import FORMS, Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.passes import PINNED, forbidden
 from hooklaw.fuzz.replay.values import filled

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from hooklaw.errors import ScriptError
 from hooklaw.law.rule import Registered
-from hooklaw.repro import witness
-from hooklaw.repro.rewrite import HANDED, Rewriter, Scope, definition
-from hooklaw.repro.source import ModuleSource, bound, source_of
+from hooklaw.repro import _witness
+from hooklaw.repro._rewrite import HANDED, Rewriter, Scope, definition
+from hooklaw.repro._source import ModuleSource, bound, source_of
 
 DOTTED = re.compile(r"[\w.]+")
 
@@ -85,7 +85,7 @@ class RuleScript:
 
     def witness(self, name: str) -> str:
         """Include a function of the witness."""
-        return self.name_of(source_of(witness.__name__), name)
+        return self.name_of(source_of(_witness.__name__), name)
 
     def method(self, verb: str, after: type | None) -> tuple[ModuleSource, ast.FunctionDef, type]:
         """Return the source of a verb, its definition, and the class that has it."""

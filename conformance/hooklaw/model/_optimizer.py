@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from hooklaw.model._registry import called
+from hooklaw.model._state import StateDict, Stateful
 from hooklaw.model.errors import StepHookError
 from hooklaw.model.hooks import Hook, Hooks
 from hooklaw.model.modes import grad_mode
-from hooklaw.model.registry import called
-from hooklaw.model.state import StateDict, Stateful
 from hooklaw.model.tensor import Tensor
 
 every_optimizer = {"pre": Hooks(), "post": Hooks()}

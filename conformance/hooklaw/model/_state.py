@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hooklaw.model import ops
+from hooklaw.model._registry import Registry, called
 from hooklaw.model.errors import LoadHookError, StateHookError, StateKeysError
 from hooklaw.model.hooks import Hooks
-from hooklaw.model.registry import Registry, called
 from hooklaw.model.tensor import Tensor
 
 StateDict = dict[str, Any]

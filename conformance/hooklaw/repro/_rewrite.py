@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 from hooklaw.backend.capabilities import ErrorKind
 from hooklaw.errors import ScriptError
-from hooklaw.repro.inlining import ATOMS, Parameters, expression, given, parameters, repeats
-from hooklaw.repro.source import Edit, ModuleSource, source_of, tidied
+from hooklaw.repro._inlining import ATOMS, Parameters, expression, given, parameters, repeats
+from hooklaw.repro._source import Edit, ModuleSource, source_of, tidied
 
 HANDED = {"backend", "trace", "_backend", "_trace"}
 """Names of what a script does without."""

@@ -1,7 +1,7 @@
 """Drawing optimizers, their steps, and hooks around these."""
 
+from hooklaw.fuzz.draw._hooks import action, meanwhile
 from hooklaw.fuzz.draw.builder import ProgramDraft
-from hooklaw.fuzz.draw.hooks import action, meanwhile
 
 
 def sgd(draft: ProgramDraft) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw.fuzz.emit.script import Script, Step, form
+from hooklaw.fuzz.emit._script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.passes import SINGLE, of_unused
 

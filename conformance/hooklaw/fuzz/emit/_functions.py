@@ -3,7 +3,7 @@
 from textwrap import indent
 from typing import NamedTuple
 
-from hooklaw.fuzz.emit.script import Script, Step, form
+from hooklaw.fuzz.emit._script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.functions import MARKED
 

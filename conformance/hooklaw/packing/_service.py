@@ -7,9 +7,9 @@ import msgspec
 
 from hooklaw.errors import PackerError
 from hooklaw.law.rule import Rule
-from hooklaw.packing import law
-from hooklaw.packing.check import Checker, clean
-from hooklaw.packing.packer import CheckedPacker, examine, lines_of, resolve
+from hooklaw.packing import _law
+from hooklaw.packing._check import Checker, clean
+from hooklaw.packing._packer import CheckedPacker, examine, lines_of, resolve
 from hooklaw.results.records import Execution
 
 
@@ -39,7 +39,7 @@ class PackerService:
 
     def __init__(self, settings: PackerSettings) -> None:
         self._packer, self._examples = load(settings.packer, settings.device), settings.examples
-        self._properties = law.properties()
+        self._properties = _law.properties()
         gc.collect()
         gc.freeze()  # a property that collects garbage need not look at a whole framework
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from hooklaw.model import ops, views
+from hooklaw.model._module import Module
 from hooklaw.model.modes import grad_mode, recording
-from hooklaw.model.module import Module
 from hooklaw.model.tensor import Tensor
 
 REPLICAS = 2

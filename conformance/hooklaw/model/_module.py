@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, cast
 
-from hooklaw.model import legacy, ops
-from hooklaw.model.boundary import Boundary
+from hooklaw.model import _legacy, ops
+from hooklaw.model._boundary import Boundary
+from hooklaw.model._state import StatefulRegistry
 from hooklaw.model.errors import ModuleHookError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Hook, Hooks, RemovableHandle
-from hooklaw.model.state import StatefulRegistry
 from hooklaw.model.tensor import Tensor
 
-KINDS = ("forward_pre", "forward", "backward_pre", "backward", legacy.KIND)
+KINDS = ("forward_pre", "forward", "backward_pre", "backward", _legacy.KIND)
 every_module = {kind: Hooks() for kind in KINDS}
 """Global hooks, which each module calls before its own."""
-_backward_kind = legacy.BackwardKind()
+_backward_kind = _legacy.BackwardKind()
 
 
 class ModuleHook(NamedTuple):
@@ -37,7 +37,7 @@ class Module(StatefulRegistry):
     def __init__(self, parameters: Mapping[str, Tensor], forward: Callable[..., Any]) -> None:
         super().__init__()
         self.forward, self.hooks = forward, {kind: Hooks() for kind in KINDS}
-        self.backward_kind = legacy.BackwardKind()
+        self.backward_kind = _legacy.BackwardKind()
         for name, value in parameters.items():
             self.register("parameter", name, value.detach().requires_grad_())
 
@@ -97,7 +97,7 @@ class _Call:
     def run(self) -> Any:
         """Run the pre-hooks, forward and the hooks; backward hooks registered meanwhile wait for the next call."""
         module = self.module
-        kinds = ("backward_pre", "backward", legacy.KIND)
+        kinds = ("backward_pre", "backward", _legacy.KIND)
         pre, full, older = ([hook.hook for hook in module.hooks_now(kind).values()] for kind in kinds)
         boundary = Boundary(module, pre, full)
         for nr, hook in module.hooks_now("forward_pre").items():
@@ -107,7 +107,7 @@ class _Call:
         for nr, hook in module.hooks_now("forward").items():
             self.after(nr, self._as_called("forward", nr, hook))
         self.output = boundary.leave(self.output)
-        legacy.put(module, older, self.output)
+        _legacy.put(module, older, self.output)
         return self.output
 
     def _as_called(self, kind: str, nr: int, hook: ModuleHook) -> ModuleHook:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from textwrap import indent
 from typing import NamedTuple
 
-from hooklaw.fuzz.emit.analysis import Known
+from hooklaw.fuzz.emit._analysis import Known
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING

@@ -1,7 +1,7 @@
 """Drawing checkpointed regions."""
 
+from hooklaw.fuzz.draw._modules import with_one_input
 from hooklaw.fuzz.draw.builder import ProgramDraft
-from hooklaw.fuzz.draw.modules import with_one_input
 from hooklaw.fuzz.replay.regions import MODULE, REGIONS, SAVES_LAST
 
 OFTEN = (*sorted(REGIONS.keys() - {MODULE}), "other-shape", "other-shape")

@@ -107,7 +107,7 @@ class CellService:
             torch.zeros(1, device=device)
         except (RuntimeError, AssertionError) as error:
             raise BenchError(f"--device {device}: {str(error).splitlines()[0]}") from error
-        from hooklaw.offload.visit import Baselines  # noqa: PLC0415 - it needs torch
+        from hooklaw.offload._visit import Baselines  # noqa: PLC0415 - it needs torch
 
         module = _imported(self._settings.module)
         self._baselines = Baselines(module.find)
@@ -126,7 +126,7 @@ class CellService:
 
     def _answer(self, request: Open | Take | Close) -> Reply:
         if isinstance(request, Open):
-            from hooklaw.offload.visit import Visit  # noqa: PLC0415 - it needs torch
+            from hooklaw.offload._visit import Visit  # noqa: PLC0415 - it needs torch
 
             self._visit = None
             gc.collect()

@@ -1,7 +1,7 @@
 """Drawing custom Functions with marks and options, NaN gradients, and what inference mode makes."""
 
+from hooklaw.fuzz.draw._values import in_place, leaf
 from hooklaw.fuzz.draw.builder import ProgramDraft, TensorKind
-from hooklaw.fuzz.draw.values import in_place, leaf
 from hooklaw.fuzz.replay.functions import MARKED
 
 FAILING = ("dirty-lost", "read-twice", "few")

@@ -1,7 +1,7 @@
 """The code of instructions about what modules register, about states, and about optimizers."""
 
-from hooklaw.fuzz.emit.hooks import HookPlace, Lines, put
-from hooklaw.fuzz.emit.script import Script, Step, form
+from hooklaw.fuzz.emit._hooks import HookPlace, Lines, put
+from hooklaw.fuzz.emit._script import Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.state import MORE
 

@@ -1,7 +1,7 @@
 """Drawing modules, calls of them, and hooks on them."""
 
+from hooklaw.fuzz.draw._hooks import action
 from hooklaw.fuzz.draw.builder import ProgramDraft
-from hooklaw.fuzz.draw.hooks import action
 from hooklaw.fuzz.program import Instruction
 
 INPUTS = {"weighted": 1, "two": 2, "joined": 2, "scaled": 1, "unweighted": 1, "raises": 1, "outer": 1}

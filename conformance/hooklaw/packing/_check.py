@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 
 from hooklaw.law.hypothesis_settings import BASE
-from hooklaw.packing.law import Property
-from hooklaw.packing.packer import CheckedPacker
-from hooklaw.packing.source import PACKER, program
+from hooklaw.packing._law import Property
+from hooklaw.packing._packer import CheckedPacker
+from hooklaw.packing._source import PACKER, program
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Outcome
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hooklaw.fuzz.emit.executed import Carried
+from hooklaw.fuzz.emit._executed import Carried
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.functions import MARKED
 from hooklaw.fuzz.replay.operations import having, traits_of

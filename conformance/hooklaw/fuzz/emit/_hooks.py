@@ -5,8 +5,8 @@ from functools import partial
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from hooklaw.fuzz.emit.analysis import action_of
-from hooklaw.fuzz.emit.script import WIDTH, Script, Step, broken, form
+from hooklaw.fuzz.emit._analysis import action_of
+from hooklaw.fuzz.emit._script import WIDTH, Script, Step, broken, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps
 from hooklaw.fuzz.replay.modules import pairs

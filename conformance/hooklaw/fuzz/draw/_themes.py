@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hooklaw.fuzz.draw import functions, hooks, modules, optimizers, passes, regions, state, values
+from hooklaw.fuzz.draw import _functions, _hooks, _modules, _optimizers, _passes, _regions, _state, _values
 from hooklaw.fuzz.draw.builder import ProgramDraft
 
 DrawStep = Callable[[ProgramDraft], None]
 
 
-MODULES = (values, functions, hooks, passes, modules, regions, state, optimizers)
+MODULES = (_values, _functions, _hooks, _passes, _modules, _regions, _state, _optimizers)
 """Where the steps are."""
 
 

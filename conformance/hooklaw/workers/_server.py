@@ -1,4 +1,4 @@
-"""The worker's main program, ``python -m hooklaw.workers.server``: it starts a service and passes requests on to it.
+"""The worker's main program, ``python -m hooklaw.workers._server``: it starts a service and passes requests on to it.
 
 A service is a class. Its attributes ``Settings`` and ``Request`` name the types that msgspec reads; it is made of its
 settings, `hello` returns what its supervisor should know first, and `answer` answers a request. A service may call
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from hooklaw.errors import HooklawError, NotRunError, WorkerError, broken
-from hooklaw.workers.messages import Answer, Fault, Note, Reply, Request, Start, raw
+from hooklaw.workers._messages import Answer, Fault, Note, Reply, Request, Start, raw
 from hooklaw.workers.watchdog import LOADING_LIMIT, WORDS, Watchdog
 
 
