@@ -150,7 +150,7 @@ def test_a_backend_that_does_not_load(plain):
     done = plain(backend=("--backend", "nowhere:backend"))
 
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "hooklaw: backend 'nowhere:backend': module nowhere does not import" in done.stderr + done.stdout
+    assert "hooklaw: backend 'nowhere:backend': cannot import module nowhere" in done.stderr + done.stdout
     assert "passed" not in done.stdout
 
 

@@ -5,7 +5,7 @@ import builtins
 import re
 from collections.abc import Iterator, Sequence
 from textwrap import indent
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from hooklaw.backend.capabilities import ErrorKind
@@ -41,6 +41,10 @@ class Collects(Protocol):
 
     def name_of(self, source: ModuleSource, name: str) -> str:
         """Include a definition or an import, and return the text that stands for the name."""
+        ...
+
+    def framework(self, module: ModuleType) -> str:
+        """Import a module of the framework, and return its name."""
         ...
 
     def witness(self, name: str) -> str:
@@ -178,6 +182,8 @@ class Rewriter:
         value = getattr(self.script.backend, attribute)
         if callable(value):
             return self.script.helper(attribute, None)
+        if isinstance(value, ModuleType):
+            return self.script.framework(value)
         return f'torch.device("{value}")' if type(value).__name__ == "device" else repr(value)
 
     def _types(self, kind: ErrorKind) -> str:

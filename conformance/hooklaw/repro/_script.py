@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from copy import copy
+from types import ModuleType
 from typing import Any, cast
 
 from hooklaw.errors import ScriptError
@@ -83,6 +84,11 @@ class RuleScript:
             del self._definitions[name]
             self._definitions[name] = text
 
+    def framework(self, module: ModuleType) -> str:
+        """Import a module of the framework, and return its name."""
+        self._imports[f"import {module.__name__}"] = None
+        return module.__name__
+
     def witness(self, name: str) -> str:
         """Include a function of the witness."""
         return self.name_of(source_of(_witness.__name__), name)
@@ -98,8 +104,8 @@ class RuleScript:
             match node:
                 case ast.FunctionDef(name=name) if name == verb:
                     return source, node, owner
-                case ast.Assign(targets=[ast.Name(name)], value=ast.Call(args=[value])) if name == verb:
-                    fragment, method = source.fragment(_borrowed(verb, value))
+                case ast.Assign(targets=[ast.Name(name)], value=ast.Call() as made) if name == verb:
+                    fragment, method = source.fragment(_borrowed(verb, made, source))
                     return fragment, cast("ast.FunctionDef", method), owner
                 case _:
                     pass
@@ -115,8 +121,44 @@ class RuleScript:
         return name
 
 
-def _borrowed(verb: str, value: ast.expr) -> str:
-    """Return as a method what an adapter has as a function of its framework."""
+def _borrowed(verb: str, made: ast.Call, source: ModuleSource) -> str:
+    """Return as a method what an adapter has from TorchLike's helpers, or as a function of its framework."""
+    of = made.args[-1].value if isinstance(made.args[-1], ast.Constant) else ""
+    match made.func:
+        case ast.Name("method"):
+            return f"def {verb}(self, owner, *args, **kwargs):\n    return owner.{of}(*args, **kwargs)"
+        case ast.Name("attribute"):
+            return f"def {verb}(self, owner):\n    return owner.{of}"
+        case ast.Name("function"):
+            path = verb if of == verb else f"{of}.{verb}"
+            return f"def {verb}(self, *args, **kwargs):\n    return self.framework.{path}(*args, **kwargs)"
+        case ast.Name(name) if isinstance(factory := source.definitions.get(name), ast.FunctionDef):
+            return _made_by(factory, verb, made)
+        case _:
+            return _of_framework(verb, made.args[0])
+
+
+def _made_by(factory: ast.FunctionDef, verb: str, made: ast.Call) -> str:
+    """Return the function inside a function that makes verbs, with the call's arguments in place of its parameters."""
+    arguments = factory.args
+    defaults = zip(reversed(arguments.args), reversed(arguments.defaults), strict=False)
+    known = {parameter.arg: default for parameter, default in defaults}
+    known |= {parameter.arg: value for parameter, value in zip(arguments.args, made.args, strict=False)}
+    inner = next(node for node in factory.body if isinstance(node, ast.FunctionDef))
+    function = ast.parse(ast.unparse(inner)).body[0]
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            node.func = _known(node.func, known)
+            node.args = [_known(value, known) for value in node.args]
+    cast("ast.FunctionDef", function).name = verb
+    return ast.unparse(function)
+
+
+def _known(node: ast.expr, known: dict[str, ast.expr]) -> ast.expr:
+    return known.get(node.id, node) if isinstance(node, ast.Name) else node
+
+
+def _of_framework(verb: str, value: ast.expr) -> str:
     match value:
         case ast.Call(func=ast.Name("attrgetter"), args=[ast.Constant(attribute)]):
             return f"def {verb}(self, value):\n    return value.{attribute}"
