@@ -38,9 +38,9 @@ def main(args: argparse.Namespace) -> int:
     for spec in specs:
         loading.resolve(spec)
     sessions = [_try(spec, found) for spec in specs]
-    runs = [one.run for one in sessions if one.run]
+    runs = [session.run for session in sessions if session.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
-    return worst(one.exit for one in sessions).code
+    return worst(session.exit for session in sessions).code
 
 
 def _property(args: argparse.Namespace) -> int:

@@ -97,7 +97,7 @@ def _why_broken(runs: Sequence[Run]) -> str:
     if runs and _interrupted(runs[-1]):
         done, all_ = len(runs[-1].results), runs[-1].header.collected
         return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
-    broken = [one for run in runs for one in run.results.values() if one.outcome is Outcome.ERROR]
+    broken = [result for run in runs for result in run.results.values() if result.outcome is Outcome.ERROR]
     if not broken:
         return ""
     first = broken[0]

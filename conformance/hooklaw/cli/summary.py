@@ -46,7 +46,9 @@ def _one(run: Run) -> list[str]:
         said = _why_fixed(result) if what == "fixed" else result.detail
         lines.append(f"           {said}" + (f"  [{result.where}]" if result.where else ""))
         lines += [f"           stderr: {line}" for line in result.stderr.splitlines()]
-    lines += [f"  STALE    {one.file}:{one.line}: the entry for {one.rule!r} {one.why}" for one in _stale(run)]
+    lines += [
+        f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in _stale(run)
+    ]
     lines += [
         f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)
     ]
@@ -91,8 +93,8 @@ def _markdown(runs: Sequence[Run]) -> str:
     head = "| backend | hold | judged | known | regressions | fixed | unsupported |\n|---|---|---|---|---|---|---|\n"
     rows: list[str] = []
     for run in runs:
-        one = count(run)
-        numbers = (one.passed, one.judged, one.known, one.regressions, one.fixed, one.unsupported)
+        counts = count(run)
+        numbers = (counts.passed, counts.judged, counts.known, counts.regressions, counts.fixed, counts.unsupported)
         rows.append(f"| {run.header.backend} | {' | '.join(map(str, numbers))} |\n")
     look = [
         f"- **{what}** `{rule.id}` on {run.header.backend}: {result.detail}\n"

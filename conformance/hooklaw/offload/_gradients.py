@@ -40,12 +40,12 @@ def plain(workload: Workload, precision: str) -> Plain:
 def distance(seen: Gradients, expected: Gradients) -> float:
     """Return the norm of the difference divided by the norm, of all gradients together."""
     difference = norm = 0.0
-    for one, other in zip(seen, expected, strict=True):
-        if one is None or other is None or one.shape != other.shape:
-            if one is not other:
+    for own, other in zip(seen, expected, strict=True):
+        if own is None or other is None or own.shape != other.shape:
+            if own is not other:
                 return NOWHERE
             continue
-        difference += float((one.double() - other.double()).square().sum())
+        difference += float((own.double() - other.double()).square().sum())
         norm += float(other.double().square().sum())
     found = (difference / norm) ** 0.5 if norm else float(difference > 0)
     return min(NOWHERE, found)  # in this order: a NaN is not below it

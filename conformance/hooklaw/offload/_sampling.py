@@ -65,7 +65,7 @@ def further(plan: Plan, visit: int, rounds: Sequence[Round], seconds: float) -> 
     wanted = min(needed(ratios(rounds)), plan.most)
     missing = wanted - len(rounds) - (plan.rounds - plan.planned(visit - 1))
     share = math.ceil(missing / (plan.visits - visit))
-    each = statistics.median(one.seconds for one in rounds)
+    each = statistics.median(pair.seconds for pair in rounds)
     affordable = int(min(seconds, plan.limit / 2 - plan.usual(visit) * each) / each)
     return max(0, min(share, affordable))
 
@@ -79,7 +79,7 @@ def figures(
     rounds: Sequence[Round], moved: tuple[int, int], ceiling: tuple[float, float] | None, *, recomputes: bool
 ) -> dict[str, Any]:
     """Return the times of a cell; `moved` are its bytes and `ceiling` its medium's bytes a second, each way."""
-    plain, own = _median([one.plain for one in rounds]), _median([one.own for one in rounds])
+    plain, own = _median([pair.plain for pair in rounds]), _median([pair.own for pair in rounds])
     first, middle, third = quartiles(ratios(rounds))
     floor = plain.step + (plain.forward if recomputes else 0.0)
     if ceiling:
@@ -103,4 +103,4 @@ def figures(
 
 
 def _median(times: list[Times]) -> Times:
-    return Times(statistics.median(one.step for one in times), statistics.median(one.forward for one in times))
+    return Times(statistics.median(time.step for time in times), statistics.median(time.forward for time in times))

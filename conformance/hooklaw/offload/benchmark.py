@@ -96,7 +96,7 @@ class BenchmarkRun:
         rounds = self._samples[cell].rounds if cell in self._samples else []
         further = _sampling.further(self.plan, visit, rounds, self._spare)
         if further:
-            self._spare -= sum(one.seconds for one in rounds) / len(rounds) * further
+            self._spare -= sum(pair.seconds for pair in rounds) / len(rounds) * further
         return self.plan.usual(visit) + further
 
     def needs_account(self, cell: CellPlan) -> bool:

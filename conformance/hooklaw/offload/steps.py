@@ -110,16 +110,16 @@ class Stepper:
     def gradients(self) -> list[Tensor | None]:
         """Return the gradients as they are now."""
         self.synchronize()
-        return [None if one.grad is None else one.grad.clone() for one in self.model.parameters()]
+        return [None if parameter.grad is None else parameter.grad.clone() for parameter in self.model.parameters()]
 
     def buffers(self) -> list[Tensor]:
         """Return the buffers as they are now."""
-        return [one.clone() for one in self.model.buffers()]
+        return [tensor.clone() for tensor in self.model.buffers()]
 
     def static(self) -> int:
         """Return how many bytes are on the device before a step."""
         standing = (*self.model.parameters(), *self.model.buffers(), self.workload.inputs)
-        return sum(one.nbytes for one in standing)
+        return sum(tensor.nbytes for tensor in standing)
 
     def _forward(self) -> Tensor:
         kind = self._device.type
@@ -140,7 +140,7 @@ class Stepper:
         with profiler.profile(use_cpu=True, use_kineto=True, profile_memory=True) as profile:
             self.step(_mark)
         total = peak = after_forward = 0
-        for event in sorted(profile.kineto_results.events(), key=lambda one: one.start_ns()):
+        for event in sorted(profile.kineto_results.events(), key=lambda event: event.start_ns()):
             if event.name() == "[memory]":
                 total += event.nbytes()
                 peak = max(peak, total)

@@ -27,7 +27,7 @@ def as_json(run: Run) -> str:
         for key, cells in groups(run.cells).items()
     ]
     best = [
-        [cell.workload, cell.setting, cell.strategy] for one in groups(run.cells).values() for cell in frontier(one)
+        [cell.workload, cell.setting, cell.strategy] for cells in groups(run.cells).values() for cell in frontier(cells)
     ]
     found = {"run": run.header.run, "cells": run.cells, "frontier": best, "answers": answers}
     return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"

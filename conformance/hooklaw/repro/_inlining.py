@@ -38,13 +38,13 @@ def parameters(
     text: Callable[[ast.AST], str], values: Sequence[ast.expr], keywords: Sequence[ast.keyword], method: ast.FunctionDef
 ) -> Parameters | None:
     """Return what each parameter of a method stands for in a call; None where that is known in the run alone."""
-    positional = [one.arg for one in method.args.args[1:]]
+    positional = [part.arg for part in method.args.args[1:]]
     stars, rest = method.args.vararg, method.args.kwarg
-    named = {one.arg: one.value for one in keywords if one.arg}
-    unpacked = [f"**{text(one.value)}" for one in keywords if not one.arg]
-    if (unpacked and not rest) or any(isinstance(one, ast.Starred) for one in values[: len(positional)]):
+    named = {part.arg: part.value for part in keywords if part.arg}
+    unpacked = [f"**{text(part.value)}" for part in keywords if not part.arg]
+    if (unpacked and not rest) or any(isinstance(part, ast.Starred) for part in values[: len(positional)]):
         return None
-    known = {*positional, *(one.arg for one in method.args.kwonlyargs)}
+    known = {*positional, *(part.arg for part in method.args.kwonlyargs)}
     found: dict[str, Given | None] = dict.fromkeys(known)
     found |= {name: given(text, value) for name, value in zip(positional, values, strict=False)}
     found |= {name: given(text, value) for name, value in named.items() if name in known}
@@ -61,14 +61,14 @@ def parameters(
 def _is_of_floats(node: ast.AST) -> bool:
     """Return whether a literal holds floats only, so that its dtype goes without saying."""
     parts = [*ast.walk(node)]
-    numbers = [one.value for one in parts if isinstance(one, ast.Constant)]
-    literal = all(isinstance(one, ast.List | ast.Constant | ast.UnaryOp | ast.USub | ast.Load) for one in parts)
-    return literal and all(isinstance(one, float) for one in numbers)
+    numbers = [part.value for part in parts if isinstance(part, ast.Constant)]
+    literal = all(isinstance(part, ast.List | ast.Constant | ast.UnaryOp | ast.USub | ast.Load) for part in parts)
+    return literal and all(isinstance(part, float) for part in numbers)
 
 
 def repeats(inlined: ast.expr, known: Parameters) -> bool:
     """Return whether an operation would be written twice."""
-    names = [one.id for one in ast.walk(inlined) if isinstance(one, ast.Name)]
+    names = [part.id for part in ast.walk(inlined) if isinstance(part, ast.Name)]
     return any(
         value is not None and names.count(name) > 1 and not isinstance(value.node, ast.Name | ast.Constant | None)
         for name, value in known.items()

@@ -74,7 +74,7 @@ class Rewriter:
 
     def block(self, statements: Sequence[ast.stmt]) -> str:
         """Return statements that are not indented."""
-        return self.place.source.block([*statements], [edit for one in statements for edit in self._edit(one)])
+        return self.place.source.block([*statements], [edit for part in statements for edit in self._edit(part)])
 
     def edits(self, node: ast.AST) -> list[Edit]:
         """Return what is replaced within a node."""
@@ -97,35 +97,35 @@ class Rewriter:
 
     def _on_functiondef(self, node: ast.FunctionDef) -> str:
         body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
-        decorators = "".join(f"@{self.text(one)}\n" for one in node.decorator_list)
+        decorators = "".join(f"@{self.text(part)}\n" for part in node.decorator_list)
         head = f"{decorators}def {node.name}({self._parameters(node.args)}):"
         return _headed(head, self.block(body), node.col_offset)
 
     def _on_lambda(self, node: ast.Lambda) -> str | None:
-        if not any(one.arg in HANDED for one in node.args.args):
+        if not any(part.arg in HANDED for part in node.args.args):
             return None
         return f"lambda {self._parameters(node.args)}: {self.text(node.body)}"
 
     def _parameters(self, arguments: ast.arguments) -> str:
         """Return parameters without annotations, and without what a script does not hand on."""
         left = {*HANDED, *(["self"] if self.place.adapter else [])}
-        positional = [one for one in arguments.args if one.arg not in left]
+        positional = [part for part in arguments.args if part.arg not in left]
         defaults = arguments.defaults
-        texts = [one.arg for one in positional]
+        texts = [part.arg for part in positional]
         for place, default in enumerate(reversed(defaults), start=1):
             texts[-place] += f"={self.text(default)}"
         if arguments.vararg:
             texts.append(f"*{arguments.vararg.arg}")
         elif arguments.kwonlyargs:
             texts.append("*")
-        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            texts.append(one.arg if default is None else f"{one.arg}={self.text(default)}")
+        for part, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            texts.append(part.arg if default is None else f"{part.arg}={self.text(default)}")
         return ", ".join([*texts, *([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])])
 
     def _on_classdef(self, node: ast.ClassDef) -> str:
-        bases = [self.text(one.value if isinstance(one, ast.Subscript) else one) for one in node.bases]
+        bases = [self.text(part.value if isinstance(part, ast.Subscript) else part) for part in node.bases]
         documented = ast.get_docstring(node) is not None and len(node.body) > 1
-        body = "\n\n".join(self.block([one]) for one in node.body[documented:])
+        body = "\n\n".join(self.block([part]) for part in node.body[documented:])
         return _headed(f"class {node.name}{'(' + ', '.join(bases) + ')' if bases else ''}:", body, node.col_offset)
 
     def _on_annassign(self, node: ast.AnnAssign) -> str | None:
@@ -188,7 +188,9 @@ class Rewriter:
 
     def _types(self, kind: ErrorKind) -> str:
         types = self.script.backend.errors.get(kind, (RuntimeError,))
-        names = [one.__name__ if one.__module__ == "builtins" else f"{one.__module__}.{one.__name__}" for one in types]
+        names = [
+            part.__name__ if part.__module__ == "builtins" else f"{part.__module__}.{part.__name__}" for part in types
+        ]
         return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
     def _on_unaryop(self, node: ast.UnaryOp) -> str | None:
@@ -240,21 +242,21 @@ class Rewriter:
 
     def _loses(self, node: ast.Call) -> bool:
         """Return whether a call has arguments that a script does not have."""
-        parts = [*node.args, *(one.value for one in node.keywords)]
-        starred = [one.value for one in node.args if isinstance(one, ast.Starred)]
-        starred += [one.value for one in node.keywords if one.arg is None]
+        parts = [*node.args, *(part.value for part in node.keywords)]
+        starred = [part.value for part in node.args if isinstance(part, ast.Starred)]
+        starred += [part.value for part in node.keywords if part.arg is None]
         return (
-            any(self._is_missing(one) or self._is_handed(one) for one in parts)
-            or any(isinstance(one, ast.Name) and one.id in self.place.given for one in starred)
+            any(self._is_missing(part) or self._is_handed(part) for part in parts)
+            or any(isinstance(part, ast.Name) and part.id in self.place.given for part in starred)
             or any(map(self._is_usual_device, node.keywords))
         )
 
     def _arguments(self, node: ast.Call) -> str:
         """Return the arguments that a script has."""
-        values = [one for one in node.args if not self._is_handed(one)]
+        values = [part for part in node.args if not self._is_handed(part)]
         while values and self._is_missing(values[-1]):
             values.pop()
-        named = [one for one in node.keywords if not self._is_missing(one.value) and not self._is_usual_device(one)]
+        named = [part for part in node.keywords if not self._is_missing(part.value) and not self._is_usual_device(part)]
         return ", ".join(filter(None, [*map(self._argument, values), *map(self._keyword, named)]))
 
     def _argument(self, node: ast.expr) -> str:
@@ -284,7 +286,7 @@ class Rewriter:
     def _verb(self, node: ast.Call, verb: str, after: type | None) -> str:
         """Return what an adapter does for a verb: its one expression, or a call of it as a function."""
         source, method, owner = self.script.method(verb, after)
-        values = [one for one in node.args if not self._is_handed(one)]
+        values = [part for part in node.args if not self._is_handed(part)]
         inlined = expression(method)
         known = parameters(self.text, values, node.keywords, method) if inlined else None
         if inlined is None or known is None or repeats(inlined, known):
@@ -298,8 +300,8 @@ class Rewriter:
         """Return the body of a lambda that is only called, its arguments in the place of its parameters."""
         if not isinstance(function, ast.Lambda) or len(values) != len(function.args.args):
             return None
-        names = {one.arg: given(self.text, value) for one, value in zip(function.args.args, values, strict=True)}
-        if repeats(function.body, names) or any(isinstance(one, ast.Lambda) for one in ast.walk(function.body)):
+        names = {part.arg: given(self.text, value) for part, value in zip(function.args.args, values, strict=True)}
+        if repeats(function.body, names) or any(isinstance(part, ast.Lambda) for part in ast.walk(function.body)):
             return None
         text = self._within(given={**self.place.given, **names}).text(function.body)
         return text if isinstance(function.body, ATOMS) else f"({text})"

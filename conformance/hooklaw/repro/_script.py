@@ -96,7 +96,7 @@ class RuleScript:
     def method(self, verb: str, after: type | None) -> tuple[ModuleSource, ast.FunctionDef, type]:
         """Return the source of a verb, its definition, and the class that has it."""
         classes = type(self.backend).__mro__
-        owner = next((one for one in classes[classes.index(after) + 1 if after else 0 :] if verb in vars(one)), None)
+        owner = next((part for part in classes[classes.index(after) + 1 if after else 0 :] if verb in vars(part)), None)
         if owner is None:
             raise ScriptError(f"{self.backend.name} has no verb {verb} in a class of its own: no script can show it")
         source = source_of(owner.__module__)
@@ -114,7 +114,7 @@ class RuleScript:
     def helper(self, verb: str, after: type | None) -> str:
         """Include a verb as a function, under a name that the rule does not use."""
         source, node, owner = self.method(verb, after)
-        mentioned = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        mentioned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         name = f"torch_{verb}" if after or verb in self._taken | mentioned else verb
         local = frozenset(bound(node)) - {"self"}
         self._define(name, Rewriter(self, Scope(source, local, adapter=owner)), node)

@@ -58,13 +58,15 @@ def judge(
     try:
         made.start()
         subject, listed = made.collect([wanted.rules])
-        chosen = [one for one in listed if (one.rule.id == wanted.only if wanted.only else is_wanted(_names(one)))]
+        chosen = [
+            found for found in listed if (found.rule.id == wanted.only if wanted.only else is_wanted(_names(found)))
+        ]
         if not chosen:
             raise UnknownRuleError("the selection matches no rule: `hooklaw list` shows all ids, chapters and levels")
-        rules = [one.rule for one in chosen]
+        rules = [found.rule for found in chosen]
         recorder = Recorder(subject, rules, writer=writer, selection=wanted.selection)
         on_start(rules)
-        return _run(made, recorder, sorted(chosen, key=lambda one: subject.ends_process(one.rule.id)), on_result)
+        return _run(made, recorder, sorted(chosen, key=lambda found: subject.ends_process(found.rule.id)), on_result)
     finally:
         made.close()
 
