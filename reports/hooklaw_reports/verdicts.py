@@ -16,13 +16,11 @@ from hooklaw_reports.runs import date
 from hooklaw_reports.sheet import Column
 
 SHIPPED = {
-    "save-on-cpu": "torch.autograd.graph:save_on_cpu",
-    "save-on-cpu-pinned": "hooklaw_backends.offload.on_cpu:SaveOnCpuPinned",
     "disk-raw": "hooklaw_backends.offload.disk:DiskRaw",
     "disk-save": "hooklaw_backends.offload.disk:DiskSave",
     "async": "hooklaw_backends.offload.asynchronous:Async",
 }
-"""The packers of the shipped strategies, for older records, whose cells do not name theirs."""
+"""The packers of shipped strategies, for records whose cells do not name theirs."""
 
 
 class StrategyVerdict(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from hooklaw_reports.page import build
 from hooklaw_reports.runs import sentence, unfinished
 
 WHERE = "conv on NVIDIA H200"
+DISK_RAW = "hooklaw_backends.offload.disk:DiskRaw"
 SAVE_ON_CPU = "torch.autograd.graph:save_on_cpu"
 
 
@@ -316,7 +317,6 @@ class TestRuns:
     @pytest.mark.parametrize(
         ("strategy", "name"),
         [
-            ("save-on-cpu", "torch.autograd.graph:save_on_cpu"),
             ("checkpoint+disk-raw", "hooklaw_backends.offload.disk:DiskRaw"),
             ("fraction:0.3+async", "hooklaw_backends.offload.asynchronous:Async"),
             ("checkpoint+my_package:Offload", "my_package:Offload"),
@@ -333,6 +333,13 @@ class TestRuns:
             [made.measured(cell), packer(name)]
         )
 
+    def test_an_old_record_does_not_say_whose_save_on_cpu_it_measured(self):
+        """Before cells named their packers, a repaired one went by the name of torch's, so neither verdict counts."""
+        cells = made.measured(made.cell("save-on-cpu", 5, 2))
+        (point,) = offload_page([cells, packer(SAVE_ON_CPU)]).charts[0].points
+
+        assert point.law.text == "not judged"
+
     def test_no_verdict_of_another(self):
         """A name that only looks like a shipped strategy's leads nowhere."""
         for name in ("my_package:Async", "torch.autograd.graph:save_on_cpu", "odd"):
@@ -345,17 +352,17 @@ class TestRuns:
 
     def test_the_verdict_on_the_same_device(self):
         """Of two verdicts the one of the cell's own kind of device is meant."""
-        name = "torch.autograd.graph:save_on_cpu"
+        name = "hooklaw_backends.offload.disk:DiskRaw"
         runs = [packer(name, broken=False), packer(name, device="cuda")]
 
         for device, law in (("cpu", f"{name}"), ("NVIDIA H200", f"{name}:cuda&outcome=fail")):
-            cells = made.measured(made.cell("save-on-cpu", 5, 2, device=device))
+            cells = made.measured(made.cell("disk-raw", 5, 2, device=device))
             assert offload_page([cells, *runs]).charts[0].points[0].law.address == f"#page=packers&on={law}"
 
     @pytest.mark.parametrize("named", ["by its cell", "by its strategy"])
     def test_an_unlawful_packer_is_not_recommended(self, named):
         """A packer that a run in the report finds unsafe is on no frontier and no answer, and the run is named."""
-        name, strategy = ("my_package:Own", "own") if named == "by its cell" else (SAVE_ON_CPU, "save-on-cpu")
+        name, strategy = ("my_package:Own", "own") if named == "by its cell" else (DISK_RAW, "disk-raw")
         cells = [made.cell(), made.cell(strategy, 5, 1.1, packer=name if named == "by its cell" else "")]
         cells.append(made.cell("slow", 5, 9.0))
         (chart,) = offload_page([made.measured(*cells, device="cpu"), packer(name)]).charts
