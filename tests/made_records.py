@@ -199,12 +199,13 @@ def strategies(scale: float = 1.0, **parts: Any) -> list[Cell]:
         "efficiency": 0.91,
     }
     lossy = {"lossless": False, "error": 2.5e-3}
-    torch_s = {"packer": "torch.autograd.graph:save_on_cpu"}
+    why = {"lawful": False, "detail": "it turns the check for in-place changes off"}
+    unlawful = why | {"packer": "torch.autograd.graph:save_on_cpu"}
     failed = {"outcome": Outcome.FAIL, "detail": "the gradients differ from the plain step's by 1.2", "error": 1.2}
     rows: list[tuple[str, float, float, dict[str, Any]]] = [
         ("none", 48.2, 1.0, {"lawful": True}),
         ("hook-only", 48.2, 1.02, {"lawful": True}),
-        ("save-on-cpu", 9.1, 9.6, moved | torch_s | {"lawful": False, "detail": "it turns in-place checks off"}),
+        ("save-on-cpu", 9.1, 9.6, moved | unlawful),
         ("save-on-cpu-pinned", 9.1, 6.1, moved),
         ("disk-raw", 6.9, 4.4, moved | {"lawful": True}),
         ("bf16", 25.3, 1.06, lossy),
