@@ -21,7 +21,7 @@ from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
 
 WITHOUT_VERDICT = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
-BENCH = pytest.StashKey["Bench"]()
+RUNNER = pytest.StashKey["RuleRunner"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis_settings.load()
     if not config.getoption("--backend") or config.getoption("collectonly"):
         return
-    config.stash[BENCH] = bench = Bench(config)
-    config.pluginmanager.register(bench, "hooklaw-bench")
+    config.stash[RUNNER] = runner = RuleRunner(config)
+    config.pluginmanager.register(runner, "hooklaw-runner")
     if not hasattr(config, "workerinput"):  # in a worker of xdist its controller records
         config.pluginmanager.register(Records(config), "hooklaw-records")
 
@@ -59,8 +59,8 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> "list
     specs: list[str] = _option(collector.config, "--backend")
     if not specs:
         raise pytest.UsageError("rules are judged on a backend: name one with --backend, e.g. --backend torch-eager")
-    if bench := collector.config.stash.get(BENCH, None):
-        bench.start()
+    if runner := collector.config.stash.get(RUNNER, None):
+        runner.start()
     return [_item(collector, f"{rule.id}[{spec}]", rule=rule, function=obj, spec=spec) for spec in specs]
 
 
@@ -82,7 +82,7 @@ def pytest_runtest_makereport(
     """Attach to the report what the process that records has to know: xdist passes it on."""
     report = yield
     if isinstance(item, RuleItem) and call.when == "call" and item.done:
-        report.__dict__["hooklaw"] = msgspec.to_builtins(item.config.stash[BENCH].message(item, item.done))
+        report.__dict__["hooklaw"] = msgspec.to_builtins(item.config.stash[RUNNER].message(item, item.done))
     return report
 
 
@@ -102,16 +102,16 @@ class RuleItem(pytest.Item):
 
     def runtest(self) -> None:
         """Execute the rule, and turn its verdict into pytest's words."""
-        bench = self.config.stash[BENCH]
-        done = self.done = bench.execute(self)
-        known = bench.subjects[self.spec].known.get(self.rule.id)
+        runner = self.config.stash[RUNNER]
+        done = self.done = runner.execute(self)
+        known = runner.subjects[self.spec].known.get(self.rule.id)
         verdict = judge(done.outcome, self.rule.level, known)
         if done.outcome in WITHOUT_VERDICT:
             pytest.skip(done.detail)
         if verdict is Verdict.AS_EXPECTED and done.outcome is not Outcome.PASS:
             pytest.xfail(known.reason if known else "a MAY rule is allowed to differ")
         if verdict is not Verdict.AS_EXPECTED:
-            raise bench.error(self.spec) or BrokenRuleError(_text(done, verdict, known))
+            raise runner.error(self.spec) or BrokenRuleError(_text(done, verdict, known))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return what is shown of a failure."""
@@ -139,7 +139,7 @@ class Message(msgspec.Struct):
     rules: list[Rule] = []
 
 
-class Bench:
+class RuleRunner:
     """Executes the rules, on each backend in a worker of its own."""
 
     def __init__(self, config: pytest.Config) -> None:

@@ -50,7 +50,9 @@ class RuleScript:
         blocks = ["\n".join([*head, *imports]), *self._definitions.values(), "\n".join([*example, body])]
         text = "\n\n\n".join(blocks) + "\n"
         if "hooklaw" in text:
-            raise ScriptError(f"{self.rule.rule.id} needs what only hooklaw has on {self.backend.name}")
+            raise ScriptError(
+                f"{self.backend.name} is not a framework that a script can import: name another with --backend"
+            )
         return text
 
     def name_of(self, source: ModuleSource, name: str) -> str:
