@@ -411,7 +411,7 @@ def test_interrupt(environment):
     while b" 1 new" not in said:
         said += os.read(terminal, 4096)
     os.killpg(run.pid, signal.SIGINT)
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate(timeout=20)
     with suppress(OSError):  # the end of a terminal
         while True:
             said += os.read(terminal, 4096)
