@@ -453,8 +453,8 @@ class Backend(Protocol):
         """Make a plain SGD optimizer."""
         ...
 
-    def step(self, optimizer: Any) -> None:
-        """Make a step of the optimizer."""
+    def step(self, optimizer: Any, **arguments: Any) -> None:
+        """Make a step of the optimizer; `arguments` is ``closure``, a function without arguments."""
         ...
 
     def zero_grad(self, optimizer: Any, **options: bool) -> None:

@@ -16,13 +16,15 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
     mutants=["hooks-dropped-in-silence"],
 )
 def test_warns(backend: Backend, trace: Trace) -> None:
-    """Serializing a tensor with a hook warns; serializing it after the hook was removed does not."""
+    """Serializing a tensor with a hook warns; serializing it without the hook does not warn of it."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    before = _warnings_of_saving(backend, x)
+
     handle = backend.register_hook(x, trace.saw("hook"))
-    trace.expect_value("warnings with a hook", 1, _warnings_of_saving(backend, x))
+    trace.expect_value("more warnings with a hook", expected=True, observed=_warnings_of_saving(backend, x) > before)
 
     handle.remove()
-    trace.expect_value("warnings without a hook", 0, _warnings_of_saving(backend, x))
+    trace.expect_value("warnings after its removal", before, _warnings_of_saving(backend, x))
 
 
 @rule(
@@ -33,10 +35,12 @@ def test_warns(backend: Backend, trace: Trace) -> None:
     mutants=["unserializable-mark-ignored"],
 )
 def test_marked_hook(backend: Backend, trace: Trace) -> None:
-    """Serializing a tensor whose hook is marked as unserializable does not warn, and the hook runs as usual."""
+    """Serializing a tensor whose hook is marked as unserializable does not warn of it, and the hook runs as usual."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    before = _warnings_of_saving(backend, x)
+
     backend.register_hook(x, backend.unserializable_hook(trace.saw("hook")))
-    trace.expect_value("warnings", 0, _warnings_of_saving(backend, x))
+    trace.expect_value("warnings", before, _warnings_of_saving(backend, x))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
     trace.expect(("hook", [2.0, 2.0]))
