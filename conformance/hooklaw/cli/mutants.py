@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from hooklaw.cli import say
-from hooklaw.cli.run import seconds
+from hooklaw.cli.options import seconds
 from hooklaw.mutation import matrix, report
 from hooklaw.workers.watchdog import MUTANT_LIMIT
 

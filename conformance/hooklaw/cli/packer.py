@@ -10,7 +10,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.cli.run import seconds
+from hooklaw.cli.options import examples, seconds
+from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, PackerError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.packing import report
@@ -47,14 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=report.FORMATS, default="text")
 
 
-def examples(text: str) -> int:
-    """Return a number of examples; argparse names this function in its message."""
-    number = int(text)
-    if not 0 < number < 100_000:  # noqa: PLR2004 - more is a typing mistake
-        raise ValueError
-    return number
-
-
 def main(args: argparse.Namespace) -> int:
     """Judge on every device, print the verdicts, and return the exit code."""
     if args.list:
@@ -87,14 +80,8 @@ def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judg
         limit=args.limit,
         expectations=args.expectations,
     )
-    live = sys.stderr.isatty()
-
-    def show(done: str) -> None:
-        if live:
-            sys.stderr.write(f"\r\x1b[K{done}")
-            sys.stderr.flush()
-
+    line = StatusLine()
     try:
-        return judge(options, writer, on_result=show)
+        return judge(options, writer, on_result=line.update)
     finally:
-        show("")
+        line.end()

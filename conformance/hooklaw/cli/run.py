@@ -13,14 +13,15 @@ from pathlib import Path
 
 from hooklaw.backend import loading
 from hooklaw.cli import say, summary
+from hooklaw.cli.options import seconds
+from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
-from hooklaw.results.records import Result, Run, Writer, make_room
+from hooklaw.results.output import make_room, output_errors
+from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
 from hooklaw.workers import watchdog
-
-LONGEST = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,14 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rules", default=RULES_PACKAGE, metavar="PACKAGE", help="other rules than hooklaw's own")
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
-
-
-def seconds(text: str) -> float:
-    """Read a number of seconds above zero; argparse words the refusal from the function's name."""
-    number = float(text)
-    if not 0 < number < LONGEST:
-        raise ValueError
-    return number
 
 
 def main(args: argparse.Namespace) -> int:
@@ -84,12 +77,8 @@ def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path
         return
     if results and report.resolve() == results.resolve():
         raise OutputError(f"{report} is to hold both the results and the report: name two files")
-    try:
+    with output_errors(f"write the report to {report}", "; name another file with --report=FILE"):
         make_room(report)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the report to {report}: {error.strerror}; name another file with --report=FILE"
-        ) from error
 
 
 def _why_broken(runs: Sequence[Run]) -> str:
@@ -136,12 +125,12 @@ def _report(report: Path, runs: list[Run]) -> None:
     importlib.import_module("hooklaw_reports.cli").write(report, runs)  # by name: the law does not import the reports
 
 
-class RunProgress:
-    """One line that is rewritten on a terminal, a line a chapter elsewhere."""
+class RunProgress(StatusLine):
+    """Names each rule on a terminal, each chapter that is done elsewhere."""
 
     def __init__(self, spec: str) -> None:
+        super().__init__()
         self._spec = spec
-        self._live = sys.stderr.isatty()
         self._chapter_of: dict[str, str] = {}
         self._left: Counter[str] = Counter()
         self._done = 0
@@ -150,7 +139,7 @@ class RunProgress:
         """Learn how much there is to do."""
         self._chapter_of = {rule.id: rule.chapter for rule in rules}
         self._left = Counter(self._chapter_of.values())
-        self._say(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters")
+        sys.stderr.write(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters\n")
 
     def step(self, result: Result) -> None:
         """Show that one more is done."""
@@ -158,16 +147,6 @@ class RunProgress:
         chapter = self._chapter_of[result.rule]
         self._left[chapter] -= 1
         if self._live:
-            self._say(f"\r\x1b[K{self._done}/{len(self._chapter_of)} {result.rule}", end="")
+            self.say(f"{self._done}/{len(self._chapter_of)} {result.rule}")
         elif not self._left[chapter]:
-            self._say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._live:
-            self._say("\r\x1b[K", end="")
-
-    @staticmethod
-    def _say(text: str, end: str = "\n") -> None:
-        sys.stderr.write(text + end)
-        sys.stderr.flush()
+            self.say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")

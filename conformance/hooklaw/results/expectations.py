@@ -21,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from hooklaw.errors import ExpectationFileError
 from hooklaw.results import toml_tables
+from hooklaw.results.toml_tables import Table
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
@@ -108,9 +109,11 @@ def load(path: Path, above: Collection[Path] = ()) -> ExpectationFile:
     file = toml_tables.read(path, FORM)
     over = file.values.get("over")
     lower = None if over is None else load(_lower(path, over, above), [*above, path.resolve()])
-    shared = _entry({**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}, path, file.defaults.line)
+    named = {**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}
+    shared = _entry(named, path, file.defaults.line, over=bool(over))
     plain = {"outcome": shared.outcome, "when": shared.when}
-    entries = [entry for table in file.tables for entry in _entries({**plain, **table.values}, path, table.line)]
+    tables = [Table({**plain, **table.values}, table.line) for table in file.tables]
+    entries = [entry for table in tables for entry in _entries(table, path, over=bool(over))]
     _refuse_duplicates(entries)
     return ExpectationFile(shared, entries, lower)
 
@@ -133,12 +136,13 @@ def _shipped() -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in Path(folder, "expectations").glob("*.toml")}
 
 
-def _entries(table: dict[str, Any], path: Path, line: int) -> list[Expectation]:
-    rules: list[Any] = table["rule"] if isinstance(table.get("rule"), list) and table["rule"] else [table.get("rule")]
-    return [_entry({**table, "rule": rule}, path, line) for rule in rules]
+def _entries(table: Table, path: Path, *, over: bool) -> list[Expectation]:
+    given = table.values.get("rule")
+    rules: list[Any] = given if isinstance(given, list) and given else [given]
+    return [_entry({**table.values, "rule": rule}, path, table.line, over=over) for rule in rules]
 
 
-def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
+def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expectation:
     place = f"{path}:{line}"
     for key in ("rule", "outcome", "reason"):
         if not table.get(key):
@@ -147,7 +151,7 @@ def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
         raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
     outcomes = table["outcome"] if isinstance(table["outcome"], list) else [table["outcome"]]
     for outcome in outcomes:
-        if outcome not in EXPECTABLE and outcomes != HOLDS:
+        if outcome not in EXPECTABLE and not (over and outcomes == HOLDS):
             raise ExpectationFileError(
                 f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
             )
