@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.cli.options import batch, percent, rounds, seconds
+from hooklaw.cli.options import add_limit, batch, percent, rounds
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, packer_verdicts, running, wording
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="few strategies and few rounds: a first look")
     default = f"default {ROUNDS}, and up to {MOST_ROUNDS} where the ratio is unsure"
     parser.add_argument("--rounds", type=rounds, metavar="N", help=f"of each cell; {default}")
-    parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one cell")
+    add_limit(parser, LIMIT, "limit of one cell")
     parser.add_argument(
         "--law",
         nargs="?",

@@ -17,7 +17,8 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.errors import ExpectationFileError, NotRunError
-from hooklaw.law.rule import Level, Rule, load_rules
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Level, Rule
 from hooklaw.results import expectation_text, expectations, records
 from hooklaw.results.expectations import HOLDS, ExpectationFile
 from hooklaw.results.output import output_errors, replace_file

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from hooklaw.cli import fuzz_output, say
-from hooklaw.cli.options import LONGEST, count, minutes, positive, seconds
+from hooklaw.cli.options import LONGEST, add_limit, count, minutes, positive
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import ProgramError
 from hooklaw.fuzz.campaign import known_findings
@@ -24,7 +24,8 @@ from hooklaw.fuzz.campaign.tasks import Programs, of_seed
 from hooklaw.fuzz.program import Program, dump, parse
 from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.fuzz.replay.required_capabilities import ALWAYS
-from hooklaw.law.rule import Rule, load_rules
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Rule
 from hooklaw.results.output import make_room, output_errors
 from hooklaw.results.summary import counted
 from hooklaw.results.verdict import Exit
@@ -60,12 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-after", type=count, default=STOP_AFTER, metavar="N", help=f"new findings, 0 never; default {STOP_AFTER}"
     )
-    parser.add_argument(
-        "--limit",
-        type=seconds,
-        metavar="SECONDS",
-        help=f"limit of one program; {LIMIT:.0f}, or {LONG_LIMIT:.0f} compiled",
-    )
+    add_limit(parser, None, f"limit of one program; {LIMIT:.0f}, or {LONG_LIMIT:.0f} compiled")
     parser.add_argument("--save", type=Path, metavar="FILE", help="append the shrunk programs, as --replay reads them")
     parser.add_argument("--format", choices=["text", "json"], default="text")
 

@@ -1,5 +1,6 @@
-"""Numbers on the command line: argparse words a refusal from the name of the function that reads the number."""
+"""Options of several verbs, and numbers: argparse words a refusal by the name of the function that reads a number."""
 
+from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -35,3 +36,13 @@ batch = number("batch", int)
 def percent(text: str) -> float:
     """Read a percentage of at least zero."""
     return number("percent", float, above=-1e-9, below=1000)(text.removesuffix("%")) / 100
+
+
+def add_limit(parser: ArgumentParser, default: float | None, what: str) -> None:
+    """Declare --limit."""
+    parser.add_argument("--limit", type=seconds, default=default, metavar="SECONDS", help=what)
+
+
+def add_parts(parser: ArgumentParser, what: str) -> None:
+    """Declare -k for several texts."""
+    parser.add_argument("-k", dest="parts", action="append", default=[], metavar="TEXT", help=f"{what}; repeatable")

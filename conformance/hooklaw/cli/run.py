@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hooklaw.backend import loading
 from hooklaw.cli import say, summary
-from hooklaw.cli.options import seconds
+from hooklaw.cli.options import add_limit
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
@@ -21,7 +21,7 @@ from hooklaw.results.output import make_room, output_errors
 from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
-from hooklaw.workers import watchdog
+from hooklaw.workers.watchdog import RULE_LIMIT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument(
-        "--limit", type=seconds, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule"
-    )
+    add_limit(parser, RULE_LIMIT, "limit of one rule")
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )
@@ -54,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
     runs = [session.run for session in sessions if session.run]
     say(summary.render(runs, args.format) if runs else "")
     sys.stderr.write(_why_broken(runs))
-    if args.report and runs and not _interrupted(runs[-1]):
+    if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
     return worst(session.exit for session in sessions).code
 
@@ -63,7 +61,7 @@ def _sessions(backends: Sequence[str], args: argparse.Namespace, writer: Writer 
     for spec in backends:
         session = _judge(spec, args, writer)
         yield session
-        if _interrupted(session.run):
+        if session.run and session.run.interrupted:
             return
 
 
@@ -83,7 +81,7 @@ def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path
 
 def _why_broken(runs: Sequence[Run]) -> str:
     """Return in one sentence why the exit code is 3, if it is."""
-    if runs and _interrupted(runs[-1]):
+    if runs and runs[-1].interrupted:
         done, all_ = len(runs[-1].results), runs[-1].header.collected
         return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
     broken = [result for run in runs for result in run.results.values() if result.outcome is Outcome.ERROR]
@@ -99,9 +97,9 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Sessio
         selection=args.selection,
         rules=args.rules,
         imports=args.imports,
-        expectations=args.expectations,
+        expectations=args.expectations and str(Path(args.expectations).absolute()),
         limit=args.limit,
-        in_process=args.in_process,
+        contained=not args.in_process,
         probe_unsupported=args.probe_unsupported,
     )
     progress = RunProgress(spec)
@@ -112,10 +110,6 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Sessio
         return Session(None, Exit.BROKEN)
     finally:
         progress.end()
-
-
-def _interrupted(run: Run | None) -> bool:
-    return bool(run and run.footer and run.footer.interrupted)
 
 
 def _report(report: Path, runs: list[Run]) -> None:

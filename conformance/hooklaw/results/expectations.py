@@ -92,8 +92,7 @@ def _applying(
             found.stale.append(Stale(entry.rule, stale, entry.file, entry.line))
         elif versions is None or applies(entry, versions):
             if entry.rule in own and versions is not None:
-                first = own[entry.rule].line
-                _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
+                _refuse_second(entry, own[entry.rule])
             own[entry.rule] = entry
     found.holding += [entry for entry in own.values() if entry.outcome == HOLDS]
     merged = found.known | own
@@ -166,12 +165,15 @@ def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expec
 
 
 def _refuse_duplicates(entries: list[Expectation]) -> None:
-    seen: dict[tuple[str, str], int] = {}
+    seen: dict[tuple[str, str], Expectation] = {}
     for entry in entries:
         if (entry.rule, entry.when) in seen:
-            first = seen[entry.rule, entry.when]
-            _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
-        seen[entry.rule, entry.when] = entry.line
+            _refuse_second(entry, seen[entry.rule, entry.when])
+        seen[entry.rule, entry.when] = entry
+
+
+def _refuse_second(entry: Expectation, first: Expectation) -> NoReturn:
+    _fail(entry, f"rule {entry.rule!r} already has an entry in line {first.line}: merge the two")
 
 
 def _why_stale(entry: Expectation, file: ExpectationFile, rules: Collection[str], today: dt.date) -> str:

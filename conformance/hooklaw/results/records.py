@@ -57,6 +57,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     """Why this machine could not run the backend."""
 
     @property
+    def version(self) -> str:
+        """What was judged in which version, e.g. ``torch 2.13.0``."""
+        return " ".join(next(iter(self.versions.items()), ("", "")))
+
+    @property
     def subject(self) -> str:
         """The name of what was judged; the device follows where it is not the CPU."""
         if self.run_kind is RunKind.BENCHMARK:
@@ -191,10 +196,19 @@ class Run(msgspec.Struct):
         return len(self.results) + len(self.cells)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the run says of itself that it was interrupted."""
+        return self.footer is not None and self.footer.interrupted
+
+    @property
     def complete(self) -> bool:
         """Whether the run ended with a result for every rule, or all cells."""
-        ended = self.footer is not None and not self.footer.interrupted
-        return ended and self.done == self.header.collected
+        return self.footer is not None and not self.interrupted and self.done == self.header.collected
+
+    @property
+    def stale(self) -> list[Stale]:
+        """Return the stale entries of the expectation file."""
+        return self.footer.stale if self.footer else []
 
     def outcome(self, rule: str) -> Outcome:
         """Return the outcome of a rule, not-run if it has no result."""
@@ -394,7 +408,7 @@ def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: boo
 def _incomplete(path: Path, run: Run) -> str:
     have, want = run.done, run.header.collected
     why = "is incomplete" if run.footer else "did not end"
-    if run.footer and run.footer.interrupted:
+    if run.interrupted:
         why = "was interrupted"
     what = "rules have a result" if run.header.rules else "cells are measured"
     return f"{path}: the run of {run.header.title!r} {why}, {have} of {want} {what}: run it again"
