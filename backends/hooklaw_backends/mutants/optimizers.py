@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, calling, move_to_front, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, move_to_front
 
 
 class StepHooksChangePlaces(Mutant):
