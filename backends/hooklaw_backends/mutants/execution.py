@@ -47,8 +47,8 @@ def node_pre_hook_changes_captured_gradient(
     """Node pre-hooks change the gradient that autograd.grad returns for the tensor."""
     grads = list(old(outputs, inputs, *given, **how))
     for nr, tensor in enumerate(inputs):
-        for hook in self.hooks_on(self.pre, tensor) if not self.is_leaf(tensor) else ():
-            result = hook((grads[nr],))
+        for hook in self.hooks_on(self.pre, tensor):
+            result = None if self.is_leaf(tensor) else hook((grads[nr],))
             grads[nr] = grads[nr] if result is None else result[0]
     return tuple(grads)
 
