@@ -41,7 +41,11 @@ class Step(NamedTuple):
     look: bool = False
     """Whether all gradients are to be shown, even after an error."""
     anywhere: bool = False
-    """Whether the thread makes no difference."""
+    """Whether the thread makes no difference, unless it is in inference mode."""
+    imports: tuple[str, ...] = ()
+    """Modules of the standard library."""
+    defines: str = ""
+    """A definition before all statements."""
 
 
 Form = Callable[["Script", Instruction], Step | None]
@@ -86,7 +90,7 @@ class Script:
 
     def define(self, text: str) -> None:
         """Add a definition before all statements, once."""
-        if text not in self.definitions:
+        if text and text not in self.definitions:
             self.definitions.append(text)
 
     def add(self, text: str, deeper: int = 0) -> None:
@@ -101,6 +105,8 @@ class Script:
         doubtful = known.doubtful(instruction.used)
         step = FORMS[instruction.op](self, instruction)
         if step:
+            self.need(*step.imports)
+            self.define(step.defines)
             fails = known.fails(number, instruction)
             guard = known.guard(doubtful)
             before = len(self.lines)
@@ -136,7 +142,7 @@ class Script:
             self.add(broken(line, WIDTH - 4 * self._depth))
 
     def _assigned(self, instruction: Instruction, step: Step, target: str, code: str) -> str:
-        if instruction.thread and not step.anywhere:
+        if instruction.thread and (not step.anywhere or self.known.uses("inference_mode")):
             code = f"{self.thread(instruction.thread)}.submit(lambda: {code}).result()"
         return f"{target} = {code}" if target else code
 
@@ -178,7 +184,7 @@ class Script:
         if not self.known.blocks(instruction.thread):
             stack = self.stack(instruction.thread)
             return Step(f"{stack}.enter_context({context})")
-        if self.known.failed(instruction):
+        if self.known.refused(instruction):
             return Step(f"{context}.__enter__()")
         self.block(context)
         return None

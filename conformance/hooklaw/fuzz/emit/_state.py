@@ -1,7 +1,7 @@
 """The code of instructions about what modules register, about states, and about optimizers."""
 
 from hooklaw.fuzz.emit._hooks import HookPlace, Lines, put
-from hooklaw.fuzz.emit._script import Script, Step, form
+from hooklaw.fuzz.emit._script import FORMS, Script, Step, form
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.state import MORE
 
@@ -130,30 +130,20 @@ def sgd(_: Script, instruction: Instruction) -> Step:
 
 
 @form
-def zero_grad(_: Script, instruction: Instruction) -> Step:
-    """Reset gradients."""
-    named = f"set_to_none={instruction.how[0]}" if instruction.how else ""
-    return Step(f"{instruction.used[0]}.zero_grad({named})")
-
-
-@form
 def step_hook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook around the steps of an optimizer."""
-    return _around_steps(script, instruction, f"{instruction.used[0]}.register_step_{instruction.how[0]}_hook({{}})")
-
-
-@form
-def global_step_hook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook around the steps of all optimizers."""
-    register = f"register_optimizer_step_{instruction.how[0]}_hook"
-    script.define(f"from torch.optim.optimizer import {register}")  # torch.optim does not say where it is
-    return _around_steps(script, instruction, f"{register}({{}})")
-
-
-def _around_steps(script: Script, instruction: Instruction, register: str) -> Step:
+    """Put a hook around the steps of an optimizer, or of all."""
+    kind, action = instruction.how
+    register = f"register_optimizer_step_{kind}_hook"
+    if instruction.used:
+        register = f"{instruction.used[0]}.register_step_{kind}_hook"
+    else:
+        script.define(f"from torch.optim.optimizer import {register}")  # torch.optim does not say where it is
     seen = f"optimizer.{PARAMETERS}, list(kwargs)"
-    place = HookPlace(instruction.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
-    return put(script, instruction, place, instruction.how[1], more={"closure": _closure})
+    place = HookPlace(instruction.made[0], f"{register}({{}})", "optimizer, args, kwargs", seen, "args", many=None)
+    return put(script, instruction, place, action, more={"closure": _closure})
+
+
+FORMS["global_step_hook"] = step_hook
 
 
 def _closure(_: Script, place: HookPlace) -> list[str]:

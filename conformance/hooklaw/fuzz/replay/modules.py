@@ -26,15 +26,15 @@ class Outputs(NamedTuple):
 
 
 FORWARDS: dict[str, Callable[..., Any]] = {
-    "weighted": lambda module, x, **_: x * module.weight,
-    "two": lambda module, x, y, **_: (x * module.weight, x + y),
-    "joined": lambda module, x, y, **_: x * module.weight + y,
-    "scaled": lambda module, x, *, factor=1.0: x * module.weight * factor,
+    "weighted": lambda self, x, **_: x * self.weight,
+    "two": lambda self, x, y, **_: (x * self.weight, x + y),
+    "joined": lambda self, x, y, **_: x * self.weight + y,
+    "scaled": lambda self, x, *, factor=1.0: x * self.weight * factor,
     "unweighted": lambda _, x, **__: x * 2,
     "raises": _raise,
-    "named": lambda module, x, **_: Outputs(x * module.weight, x * 3),
-    "listed": lambda module, x, **_: [x * module.weight],
-    "keyed": lambda module, x, **_: {"y": x * module.weight},
+    "named": lambda self, x, **_: Outputs(x * self.weight, x * 3),
+    "listed": lambda self, x, **_: [x * self.weight],
+    "keyed": lambda self, x, **_: {"y": x * self.weight},
 }
 """What modules compute, by name."""
 CONTAINERS = ("named", "listed", "keyed")
