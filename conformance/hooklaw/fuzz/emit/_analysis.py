@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.emit._executed import Carried
-from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.program import Instruction, action_of
 from hooklaw.fuzz.replay.operations import having, traits_of
-from hooklaw.fuzz.replay.passes import BOXED, FAILING
+from hooklaw.fuzz.replay.passes import FAILING
 
 
 class Known:
@@ -73,7 +73,7 @@ class Known:
 
     def forgets(self) -> bool:
         """Return whether the program looks at what a graph keeps alive."""
-        return self._boxes() or self.uses("forget")
+        return "boxes" in self._labels or self.uses("forget")
 
     def undefined(self, hook: str) -> bool:
         """Return whether a tensor's hook may be given None."""
@@ -147,12 +147,6 @@ class Known:
     def counts_boxes(self) -> bool:
         """Return whether the packed objects that are still alive are counted."""
         return self._number in self._carried.counts
-
-    def _boxes(self) -> bool:
-        return any(
-            instruction.op in ("saved_hooks", "saved_pair", "checkpoint") and instruction.how[0] in BOXED
-            for instruction in self.program
-        )
 
     def unseen(self, name: str) -> bool:
         """Return whether reading the gradient of a tensor failed in the run."""
@@ -230,11 +224,6 @@ def _removes(instruction: Instruction, name: str) -> bool:
         return name in instruction.used
     action = action_of(instruction)
     return action == ("remove", name) or (action == ("remove",) and instruction.made[:1] == (name,))
-
-
-def action_of(instruction: Instruction) -> tuple[Any, ...] | None:
-    """Return what the hook of an instruction does; None if the instruction registers no hook."""
-    return next((how for how in instruction.how if isinstance(how, tuple) and how and isinstance(how[0], str)), None)
 
 
 def _kept(instruction: Instruction) -> list[str]:

@@ -45,9 +45,7 @@ def grad(script: Script, instruction: Instruction) -> Step:
     names = ", ".join(instruction.made)
     labels = ", ".join(f'"{name}"' for name in instruction.made)
     target = f"({names},)" if len(instruction.made) == 1 else names
-    doubted = instruction.made if script.known.events is None else ()
-    then = tuple((f"{name} is None", name) for name in doubted)
-    return Step(code, target, after=f"saw({labels}, {names})", then=then)
+    return Step(code, target, after=f"saw({labels}, {names}){script.unless_none(*instruction.made)}")
 
 
 PACKERS: dict[str, tuple[str, str]] = {

@@ -35,9 +35,7 @@ class Step(NamedTuple):
     before: tuple[tuple[str, str], ...] = ()
     """Targets and expressions of what must come first."""
     after: str = ""
-    """A statement that shows what came of it."""
-    then: tuple[tuple[str, str], ...] = ()
-    """Conditions on which a name is deleted, as if it had never been made."""
+    """Statements that show what came of it."""
     look: bool = False
     """Whether all gradients are to be shown, even after an error."""
     anywhere: bool = False
@@ -119,14 +117,13 @@ class Script:
 
     def _statements(self, number: int, instruction: Instruction, step: Step, *, fails: bool | None) -> None:
         lines = [self._assigned(instruction, step, *first) for first in (*step.before, (step.target, step.code))]
-        after = [step.after, *(f"if {condition}:\n    del {name}" for condition, name in step.then)]
         error = f'saw("error", {number}, "{instruction.op}", '
         if fails is False:
-            self._all([*lines, *after])
+            self._all([*lines, step.after])
         elif step.look:
             self._all(["failure = None", "try:", *_deeper(lines), "except Exception as error:", "    failure = error"])
         else:
-            self._all(["try:", *_deeper([*lines, *after])])
+            self._all(["try:", *_deeper([*lines, step.after])])
             self._all(["except Exception as error:", f"    {error}error)"])
         if step.look:
             self.look()
@@ -145,6 +142,10 @@ class Script:
         if instruction.thread and (not step.anywhere or self.known.uses("inference_mode")):
             code = f"{self.thread(instruction.thread)}.submit(lambda: {code}).result()"
         return f"{target} = {code}" if target else code
+
+    def unless_none(self, *names: str) -> str:
+        """Return the statements that delete names of None, as if they had never been made, where no run is known."""
+        return "".join(f"\nif {name} is None:\n    del {name}" for name in names if self.known.events is None)
 
     def thread(self, number: int) -> str:
         """Return the name of a thread's executor, which is made before all statements."""

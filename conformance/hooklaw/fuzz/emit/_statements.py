@@ -146,5 +146,4 @@ def split(script: Script, instruction: Instruction) -> Step:
 def take(script: Script, instruction: Instruction) -> Step:
     """Give an accumulated gradient a name."""
     name = instruction.made[0]
-    then = ((f"{name} is None", name),) if script.known.events is None else ()
-    return Step(f"{instruction.used[0]}.grad", name, then=then)
+    return Step(f"{instruction.used[0]}.grad", name, after=script.unless_none(name).lstrip())
