@@ -19,27 +19,30 @@ class Known:
     def __init__(
         self, program: Sequence[Instruction], events: Sequence[Any] | None, *, doubted: Iterable[str] = ()
     ) -> None:
-        self._carried = Carried(program)
+        self.executed = Carried(program)
+        """What the engine shows of the program."""
         self._steps = {
-            number: instruction for number, instruction in enumerate(program) if number not in self._carried.left_out
+            number: instruction for number, instruction in enumerate(program) if number not in self.executed.left_out
         }
         self.program = tuple(self._steps.values())
         self.events = events
         self._doubted = frozenset(doubted)
-        self._shown = self._carried.events if events is None else events
+        self._shown = self.executed.events if events is None else events
         self._failed = {event[1] for event in self._shown if event[0] == "error" and isinstance(event[1], int)}
-        self._labels = {event[0] for event in (*self._shown, *self._carried.events)}
+        self._labels = {event[0] for event in (*self._shown, *self.executed.events)}
         self._unseen = {tuple(event[:3]) for event in self._shown if event[0] == "error"}
-        self._number = 0
+        self.number = 0
+        """The instruction that is being written."""
         self._sure: dict[str, bool] = {}
         self._open: dict[int, list[str]] = {}
-        self._makers: dict[str, Instruction] = {}
+        self.makers: dict[str, Instruction] = {}
+        """What has made each name."""
 
     # names
 
     def carries_out(self, number: int, instruction: Instruction) -> bool:
         """Return whether an instruction may be executed: nothing forbids it, and every name that it uses may exist."""
-        self._number = number
+        self.number = number
         return number in self._steps and all(name in self._sure for name in instruction.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
@@ -52,7 +55,7 @@ class Known:
 
     def _variable(self, name: str) -> str:
         """Return a name as the script has it: a hook that is removed is known by its handle."""
-        maker = self._makers.get(name)
+        maker = self.makers.get(name)
         return f"{name}_handle" if maker and action_of(maker) else name
 
     def forgotten(self, name: str) -> bool:
@@ -63,9 +66,9 @@ class Known:
         """Return whether the program removes a hook, so that its handle is needed."""
         return any(_removes(instruction, name) for instruction in self.program)
 
-    def certain(self, name: str) -> bool:
-        """Return whether a name exists by now in every run."""
-        return self._sure.get(name, False)
+    def lasts(self, name: str) -> bool:
+        """Return whether a name exists in every run, from now on."""
+        return self._sure.get(name, False) and not self.forgotten(name)
 
     def uses(self, *ops: str) -> bool:
         """Return whether the program has any of these instructions."""
@@ -129,24 +132,16 @@ class Known:
 
     def worth_a_look(self) -> list[str]:
         """Return the tensors of which a look shows anything."""
-        return [name for name in self._sure if self.has_grad(name) or self.taken(name)]
+        return [name for name in self._sure if self.has_grad(name) or name in self.executed.taken]
 
     def has_grad(self, name: str) -> bool:
         """Return whether a gradient of a tensor was looked at."""
         return f"{name}.grad" in self._labels or self.unseen(name)
 
-    def taken(self, name: str) -> bool:
-        """Return whether a tensor is a gradient that a leaf has accumulated."""
-        return name in self._carried.taken
-
     def laid_out(self, name: str) -> bool:
         """Return whether the layout of a tensor's gradient is shown."""
-        since = self._carried.owned_since.get(name)
-        return since is not None and since <= self._number and self._number in self._carried.lays_out
-
-    def counts_boxes(self) -> bool:
-        """Return whether the packed objects that are still alive are counted."""
-        return self._number in self._carried.counts
+        since = self.executed.owned_since.get(name)
+        return since is not None and since <= self.number and self.number in self.executed.lays_out
 
     def unseen(self, name: str) -> bool:
         """Return whether reading the gradient of a tensor failed in the run."""
@@ -154,23 +149,13 @@ class Known:
 
     def has_node(self, name: str) -> bool:
         """Return whether a Node made a tensor, in every run."""
-        kind = self._carried.kinds.get(name)
-        return kind is not None and not kind.leaf
-
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the shape of a tensor if it is known."""
-        kind = self._carried.kinds.get(name)
-        return kind and kind.shape
+        return name in self.executed.kinds and not self.executed.kinds[name].leaf
 
     def made_by(self, instruction: Instruction) -> tuple[str, ...]:
         """Return the names that an instruction makes; a call makes fewer where a hook replaced its output."""
-        if instruction.op not in ("call", "forward", "checkpoint") or instruction in self._carried.failed:
+        if instruction.op not in ("call", "forward", "checkpoint") or instruction in self.executed.failed:
             return instruction.made
-        return tuple(name for name in instruction.made if name in self._carried.kinds)
-
-    def computes(self, module: str) -> str:
-        """Return what a module computes."""
-        return self._carried.functions[module]
+        return tuple(name for name in instruction.made if name in self.executed.kinds)
 
     def warns(self, instruction: Instruction) -> bool:
         """Return whether a call warns."""
@@ -180,13 +165,9 @@ class Known:
         """Return whether a tensor may get a new history, which it gets at the latest when is_leaf is read."""
         return self.changes() and self.has_node(name)
 
-    def maker(self, name: str) -> Instruction | None:
-        """Return what made a tensor."""
-        return self._makers.get(name)
-
     def changes(self) -> bool:
         """Return whether the program changes any tensor in place."""
-        return self._carried.changed or any("changes" in instruction.how for instruction in self.program)
+        return self.executed.changed or any("changes" in instruction.how for instruction in self.program)
 
     def after(self, number: int, instruction: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""
@@ -206,7 +187,7 @@ class Known:
             if instruction.op == "grad" and self._is_none(instruction, name):
                 continue
             self._sure[name] = sure and (instruction.op != "grad" or self.events is not None)
-            self._makers[name] = instruction
+            self.makers[name] = instruction
         for kept in _kept(instruction):
             if self.events is None or any(event[0] == instruction.made[0] for event in self.events):
                 self._sure[kept] = False

@@ -52,6 +52,10 @@ class Carried(Replay):
             tensor = self.tensors[name]
             self.kinds[name] = MadeTensor(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a tensor if it was made."""
+        return self.kinds[name].shape if name in self.kinds else None
+
     def _note(self, event: Event) -> None:
         self.events.append(event)
         if event[0] == "error" and isinstance(event[1], int):

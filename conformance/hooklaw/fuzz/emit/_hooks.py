@@ -7,7 +7,6 @@ from textwrap import indent
 from typing import Any, NamedTuple
 
 from hooklaw.fuzz.emit._script import FORMS, WIDTH, Script, Step, broken, form
-from hooklaw.fuzz.emit._source import code_of
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps, scaled
 from hooklaw.fuzz.replay.modules import pairs
@@ -126,7 +125,7 @@ def multi_grad(script: Script, instruction: Instruction) -> Step:
 def remove(script: Script, instruction: Instruction) -> Step:
     """Remove a hook."""
     name = instruction.used[0]
-    put_by = script.known.maker(name)
+    put_by = script.known.makers.get(name)
     held = put_by and put_by.op in ("hook", "post_accumulate", "multi_grad") and _captured(script, put_by)[1]
     return Step(f"{name}_handle.remove()", after=f"{name}_uses = None" if held else "", anywhere=True)
 
@@ -170,9 +169,7 @@ FORMS["global_hook"] = module_hook
 def _scale(script: Script, place: HookPlace, number: float) -> list[str]:
     if place.many is False and not place.optional:
         return [f"return {place.replaced} * {number!r}"]
-    _, body = code_of(scaled)
-    script.define(f"def scaled(value, number):\n{indent(body, '    ')}")
-    return [f"return {place.returned.format(f'scaled({place.replaced}, {number!r})')}"]
+    return [f"return {place.returned.format(f'{script.include(scaled)}({place.replaced}, {number!r})')}"]
 
 
 def _nan(script: Script, place: HookPlace) -> list[str]:
@@ -182,7 +179,7 @@ def _nan(script: Script, place: HookPlace) -> list[str]:
 def _remove(script: Script, place: HookPlace, name: str = "") -> list[str]:
     name = name or place.name
     handle = f"{name}_handle"
-    if name == place.name or (script.known.certain(name) and not script.known.forgotten(name)):
+    if name == place.name or script.known.lasts(name):
         return [f"{handle}.remove()"]
     return [f'if "{handle}" in globals():', f"    {handle}.remove()"]
 
@@ -198,7 +195,7 @@ def _register(script: Script, place: HookPlace) -> list[str]:
 
 
 def _where_there(script: Script, name: str, lines: list[str]) -> list[str]:
-    if script.known.certain(name) and not script.known.forgotten(name):
+    if script.known.lasts(name):
         return lines
     return [f'if "{name}" in globals():', *(f"    {line}" for line in lines)]
 

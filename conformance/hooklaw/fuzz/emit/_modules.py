@@ -56,7 +56,7 @@ def call(script: Script, instruction: Instruction) -> Step:
         script.need("warnings")
         script.define(WATCHED)
         code = f'watched("{instruction.made[0]}", lambda: {code})'
-    kind = script.known.computes(instruction.used[0])
+    kind = script.known.executed.functions[instruction.used[0]]
     return (
         _unpacked(script, instruction, code, kind) if kind in CONTAINERS else Step(code, _targets(script, instruction))
     )

@@ -17,7 +17,7 @@ def _arguments(script: Script, root: str, inputs: str, how: tuple[Any, ...]) -> 
 def _seed(script: Script, root: str, number: Any) -> list[str]:
     if number == SINGLE:
         return [f"torch.ones((), dtype={root}.dtype)"]
-    if number is None or (number == 1.0 and script.known.shape(root) == ()):
+    if number is None or (number == 1.0 and script.known.executed.shape(root) == ()):
         return []
     layout = (
         ", memory_format=torch.contiguous_format" if script.known.uses("transpose", "expand", "channels_last") else ""
@@ -170,7 +170,7 @@ def read_saved(script: Script, instruction: Instruction) -> Step:
 
 def _simple(script: Script, name: str) -> str:
     """Return the name under which a Node has what it has saved, none where that takes more to tell."""
-    maker = script.known.maker(name)
+    maker = script.known.makers.get(name)
     if maker is None or script.known.changes() or not script.known.has_node(name):
         return ""
     return "tensors" if maker.op == "custom" else ATTRIBUTES.get(maker.op, "")

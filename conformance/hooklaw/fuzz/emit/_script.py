@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from textwrap import indent
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hooklaw.fuzz.emit._analysis import Known
+from hooklaw.fuzz.emit._source import code_of
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING
@@ -91,9 +92,15 @@ class Script:
         if text and text not in self.definitions:
             self.definitions.append(text)
 
-    def add(self, text: str, deeper: int = 0) -> None:
+    def include(self, function: Callable[..., Any]) -> str:
+        """Define a function of the replay's own, and return its name."""
+        parameters, body = code_of(function)
+        self.define(f"def {function.__name__}({parameters}):\n{indent(body, '    ')}")
+        return function.__name__
+
+    def add(self, text: str) -> None:
         """Add a statement."""
-        self.lines.append(indent(text, "    " * (self._depth + deeper)))
+        self.lines.append(indent(text, "    " * self._depth))
 
     def step(self, number: int, instruction: Instruction) -> None:
         """Add the code of an instruction, if it is executed."""
@@ -131,7 +138,7 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        if self.boxed and traits_of(instruction).frees and self.known.counts_boxes():
+        if self.boxed and traits_of(instruction).frees and number in self.known.executed.counts:
             self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:
@@ -161,7 +168,7 @@ class Script:
 
     def _look_at(self, name: str, guard: str) -> list[str]:
         known = self.known
-        lines = [f'saw("{name}.value", {name})'] if known.taken(name) else []
+        lines = [f'saw("{name}.value", {name})'] if name in known.executed.taken else []
         lines += [f'saw("{name}.grad", {self.grad_of(name)})'] if known.has_grad(name) else []
         if known.laid_out(name):
             sizes = f"zip({name}.grad.shape, {name}.grad.stride())"

@@ -29,23 +29,25 @@ class Code(NamedTuple):
 
 
 def code_of(function: Callable[..., Any], left_out: int = 0, names: Mapping[str, str] | None = None) -> Code:
-    """Return the code of a function without its first parameters; `names` are written in another way."""
-    known = dict(names or {})
+    """Return the code of a function without its first parameters; `names`, and those of words, are replaced."""
+    keywords: Mapping[str, Any] = {}
     if isinstance(function, partial):
-        known |= {name: repr(value) for name, value in function.keywords.items()}
-        function = cast("Callable[..., Any]", function.func)
-    written = _written(function)
-    node = _Plain(known).visit(deepcopy(written))
-    body = (
-        node.body[ast.get_docstring(node) is not None :]
-        if isinstance(node, ast.FunctionDef)
-        else [ast.Return(node.body)]
-    )
+        keywords, function = function.keywords, cast("Callable[..., Any]", function.func)
+    seen = inspect.getclosurevars(function).globals
+    words = {name: value for name, value in seen.items() if isinstance(value, str)}
+    known = {name: repr(value) for name, value in {**words, **keywords}.items()} | dict(names or {})
+    node = _Plain(known).visit(deepcopy(_written(function)))
     del node.args.args[:left_out]
     node.args.kwarg = None
     node.args.kwonlyargs = [each for each in node.args.kwonlyargs if each.arg not in known]
-    text = "\n".join(ast.unparse(ast.fix_missing_locations(statement)) for statement in body)
+    text = "\n".join(ast.unparse(ast.fix_missing_locations(statement)) for statement in _body(node))
     return Code(ast.unparse(node.args), text.replace("'", '"'))
+
+
+def _body(node: Any) -> list[ast.stmt]:
+    if isinstance(node, ast.Lambda):
+        return [ast.Return(node.body)]
+    return node.body[ast.get_docstring(node) is not None :]
 
 
 def _written(function: Any) -> Any:

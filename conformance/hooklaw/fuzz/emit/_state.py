@@ -3,16 +3,9 @@
 from hooklaw.fuzz.emit._hooks import HookPlace, Lines, put
 from hooklaw.fuzz.emit._script import FORMS, Script, Step, form
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.state import MORE
+from hooklaw.fuzz.replay.state import MORE, another, rates_in
 
 PARAMETERS = 'param_groups[0]["params"]'
-RATES = """\
-def rates(state):
-    return [group["lr"] for group in state.get("param_groups", [])]"""
-ANOTHER = f"""\
-def another(state):
-    groups = [{{**group, "lr": group["lr"] * 2}} for group in state.get("param_groups", [])]
-    return {{**state, "{MORE}": 1.0, "param_groups": groups}} if groups else {{**state}}"""
 
 
 @form
@@ -33,7 +26,7 @@ def registration_hook(script: Script, instruction: Instruction) -> Step:
 
 
 def _of_optimizer(script: Script, name: str) -> bool:
-    maker = script.known.maker(name)
+    maker = script.known.makers.get(name)
     return maker is not None and maker.op == "sgd"
 
 
@@ -41,8 +34,7 @@ def _shown(script: Script, owner: str, state: str) -> str:
     """Return what is shown of a state."""
     if not _of_optimizer(script, owner):
         return state
-    script.define(RATES)
-    return f"list({state}), rates({state})"
+    return f"list({state}), {script.include(rates_in)}({state})"
 
 
 @form
@@ -91,8 +83,8 @@ def state_hook(script: Script, instruction: Instruction) -> Step:
 def _place_of_optimizer(script: Script, kind: str, name: str, register: str) -> HookPlace:
     if kind in ("state_dict_pre", "load_state_dict_post"):
         return HookPlace(name, register, "optimizer", 'optimizer.param_groups[0]["lr"]', "None", many=False)
-    script.define(RATES)
-    return HookPlace(name, register, "optimizer, state", "list(state), rates(state)", "state", many=False)
+    seen = f"list(state), {script.include(rates_in)}(state)"
+    return HookPlace(name, register, "optimizer, state", seen, "state", many=False)
 
 
 def _key(place: HookPlace) -> str:
@@ -114,8 +106,7 @@ def _clear(_: Script, place: HookPlace) -> list[str]:
 def _another(script: Script, place: HookPlace) -> list[str]:
     if place.replaced != "state":
         return []
-    script.define(ANOTHER)
-    return ["return another(state)"]
+    return [f"return {script.include(another)}(state)"]
 
 
 ACTIONS_ON_STATES: dict[str, Lines] = {"add": _add, "clear": _clear, "another": _another}

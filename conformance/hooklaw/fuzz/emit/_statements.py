@@ -137,7 +137,7 @@ def leaf(_: Script, instruction: Instruction) -> Step:
 def split(script: Script, instruction: Instruction) -> Step:
     """Split in two."""
     name = instruction.used[0]
-    shape = script.known.shape(name)
+    shape = script.known.executed.shape(name)
     half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
     return Step(f"{name}.split({half})", ", ".join(instruction.made))
 

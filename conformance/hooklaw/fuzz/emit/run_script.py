@@ -16,12 +16,8 @@ ENDS = (".grad", ".layout", ".leaf", ".made", ".saved", ".type", ".value")
 Saw = Callable[..., object]
 
 
-def _plainly(saw: Saw) -> Saw:
-    return saw
-
-
 def events_of(
-    text: str, program: Sequence[Instruction], backend: Any, wrapped: Callable[[Saw], Saw] = _plainly
+    text: str, program: Sequence[Instruction], backend: Any, wrapped: Callable[[Saw], Saw] = lambda saw: saw
 ) -> list[Event]:
     """Replay code that was emitted with `log=True`, and return its events; `saw` may be wrapped for a compiler."""
     events: list[Event] = []
