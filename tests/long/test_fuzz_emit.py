@@ -423,6 +423,16 @@ def test_only_what_failed_is_guarded(torch_eager):
     assert "try" in code.code(program)
 
 
+def test_a_gradient_that_the_law_gives_is_looked_at(torch_eager):
+    """Where torch gives no gradient and the law does, the code shows that it is missing."""
+    allow = Do("allow_mutation")
+    program = (X, allow, Do("cos", ("v2",), ("x1",)), allow, BACKWARD)
+    events = replay(program, torch_eager)
+
+    assert "x1.grad" not in {event[0] for event in events}
+    assert 'saw("x1.grad", x1.grad)' in code.code(program, events)
+
+
 SKIPPED = (
     *(Do(op, (), ("v2",)) for op in ("save", "read_saved")),
     Do("saved_pair", ("c9",), ("v2",), ("itself",)),

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.emit._executed import Carried
+from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction, action_of
 from hooklaw.fuzz.replay.operations import having, traits_of
 from hooklaw.fuzz.replay.passes import FAILING
+from hooklaw.fuzz.replay.run import replay
 
 
 class Known:
@@ -29,7 +31,8 @@ class Known:
         self._doubted = frozenset(doubted)
         self._shown = self.executed.events if events is None else events
         self._failed = {event[1] for event in self._shown if event[0] == "error" and isinstance(event[1], int)}
-        self._labels = {event[0] for event in (*self._shown, *self.executed.events)}
+        by_law = replay(program, engine(()))
+        self._labels = {event[0] for event in (*self._shown, *self.executed.events, *by_law)}
         self._unseen = {tuple(event[:3]) for event in self._shown if event[0] == "error"}
         self.number = 0
         """The instruction that is being written."""

@@ -167,9 +167,12 @@ FORMS["global_hook"] = module_hook
 
 
 def _scale(script: Script, place: HookPlace, number: float) -> list[str]:
-    if place.many is False and not place.optional:
-        return [f"return {place.replaced} * {number!r}"]
-    return [f"return {place.returned.format(f'{script.include(scaled)}({place.replaced}, {number!r})')}"]
+    value = place.replaced
+    if place.many is False:
+        unless = f"None if {value} is None else " if place.optional else ""
+        return [f"return {unless}{value} * {number!r}"]
+    result = f"{script.include(scaled)}({value}, {number!r})"
+    return [f"return {place.returned.format(result)}"]
 
 
 def _nan(script: Script, place: HookPlace) -> list[str]:
