@@ -58,7 +58,7 @@ def _property(args: argparse.Namespace) -> int:
 
 def _try(spec: str, found: Registered) -> Session:
     try:
-        return judge(Wanted(backend=spec, only=found.rule.id))
+        return next(judge(Wanted(backend=spec, only=found.rule.id)))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)

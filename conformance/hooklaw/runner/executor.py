@@ -34,8 +34,8 @@ class Executor(Protocol):
         """Return what is judged, and the rules of some packages, folders or files."""
         ...
 
-    def execute(self, listed: Listed) -> Execution:
-        """Execute a rule."""
+    def execute(self, listed: Listed, condition: str = "") -> Execution:
+        """Execute a rule, perhaps under a condition."""
         ...
 
     def close(self) -> None:
@@ -69,12 +69,14 @@ class Contained:
         subject = self._worker.hello()
         found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
-        return msgspec.structs.replace(subject, known=found.known, stale=found.stale), found.rules
+        return msgspec.structs.replace(
+            subject, known=found.known, stale=found.stale, not_under=found.not_under
+        ), found.rules
 
-    def execute(self, listed: Listed) -> Execution:
+    def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule; if the worker dies of it, its death is what came of it."""
         try:
-            done = self._worker.ask(Try(listed.rule.id, listed.file), self._limit)
+            done = self._worker.ask(Try(listed.rule.id, listed.file, condition), self._limit)
         except WorkerDiedError as died:
             death = died.death
             return Execution(
@@ -113,16 +115,18 @@ class Direct:
             raise
         except BaseException as error:
             raise WorkerError(broken(error)) from error
-        self._subject = msgspec.structs.replace(self._service.hello(), known=found.known, stale=found.stale)
+        self._subject = msgspec.structs.replace(
+            self._service.hello(), known=found.known, stale=found.stale, not_under=found.not_under
+        )
         return self._subject, found.rules
 
-    def execute(self, listed: Listed) -> Execution:
+    def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule, unless it is known to end the process."""
         assert self._service is not None  # noqa: S101 - rules are collected first
         if self._subject.ends_process(listed.rule.id):
             why = "known to end the process, and nothing contains it here (--in-process)"
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
-        return self._service.execute(Try(listed.rule.id, listed.file))
+        return self._service.execute(Try(listed.rule.id, listed.file, condition))
 
     def close(self) -> None:
         """Leave it at that: the interpreter's last collection need not look at a whole framework."""

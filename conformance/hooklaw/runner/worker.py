@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.backend.conditions import CONDITIONS, find_condition
 from hooklaw.errors import NotRunError
 from hooklaw.law.collection import collect, file_of, files
 from hooklaw.law.rule import Registered, Rule, load_rules, registered_rule
@@ -62,6 +63,8 @@ class Collected(msgspec.Struct, frozen=True, tag="collected", tag_field="kind"):
     rules: list[Listed]
     known: dict[str, Expectation] = {}
     stale: list[Stale] = []
+    not_under: dict[str, str] = {}
+    """The conditions under which the backend cannot be judged, and why."""
 
 
 class Try(msgspec.Struct, frozen=True, tag=True):
@@ -69,6 +72,7 @@ class Try(msgspec.Struct, frozen=True, tag=True):
 
     rule: str
     file: str
+    condition: str = ""
 
 
 class RuleService:
@@ -113,7 +117,11 @@ class RuleService:
         gc.freeze()  # a rule that collects garbage need not look at a whole framework
         gc.set_threshold(YOUNG)
         gc.enable()
-        return Collected([_listed(rule) for rule in rules], **known)
+        return Collected([_listed(rule) for rule in rules], **known, not_under=self._not_under())
+
+    def _not_under(self) -> dict[str, str]:
+        backend = self._backend
+        return {name: why for name, made in CONDITIONS.items() if backend and (why := made.why_not(backend))}
 
     def _import(self, where: str) -> list[Registered]:
         if any(b"hypothesis" in file.read_bytes() for file in files(where)):
@@ -135,7 +143,10 @@ class RuleService:
             return Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=self._subject.not_run)
         found = self._find(wanted)
         self.error = None
-        done = execute(found, self._backend, probe=self._settings.probe_unsupported, on_error=self._keep)
+        condition = find_condition(wanted.condition)
+        done = execute(
+            found, self._backend, condition=condition, probe=self._settings.probe_unsupported, on_error=self._keep
+        )
         if self._settings.contained:
             self.error = None
             gc.collect(1)  # what a rule made is young; the old generation would cost ten times as much

@@ -13,15 +13,21 @@ from hooklaw.backend.conditions._layouts import LAYOUTS
 from hooklaw.backend.conditions._surroundings import SURROUNDINGS
 from hooklaw.errors import UnknownConditionError
 
-__all__ = ["ALL", "CONDITIONS", "Condition", "find_condition"]
+__all__ = ["ALL", "CONDITIONS", "UNCHANGED", "Condition", "find_condition"]
 
 ALL = "all"
+UNCHANGED = Condition("", "Nothing is changed.")
 CONDITIONS: dict[str, Condition] = {made.name: made for made in (*DTYPES, *LAYOUTS, *SURROUNDINGS)}
 """All conditions by name, in the order in which they run."""
 
 
 def find_condition(name: str) -> Condition:
-    """Return the condition of this name; UnknownConditionError suggests similar names if there is none."""
+    """Return the condition of this name, UNCHANGED for an empty one.
+
+    UnknownConditionError suggests similar names if there is none.
+    """
+    if not name:
+        return UNCHANGED
     if name in CONDITIONS:
         return CONDITIONS[name]
     near = get_close_matches(name, CONDITIONS, n=2, cutoff=0.5)
