@@ -1,6 +1,7 @@
 """Conditions: each changes what it says, hides the change from the rule, and leaves the engine's verdicts alone."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -162,6 +163,14 @@ def test_needs():
     assert find_condition("subclass").why_not(poor) == (
         "the condition subclass needs views, the verb as_subclass, which poor lacks"
     )
+
+
+def test_page():
+    """The page of conditions describes each of them in its own words, in their order."""
+    page = Path(__file__).parents[2].joinpath("docs", "conditions.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+
+    assert [f"| `{made.name}` | {made.what} |" for made in CONDITIONS.values()] == rows
 
 
 def test_unknown():

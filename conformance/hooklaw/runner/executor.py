@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from hooklaw.errors import HooklawError, WorkerError, broken
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
@@ -69,9 +67,7 @@ class Contained:
         subject = self._worker.hello()
         found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
-        return msgspec.structs.replace(
-            subject, known=found.known, stale=found.stale, not_under=found.not_under
-        ), found.rules
+        return found.about(subject), found.rules
 
     def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule; if the worker dies of it, its death is what came of it."""
@@ -115,9 +111,7 @@ class Direct:
             raise
         except BaseException as error:
             raise WorkerError(broken(error)) from error
-        self._subject = msgspec.structs.replace(
-            self._service.hello(), known=found.known, stale=found.stale, not_under=found.not_under
-        )
+        self._subject = found.about(self._service.hello())
         return self._subject, found.rules
 
     def execute(self, listed: Listed, condition: str = "") -> Execution:

@@ -62,9 +62,15 @@ class Collected(msgspec.Struct, frozen=True, tag="collected", tag_field="kind"):
 
     rules: list[Listed]
     known: dict[str, Expectation] = {}
+    known_under: list[Expectation] = []
     stale: list[Stale] = []
     not_under: dict[str, str] = {}
     """The conditions under which the backend cannot be judged, and why."""
+
+    def about(self, subject: Subject) -> Subject:
+        """Return what is judged with what is known of it."""
+        names = ("known", "known_under", "stale", "not_under")
+        return msgspec.structs.replace(subject, **{name: getattr(self, name) for name in names})
 
 
 class Try(msgspec.Struct, frozen=True, tag=True):
@@ -135,7 +141,11 @@ class RuleService:
 
         found = expectations.read(path, load_rules(), self._subject.versions)
         known = {rule: _without_folders(entry) for rule, entry in found.known.items()}
-        return {"known": known, "stale": [_without_folders(entry) for entry in found.stale]}
+        return {
+            "known": known,
+            "known_under": [*map(_without_folders, found.known_under)],
+            "stale": [_without_folders(entry) for entry in found.stale],
+        }
 
     def execute(self, wanted: Try) -> Execution:
         """Execute a rule, then collect its garbage: a crash in that is this rule's doing, not the next one's."""
