@@ -58,7 +58,7 @@ def _property(args: argparse.Namespace) -> int:
 
 def _try(spec: str, found: Registered) -> Session:
     try:
-        return next(judge(Wanted(backend=spec, only=found.rule.id)))
+        return [*judge(Wanted(backend=spec, only=found.rule.id))][0]
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
@@ -81,6 +81,8 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
+    lines += ["  not tried under"] if rule.except_under else []
+    lines += [f"    {condition}: {reason}" for condition, reason in rule.except_under.items()]
     return [*lines, "  as a program"]
 
 
