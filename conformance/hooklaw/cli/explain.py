@@ -58,10 +58,11 @@ def _property(args: argparse.Namespace) -> int:
 
 def _try(spec: str, found: Registered) -> Session:
     try:
-        return [*judge(Wanted(backend=spec, only=found.rule.id))][0]
+        (session,) = judge(Wanted(backend=spec, only=found.rule.id))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
+    return session
 
 
 def _json(rule: Rule, runs: list[Run]) -> str:
