@@ -12,7 +12,7 @@ from hooklaw import __version__
 from hooklaw.backend.conditions import CONDITIONS
 from hooklaw.cli import VERBS, summary
 from hooklaw.errors import OutputError
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 from hooklaw.results import records
 from hooklaw.results.verdict import Outcome
 

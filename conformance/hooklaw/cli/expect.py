@@ -16,10 +16,12 @@ from pathlib import Path
 import msgspec
 
 from hooklaw.backend import loading
-from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
-from hooklaw.law.rule import Level, Rule, load_rules
+from hooklaw.errors import ExpectationFileError, NotRunError
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Level, Rule
 from hooklaw.results import expectation_text, expectations, records
 from hooklaw.results.expectations import HOLDS, ExpectationFile
+from hooklaw.results.output import output_errors, replace_file
 from hooklaw.results.records import Header, Result, Run
 from hooklaw.results.verdict import Exit, Expectation, Outcome
 
@@ -80,7 +82,8 @@ def _update(args: argparse.Namespace) -> int:
         path = args.file or _file_of(run.header.backend)[0]
         text, changes = updated(path, run)
         if changes:
-            _replace(path, text)
+            with output_errors(f"write {path}", "; name another file with --file"):
+                replace_file(path, text)
         sys.stdout.write("".join(f"{path}: {line}\n" for line in changes) or f"{path}: nothing to change\n")
     return Exit.OK.code
 
@@ -187,10 +190,3 @@ def _new(result: Result, other: Expectation | None, header: Header) -> Expectati
 
 def _added(result: Result, other: Expectation | None) -> str:
     return f"{result.rule}: entry added, " + (f"with the reason of line {other.line}" if other else "write its reason")
-
-
-def _replace(path: Path, text: str) -> None:
-    try:
-        records.replace_file(path, text)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --file") from error

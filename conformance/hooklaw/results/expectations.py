@@ -23,6 +23,7 @@ from packaging.version import InvalidVersion, Version
 from hooklaw.backend.conditions import find_condition
 from hooklaw.errors import ExpectationFileError, UnknownConditionError
 from hooklaw.results import toml_tables
+from hooklaw.results.toml_tables import Table
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
@@ -97,8 +98,7 @@ def _applying(
             found.known_under.append(entry)
         elif versions is None or applies(entry, versions):
             if entry.rule in own and versions is not None:
-                first = own[entry.rule].line
-                _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
+                _refuse_second(entry, own[entry.rule])
             own[entry.rule] = entry
     found.holding += [entry for entry in own.values() if entry.outcome == HOLDS]
     merged = found.known | own
@@ -114,9 +114,11 @@ def load(path: Path, above: Collection[Path] = ()) -> ExpectationFile:
     file = toml_tables.read(path, FORM)
     over = file.values.get("over")
     lower = None if over is None else load(_lower(path, over, above), [*above, path.resolve()])
-    shared = _entry({**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}, path, file.defaults.line)
+    named = {**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}
+    shared = _entry(named, path, file.defaults.line, over=bool(over))
     plain = {"outcome": shared.outcome, "when": shared.when}
-    entries = [entry for table in file.tables for entry in _entries({**plain, **table.values}, path, table.line)]
+    tables = [Table({**plain, **table.values}, table.line) for table in file.tables]
+    entries = [entry for table in tables for entry in _entries(table, path, over=bool(over))]
     _refuse_duplicates(entries)
     return ExpectationFile(shared, entries, lower)
 
@@ -139,12 +141,13 @@ def _shipped() -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in Path(folder, "expectations").glob("*.toml")}
 
 
-def _entries(table: dict[str, Any], path: Path, line: int) -> list[Expectation]:
-    rules: list[Any] = table["rule"] if isinstance(table.get("rule"), list) and table["rule"] else [table.get("rule")]
-    return [_entry({**table, "rule": rule}, path, line) for rule in rules]
+def _entries(table: Table, path: Path, *, over: bool) -> list[Expectation]:
+    given = table.values.get("rule")
+    rules: list[Any] = given if isinstance(given, list) and given else [given]
+    return [_entry({**table.values, "rule": rule}, path, table.line, over=over) for rule in rules]
 
 
-def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
+def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expectation:
     place = f"{path}:{line}"
     for key in ("rule", "outcome", "reason"):
         if not table.get(key):
@@ -154,7 +157,7 @@ def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
     outcomes, conditions = _several(table["outcome"]), _several(table.get("condition", []))
     _check_conditions(conditions, place)
     for outcome in outcomes:
-        if outcome not in EXPECTABLE and outcomes != HOLDS:
+        if outcome not in EXPECTABLE and not (over and outcomes == HOLDS):
             raise ExpectationFileError(
                 f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
             )
@@ -181,13 +184,17 @@ def _check_conditions(names: list[Any], place: str) -> None:
 
 
 def _refuse_duplicates(entries: list[Expectation]) -> None:
-    seen: dict[tuple[str, str, str], int] = {}
+    seen: dict[tuple[str, str, str], Expectation] = {}
     for entry in entries:
         for condition in entry.condition or [""]:
             key = (entry.rule, entry.when, condition)
             if key in seen:
-                _fail(entry, f"rule {entry.rule!r} already has an entry in line {seen[key]}: merge the two")
-            seen[key] = entry.line
+                _refuse_second(entry, seen[key])
+            seen[key] = entry
+
+
+def _refuse_second(entry: Expectation, first: Expectation) -> NoReturn:
+    _fail(entry, f"rule {entry.rule!r} already has an entry in line {first.line}: merge the two")
 
 
 def _why_stale(entry: Expectation, file: ExpectationFile, rules: Collection[str], today: dt.date) -> str:

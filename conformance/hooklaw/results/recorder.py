@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -93,10 +94,11 @@ class Recorder:
         self._write(self.run.footer)
         return self.run
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the run ended before its time."""
-        return bool(self.run.footer and self.run.footer.interrupted)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.finish(interrupted=kind is not None)
 
     def _write(self, line: Line) -> None:
         if self._writer:

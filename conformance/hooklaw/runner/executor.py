@@ -64,10 +64,9 @@ class Contained:
 
     def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
         """Return what is judged, and the rules; WorkerError where no worker survives loading them."""
-        subject = self._worker.hello()
         found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
-        return found.about(subject), found.rules
+        return found.subject, found.rules
 
     def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule; if the worker dies of it, its death is what came of it."""
@@ -111,8 +110,8 @@ class Direct:
             raise
         except BaseException as error:
             raise WorkerError(broken(error)) from error
-        self._subject = found.about(self._service.hello())
-        return self._subject, found.rules
+        self._subject = found.subject
+        return found.subject, found.rules
 
     def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule, unless it is known to end the process."""

@@ -1,7 +1,7 @@
 """A session of the command line: one backend judged by the rules."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 import msgspec
 
@@ -18,21 +18,16 @@ from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Wanted(RuleSettings, frozen=True, kw_only=True):
     """What a session judges, and how."""
 
-    backend: str
     conditions: Sequence[str] = ("",)
     """The conditions under which the rules run one after the other; an empty name is none."""
     selection: str = ""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
     rules: str = RULES_PACKAGE
-    imports: list[str] = []
-    expectations: str = ""
     limit: float = RULE_LIMIT
-    in_process: bool = False
-    probe_unsupported: bool = False
 
 
 class Session(msgspec.Struct):
@@ -59,7 +54,7 @@ def judge(
     is_wanted = matcher(wanted.selection)
     files(wanted.rules)
     keep_hypothesis_out_of_here()
-    made = executor(_settings(wanted), wanted.limit)
+    made = executor(wanted, wanted.limit)
     try:
         made.start()
         subject, listed = made.collect([wanted.rules])
@@ -75,7 +70,7 @@ def judge(
             recorder = Recorder(under, rules, writer=writer, selection=wanted.selection)
             on_start(under, rules)
             yield _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
-            if recorder.interrupted:
+            if recorder.run.interrupted:
                 return
     finally:
         made.close()
@@ -107,26 +102,11 @@ def _run(
     chosen: Sequence[Listed],
     on_result: Callable[[Result], None],
 ) -> Session:
-    ended = False
-    try:
+    with suppress(KeyboardInterrupt), recorder:
         for listed in chosen:
             on_result(recorder.add(execute(listed)))
-        ended = True
-    except KeyboardInterrupt:
-        pass
-    finally:
-        run = recorder.finish(interrupted=not ended)
-    return Session(run, exit_of_run(run) if ended else Exit.BROKEN)
-
-
-def _settings(wanted: Wanted) -> RuleSettings:
-    return RuleSettings(
-        backend=wanted.backend,
-        imports=wanted.imports,
-        expectations=wanted.expectations and str(Path(wanted.expectations).absolute()),
-        probe_unsupported=wanted.probe_unsupported,
-        contained=not wanted.in_process,
-    )
+    run = recorder.run
+    return Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run))
 
 
 def _names(listed: Listed) -> list[str]:

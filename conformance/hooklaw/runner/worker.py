@@ -11,8 +11,8 @@ import msgspec
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import CONDITIONS, find_condition
 from hooklaw.errors import NotRunError
-from hooklaw.law.collection import collect, file_of, files
-from hooklaw.law.rule import Registered, Rule, load_rules, registered_rule
+from hooklaw.law.collection import collect, file_of, files, load_rules
+from hooklaw.law.rule import Registered, Rule, registered_rule
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
@@ -58,19 +58,10 @@ class Collect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Collected(msgspec.Struct, frozen=True, tag="collected", tag_field="kind"):
-    """The rules that were collected, and what the backend is known to break."""
+    """The rules that were collected, and what is judged, with what it is known to break."""
 
     rules: list[Listed]
-    known: dict[str, Expectation] = {}
-    known_under: list[Expectation] = []
-    stale: list[Stale] = []
-    not_under: dict[str, str] = {}
-    """The conditions under which the backend cannot be judged, and why."""
-
-    def about(self, subject: Subject) -> Subject:
-        """Return what is judged with what is known of it."""
-        names = ("known", "known_under", "stale", "not_under")
-        return msgspec.structs.replace(subject, **{name: getattr(self, name) for name in names})
+    subject: Subject
 
 
 class Try(msgspec.Struct, frozen=True, tag=True):
@@ -120,10 +111,11 @@ class RuleService:
         own = self._backend.expectations if self._backend else None
         path = self._settings.expectations or own
         known = self._expectations(Path(path)) if path else {}
+        subject = msgspec.structs.replace(self._subject, **known, not_under=self._not_under())
         gc.freeze()  # a rule that collects garbage need not look at a whole framework
         gc.set_threshold(YOUNG)
         gc.enable()
-        return Collected([_listed(rule) for rule in rules], **known, not_under=self._not_under())
+        return Collected([_listed(rule) for rule in rules], subject)
 
     def _not_under(self) -> dict[str, str]:
         backend = self._backend
