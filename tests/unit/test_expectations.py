@@ -14,16 +14,14 @@ TODAY = dt.date(2026, 6, 15)
 VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
 FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
 SHARED = "[defaults]\nwhen = 'torch>=2'\n"
+ONLY = "1: an expectation file has only over, [defaults] and [[expect]] tables"
 MALFORMED = {
     "no TOML": ("[[expect]\n", "1: the expectation file is not valid TOML: "),
     "no TOML further down": (entry() + "reason = \n", "5: the expectation file is not valid TOML: "),
-    "no entries": ("expect = 3\n", "1: an expectation file has only [defaults] and [[expect]] tables, found a value"),
-    "other tables": (
-        "[other]\nx = 1\n",
-        "1: an expectation file has only [defaults] and [[expect]] tables, found other",
-    ),
+    "no entries": ("expect = 3\n", f"{ONLY}, found a value"),
+    "other tables": ("[other]\nx = 1\n", f"{ONLY}, found other"),
     "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
-    "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
+    "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has condition, expires, issue, outcome"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
     "no rule": ("\n\n" + entry(rule=None), "3: the entry has no 'rule'"),
@@ -51,6 +49,11 @@ MALFORMED = {
     "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is not a version range: write for example"),
     "range with a marker": (entry(when='torch; os_name=="nt"'), "is not a version range"),
     "range of a file": (entry(when="torch @ file:///x"), "is not a version range"),
+    "unknown condition": (entry(condition="float15"), "1: no condition has the name 'float15': did you mean float16"),
+    "duplicate under a condition": (
+        entry(condition=["float16", "thread"]) + entry(condition="thread"),
+        "6: rule 'toy.broken' already has an entry in line 1",
+    ),
     "bad date": (entry(expires="soon"), "1: expires = 'soon' is not a date: write YYYY-MM-DD"),
     "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is not a date"),
 }
@@ -172,6 +175,14 @@ def test_versions_before_a_release(file, version, applies):
     assert applies is bool(read(file, entry(when="torch>=2.13"), {"torch": version}).known)
 
 
+def test_conditions(file):
+    """An entry for a condition concerns runs under it alone, and may stand beside one without."""
+    found = read(file, entry() + entry(condition=["float16", "thread"], outcome="crash"))
+
+    assert found.known["toy.broken"].outcome == ["fail"]
+    assert [(one.rule, one.condition) for one in found.known_under] == [("toy.broken", ["float16", "thread"])]
+
+
 def test_version_that_is_none(file):
     """A version that is only a name, such as a GPU's, is in no range."""
     assert read(file, entry(when="gpu>=1"), {"gpu": "NVIDIA H200"}).known == {}
@@ -264,7 +275,7 @@ def update(verb, tmp_path, file):
 def test_update_adds_what_is_new(update, file):
     """A new divergence gets an entry for this version, whose reason a person must write."""
     done, _ = update(*all_pass(first=made.failed("order.first")))
-    (known,) = expectations.parse(file)
+    (known,) = expectations.load(file).entries
 
     assert done.returncode == 0
     assert (known.rule, known.outcome, known.when) == ("order.first", ["fail"], "torch==2.13.0")
@@ -306,7 +317,7 @@ def test_update_keeps_what_it_knows_of_other_versions(update, file, when, left):
     """An entry for several versions, on one of which the rule holds, is kept unchanged for the others."""
     file.write_text(entry(rule="order.first", when=when) + "# tail\n")
     done, text = update(*all_pass())
-    known = [one.when for one in expectations.parse(file)]
+    known = [one.when for one in expectations.load(file).entries]
 
     assert known == ([left] if left else [])
     assert f"order.first holds now: entry {f'kept for {left}' if left else 'removed'}\n" in done.stdout
@@ -319,7 +330,7 @@ def test_update_knows_the_reason_from_other_versions(update, file):
     told = {"reason": "a view has no history", "issue": "https://example.org/1", "when": "torch<2.13"}
     file.write_text(entry(rule="order.first", **told) + entry(rule="order.second", **told))
     done, _ = update(*all_pass(first=made.failed("order.first"), second=made.failed("order.second", Outcome.CRASH)))
-    first, second = expectations.parse(file)[2:]
+    first, second = expectations.load(file).entries[2:]
 
     assert (first.reason, first.issue, first.when) == (told["reason"], told["issue"], "torch==2.13.0")
     assert second.reason.startswith("unexplained: ")
@@ -346,7 +357,7 @@ def test_update_removes_a_rule_from_a_list(update, file):
     file.write_text(SHARED + ALL_THREE.replace("['order.first',", "[\n  'order.first', # why\n ") + SECTION)
     done, text = update(*all_pass(second=made.failed("order.second"), third=made.failed("unpack.third")))
 
-    assert [one.rule for one in expectations.parse(file)] == ["order.second", "unpack.third", "order.first"]
+    assert [one.rule for one in expectations.load(file).entries] == ["order.second", "unpack.third", "order.first"]
     assert "order.first holds now: entry kept for torch>=2,!=2.13.*" in done.stdout
     assert text.startswith(SHARED)
     assert SECTION in text
@@ -365,7 +376,7 @@ def test_update_keeps_the_rules_of_a_list_apart(update, file):
     file.write_text(ALL_THREE + "# tail\n")
     _, text = update(*all_pass(first=made.failed("order.first", Outcome.CRASH), third=made.failed("unpack.third")))
 
-    assert [(one.rule, one.outcome, one.reason) for one in expectations.parse(file)] == [
+    assert [(one.rule, one.outcome, one.reason) for one in expectations.load(file).entries] == [
         ("unpack.third", ["fail"], "the toy is a toy"),
         ("order.first", ["fail", "crash"], "the toy is a toy"),
     ]
@@ -384,7 +395,7 @@ def test_update_adds_what_differs_from_the_defaults(update, file):
     """A new entry says its range and its outcome only if the defaults say otherwise."""
     file.write_text("[defaults]\noutcome = 'crash'\nwhen = 'torch==2.13.0'\n")
     _, text = update(*all_pass(first=made.failed("order.first", Outcome.CRASH), second=made.failed("order.second")))
-    first, second = expectations.parse(file)
+    first, second = expectations.load(file).entries
 
     assert (text.count("when = "), text.count("outcome = ")) == (1, 2)
     assert (first.outcome, second.outcome, first.when) == (["crash"], ["fail"], "torch==2.13.0")
@@ -415,6 +426,45 @@ def test_update_leaves_cells_without_a_result(update, file, result):
     assert (text, f"{file}: nothing to change\n") == (after, done.stdout)
 
 
+@pytest.fixture
+def update_under(verb, tmp_path, file):
+    """Return `expect update` as a function of the results of a run under a condition."""
+
+    def run(condition, *found):
+        rules = [FIRST, SECOND, THIRD, MAY]
+        made_run = made.run("toy", rules, found, versions={"torch": "2.13.0+cpu"}, condition=condition)
+        return verb("expect", "update", made.write(tmp_path / "results.jsonl", made_run), "--file", file)
+
+    return run
+
+
+def test_update_under_a_condition_adds_its_name(update_under, file):
+    """A divergence that shows under a condition alone gets an entry for that condition."""
+    update_under("float16", *all_pass(first=made.failed("order.first")))
+    (known,) = expectations.load(file).entries
+
+    assert (known.rule, known.condition, known.when) == ("order.first", ["float16"], "torch==2.13.0")
+    assert "nothing to change" in update_under("float16", *all_pass(first=made.failed("order.first"))).stdout
+
+
+def test_update_under_a_condition_knows_what_fails_without(update_under, file):
+    """A divergence that is known without a condition needs no entry, whether it shows under one or not."""
+    file.write_text(entry(rule="order.first"))
+
+    for found in (all_pass(), all_pass(first=made.failed("order.first"))):
+        assert "nothing to change" in update_under("thread", *found).stdout
+
+
+def test_update_takes_a_condition_from_an_entry(update_under, file):
+    """A rule that holds under one of an entry's conditions keeps the others; under the last one the entry goes."""
+    file.write_text(entry(rule="order.first", condition=["float16", "thread"]))
+    done = update_under("thread", *all_pass())
+
+    assert "order.first holds now: entry kept under float16\n" in done.stdout
+    assert [one.condition for one in expectations.load(file).entries] == [["float16"]]
+    assert "entry removed" in update_under("float16", *all_pass()).stdout
+
+
 def test_update_leaves_what_was_not_selected(update, file, tmp_path, verb):
     """A run of a few rules does not change entries of others."""
     file.write_text(entry(rule="order.second"))
@@ -443,7 +493,7 @@ def test_update_of_a_version_that_is_none(verb, file, tmp_path):
     """An entry for a version that is not a number has no range."""
     run = made.run("toy", [FIRST], [made.failed("order.first")], versions={"toy": "of last night"})
     verb("expect", "update", made.write(tmp_path / "results.jsonl", run), "--file", file)
-    (known,) = expectations.parse(file)
+    (known,) = expectations.load(file).entries
 
     assert known.when == ""
 

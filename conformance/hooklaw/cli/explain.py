@@ -14,7 +14,8 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.errors import HooklawError
-from hooklaw.law.rule import Registered, Rule, find_rule
+from hooklaw.law.collection import find_rule
+from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
@@ -58,10 +59,11 @@ def _property(args: argparse.Namespace) -> int:
 
 def _try(spec: str, found: Registered) -> Session:
     try:
-        return judge(Wanted(backend=spec, only=found.rule.id))
+        (session,) = judge(Wanted(backend=spec, only=found.rule.id))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
+    return session
 
 
 def _json(rule: Rule, runs: list[Run]) -> str:
@@ -81,6 +83,8 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
+    lines += ["  not tried under"] if rule.except_under else []
+    lines += [f"    {condition}: {reason}" for condition, reason in rule.except_under.items()]
     return [*lines, "  as a program"]
 
 
@@ -94,8 +98,7 @@ def _program(found: Registered) -> list[str]:
 def _happened(rule: Rule, run: Run) -> list[str]:
     result = run.results.get(rule.id)
     head = run.header
-    version = next(iter(head.versions.items()), ("", ""))
-    lines = ["", f"  on {head.backend} ({' '.join(version)})"]
+    lines = ["", f"  on {head.backend} ({head.version})"]
     if not result:
         return [*lines, "    the result was lost"]
     word = describe(result.outcome, rule.level, run.verdict(rule), result.expectation)

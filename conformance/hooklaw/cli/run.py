@@ -12,21 +12,32 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.backend import loading
+from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
 from hooklaw.cli import say, summary
+from hooklaw.cli.options import add_limit
+from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
-from hooklaw.results.records import Result, Run, Writer, make_room
+from hooklaw.results.output import make_room, output_errors
+from hooklaw.results.recorder import Subject
+from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
-from hooklaw.workers import watchdog
-
-LONGEST = 1e9
+from hooklaw.workers.watchdog import RULE_LIMIT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
     parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help="rules by id, chapter or level")
+    parser.add_argument(
+        "--condition",
+        dest="conditions",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="repeatable: what should make no difference, e.g. float16, strided, thread; all for each in turn",
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
@@ -34,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument(
-        "--limit", type=seconds, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule"
-    )
+    add_limit(parser, RULE_LIMIT, "limit of one rule")
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )
@@ -44,34 +53,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
 
 
-def seconds(text: str) -> float:
-    """Read a number of seconds above zero; argparse words the refusal from the function's name."""
-    number = float(text)
-    if not 0 < number < LONGEST:
-        raise ValueError
-    return number
-
-
 def main(args: argparse.Namespace) -> int:
     """Judge, print the summary, and return the exit code."""
     backends: list[str] = args.backend or ["torch-eager"]
+    _conditions(args.conditions)
     _refuse_mistakes(backends, args.results, args.report)
     with Writer(args.results) if args.results else nullcontext() as writer:
         sessions = list(_sessions(backends, args, writer))
     runs = [session.run for session in sessions if session.run]
     say(summary.render(runs, args.format) if runs else "")
     sys.stderr.write(_why_broken(runs))
-    if args.report and runs and not _interrupted(runs[-1]):
+    if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
     return worst(session.exit for session in sessions).code
 
 
 def _sessions(backends: Sequence[str], args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
     for spec in backends:
-        session = _judge(spec, args, writer)
-        yield session
-        if _interrupted(session.run):
-            return
+        for session in _judge(spec, args, writer):
+            yield session
+            if session.run and session.run.interrupted:
+                return
 
 
 def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path | None) -> None:
@@ -84,17 +86,13 @@ def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path
         return
     if results and report.resolve() == results.resolve():
         raise OutputError(f"{report} is to hold both the results and the report: name two files")
-    try:
+    with output_errors(f"write the report to {report}", "; name another file with --report=FILE"):
         make_room(report)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the report to {report}: {error.strerror}; name another file with --report=FILE"
-        ) from error
 
 
 def _why_broken(runs: Sequence[Run]) -> str:
     """Return in one sentence why the exit code is 3, if it is."""
-    if runs and _interrupted(runs[-1]):
+    if runs and runs[-1].interrupted:
         done, all_ = len(runs[-1].results), runs[-1].header.collected
         return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
     broken = [result for run in runs for result in run.results.values() if result.outcome is Outcome.ERROR]
@@ -104,29 +102,33 @@ def _why_broken(runs: Sequence[Run]) -> str:
     return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
 
 
-def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Session:
+def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
     wanted = Wanted(
         backend=spec,
+        conditions=_conditions(args.conditions),
         selection=args.selection,
         rules=args.rules,
         imports=args.imports,
-        expectations=args.expectations,
+        expectations=args.expectations and str(Path(args.expectations).absolute()),
         limit=args.limit,
-        in_process=args.in_process,
+        contained=not args.in_process,
         probe_unsupported=args.probe_unsupported,
     )
     progress = RunProgress(spec)
     try:
-        return judge(wanted, writer, on_start=progress.start, on_result=progress.step)
+        yield from judge(wanted, writer, on_start=progress.start, on_result=progress.step)
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
-        return Session(None, Exit.BROKEN)
+        yield Session(None, Exit.BROKEN)
     finally:
         progress.end()
 
 
-def _interrupted(run: Run | None) -> bool:
-    return bool(run and run.footer and run.footer.interrupted)
+def _conditions(names: Sequence[str]) -> list[str]:
+    """Return the conditions to run under, after a run without any for `all`."""
+    if ALL in names:
+        return ["", *CONDITIONS]
+    return [find_condition(name).name for name in dict.fromkeys(names)] or [""]
 
 
 def _report(report: Path, runs: list[Run]) -> None:
@@ -136,21 +138,23 @@ def _report(report: Path, runs: list[Run]) -> None:
     importlib.import_module("hooklaw_reports.cli").write(report, runs)  # by name: the law does not import the reports
 
 
-class RunProgress:
-    """One line that is rewritten on a terminal, a line a chapter elsewhere."""
+class RunProgress(StatusLine):
+    """Names each rule on a terminal, each chapter that is done elsewhere."""
 
     def __init__(self, spec: str) -> None:
+        super().__init__()
         self._spec = spec
-        self._live = sys.stderr.isatty()
         self._chapter_of: dict[str, str] = {}
         self._left: Counter[str] = Counter()
         self._done = 0
 
-    def start(self, rules: Sequence[Rule]) -> None:
+    def start(self, subject: Subject, rules: Sequence[Rule]) -> None:
         """Learn how much there is to do."""
+        self._done = 0
         self._chapter_of = {rule.id: rule.chapter for rule in rules}
         self._left = Counter(self._chapter_of.values())
-        self._say(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters")
+        under = f" under {subject.condition}" if subject.condition else ""
+        sys.stderr.write(f"{self._spec}{under}: {len(self._chapter_of)} rules in {len(self._left)} chapters\n")
 
     def step(self, result: Result) -> None:
         """Show that one more is done."""
@@ -158,16 +162,6 @@ class RunProgress:
         chapter = self._chapter_of[result.rule]
         self._left[chapter] -= 1
         if self._live:
-            self._say(f"\r\x1b[K{self._done}/{len(self._chapter_of)} {result.rule}", end="")
+            self.say(f"{self._done}/{len(self._chapter_of)} {result.rule}")
         elif not self._left[chapter]:
-            self._say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._live:
-            self._say("\r\x1b[K", end="")
-
-    @staticmethod
-    def _say(text: str, end: str = "\n") -> None:
-        sys.stderr.write(text + end)
-        sys.stderr.flush()
+            self.say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -40,15 +39,13 @@ def _text(runs: Sequence[Run]) -> str:
 
 def _one(run: Run) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in list(run.header.versions.items())[:2])
-    lines = [f"{run.header.backend} ({versions}): {sentence(run)}"]
+    lines = [f"{run.header.subject} ({versions}): {sentence(run)}"]
     for what, rule, result in needing_a_look(run):
         lines.append(f"  {what.upper():8} {rule.id} ({rule.level})")
         said = _why_fixed(result) if what == "fixed" else result.detail
         lines.append(f"           {said}" + (f"  [{result.where}]" if result.where else ""))
         lines += [f"           stderr: {line}" for line in result.stderr.splitlines()]
-    lines += [
-        f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in _stale(run)
-    ]
+    lines += [f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in run.stale]
     lines += [
         f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)
     ]
@@ -67,14 +64,11 @@ def _why_fixed(result: Result) -> str:
     return f"holds, though {known.file}:{known.line} expects it to {'/'.join(known.outcome)}" if known else "holds"
 
 
-def _stale(run: Run) -> list[Any]:
-    return run.footer.stale if run.footer else []
-
-
 def _json(runs: Sequence[Run]) -> str:
     made = [
         {
             "backend": run.header.backend,
+            "condition": run.header.condition,
             "versions": run.header.versions,
             "complete": run.complete,
             "counts": msgspec.to_builtins(count(run)),
@@ -82,7 +76,7 @@ def _json(runs: Sequence[Run]) -> str:
                 {"rule": rule.id, "outcome": result.outcome, "verdict": verdict, "detail": result.detail}
                 for rule, result, verdict in cells(run)
             ],
-            "stale": msgspec.to_builtins(_stale(run)),
+            "stale": msgspec.to_builtins(run.stale),
         }
         for run in runs
     ]
@@ -95,9 +89,9 @@ def _markdown(runs: Sequence[Run]) -> str:
     for run in runs:
         counts = count(run)
         numbers = (counts.passed, counts.judged, counts.known, counts.regressions, counts.fixed, counts.unsupported)
-        rows.append(f"| {run.header.backend} | {' | '.join(map(str, numbers))} |\n")
+        rows.append(f"| {run.header.subject} | {' | '.join(map(str, numbers))} |\n")
     look = [
-        f"- **{what}** `{rule.id}` on {run.header.backend}: {result.detail}\n"
+        f"- **{what}** `{rule.id}` on {run.header.subject}: {result.detail}\n"
         for run in runs
         for what, rule, result in needing_a_look(run)
     ]
