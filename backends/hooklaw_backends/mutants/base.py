@@ -1,36 +1,64 @@
-"""Base classes and helpers of the mutants.
+"""Mutants as functions: the decorators that make them, and what they share.
 
 A mutant uses the backend's verbs, and the few further methods that `OverTorch` and `OverReference` share, so that
 `mutants.backend` and `mutants.of_reference` can build it over either backend.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from hooklaw.backend.torchlike import named
 
 if TYPE_CHECKING:
     from hooklaw_backends.mutants.over_torch import OverTorch as Over
 else:
     Over = object
 
+Made = TypeVar("Made")
 Hook = Callable[..., Any]
 Pair = tuple[Hook, Hook]
+NODE_HOOKS = ("node_register_prehook", "node_register_hook")
+BACKWARD_HOOKS = ("register_hook", "register_post_accumulate_grad_hook", *NODE_HOOKS)
+"""The verbs that register hooks on tensors and Nodes; those below register hooks on a module, or on all modules."""
+FORWARD_PRE_HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook")
+FORWARD_HOOKS = ("register_forward_hook", "register_module_forward_hook")
+FULL_BACKWARD_PRE_HOOKS = ("register_full_backward_pre_hook", "register_module_full_backward_pre_hook")
+FULL_BACKWARD_HOOKS = ("register_full_backward_hook", "register_module_full_backward_hook")
+MODULE_BACKWARD_HOOKS = (*FULL_BACKWARD_PRE_HOOKS, *FULL_BACKWARD_HOOKS)
+MODULE_HOOKS = (*FORWARD_PRE_HOOKS, *FORWARD_HOOKS, *MODULE_BACKWARD_HOOKS)
+ON_ALL_MODULES = tuple(verb for verb in MODULE_HOOKS if verb.startswith("register_module_"))
+ON_ONE_MODULE = tuple(verb for verb in MODULE_HOOKS if verb not in ON_ALL_MODULES)
 _open: list[AbstractContextManager[Any]] = []
 
 
 def name_of(mutant: type) -> str:
-    """Return a mutant's name: its class's name in kebab-case."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", mutant.__name__).lower()
+    """Return a mutant's name: the name of its function or class in kebab-case."""
+    return re.sub(r"(?<!^)(?=[A-Z])|_", "-", mutant.__name__).lower()
+
+
+def fresh(make: Callable[[], Made]) -> Made:
+    """Return an attribute that is made when a mutant first uses it."""
+    made: Any = cached_property(lambda _: make())
+    return made
 
 
 class Mutant(Over):
     """A deliberately wrong backend; the docstring of each subclass says what it breaks."""
 
+    kept = fresh(list[Any])
+    """What the mutant keeps alive, or remembers."""
+
     def __init__(self) -> None:
         super().__init__()
         of = "" if self.original == "torch-eager" else f" of {self.original}"
         self.name = f"mutant {name_of(type(self))}{of}"
+
+    def keeps(self, thing: Any) -> bool:
+        """Whether a thing is among those kept."""
+        return any(thing is kept for kept in self.kept)
 
     def leaves_of(self, root: Any) -> Iterator[Any]:
         """Yield the leaves of a graph."""
@@ -55,9 +83,164 @@ class Mutant(Over):
         changed = self.tensor(_each(function, self.tolist(tensor)), dtype=self.dtype(tensor))
         return self.laid_out_like(changed, tensor)
 
+    @contextmanager
+    def products_by(self, multiply: Hook) -> Generator[None]:
+        """Inside the context compute ``left * right`` as ``multiply(original, left, right)``."""
+        tensors, original = self.product
+        tensors.__mul__ = lambda left, right: multiply(original, left, right)
+        try:
+            yield
+        finally:
+            tensors.__mul__ = original
+
+    def zeros_like(self, tensor: Any) -> Any:
+        return self.mapped(tensor, lambda _: 0.0)
+
 
 def _each(function: Callable[[Any], Any], data: Any) -> Any:
     return [_each(function, row) for row in data] if isinstance(data, list) else function(data)
+
+
+Maker = Callable[[Hook], type[Mutant]]
+
+
+def named_after(step: Hook, base: type[Mutant], **members: Any) -> type[Mutant]:
+    """Return a mutant that has the name of a function, and breaks what the function's docstring says."""
+    return type(step.__name__, (base,), {"__doc__": step.__doc__, "__module__": step.__module__, **members})
+
+
+def overriding(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that runs ``(self, old, ...)`` in place of these verbs, where `old` is the backend's own verb."""
+
+    def make(step: Hook) -> type[Mutant]:
+        made = named_after(step, base)
+        for verb in verbs:
+            setattr(made, verb, _instead(made, verb, step))
+        return made
+
+    return make
+
+
+def _instead(made: type[Mutant], verb: str, step: Hook) -> Hook:
+    def run(self: Any, *given: Any, **options: Any) -> Any:
+        return step(self, getattr(super(made, self), verb), *given, **options)
+
+    return named(run, verb)
+
+
+def with_options(*verbs: str, **given: Any) -> Maker:
+    """Make a mutant that gives these verbs these options, whatever the caller gave."""
+
+    def make(said: Hook) -> type[Mutant]:
+        return overriding(*verbs)(wraps(said)(lambda _, old, *values, **options: old(*values, **{**options, **given})))
+
+    return make
+
+
+def altering(*verbs: str, base: type[Mutant] = Mutant, only: str = "") -> Maker:
+    """Make a mutant that registers what ``(self, *where, hook)`` returns in place of each hook of these verbs.
+
+    `only` is an option: hooks registered without it stay.
+    """
+
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
+            if only and not options.get(only):
+                return old(*given, **options)
+            altered = step(self, *given)
+            altered.__dict__.update(getattr(given[-1], "__dict__", {}))  # the mark of an unserializable hook, say
+            return old(*given[:-1], altered, **options)
+
+        return overriding(*verbs, base=base)(register)
+
+    return make
+
+
+def calling(*verbs: str, base: type[Mutant] = Mutant, only: str = "") -> Maker:
+    """Make a mutant that calls ``(self, hook, ...)`` in place of each hook of these verbs; `only` as for `altering`."""
+
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def altered(self: Any, *given: Any) -> Hook:
+            return lambda *call, **named: step(self, given[-1], *call, **named)
+
+        return altering(*verbs, base=base, only=only)(altered)
+
+    return make
+
+
+class _OwnLists(Mutant):
+    """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists."""
+
+    lists = fresh(dict[tuple[Hook, int], list[Hook]])
+
+
+def dispatching(step: Hook) -> type[Mutant]:
+    """Make a mutant that runs ``(self, hooks, target, ...)`` in place of the hooks in one place of a tensor or Node."""
+
+    @wraps(step)
+    def register(self: _OwnLists, old: Hook, target: Any, hook: Hook) -> Handle:
+        if (old, id(target)) not in self.lists:
+            self.kept.append(target)  # so that no other object gets its id
+            old(target, partial(step, self, self.lists.setdefault((old, id(target)), []), target))
+        hooks = self.lists[old, id(target)]
+        hooks.append(hook)
+        return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
+
+    return overriding(*BACKWARD_HOOKS, base=_OwnLists)(register)
+
+
+def pairs(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that uses what ``(self, pack, unpack)`` returns in place of each pair of saved-tensor hooks."""
+
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def use(self: Any, old: Hook, *given: Any) -> Any:
+            return old(*given[:-2], *step(self, *given[-2:]))
+
+        return overriding(*verbs, base=base)(use)
+
+    return make
+
+
+def packing(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that calls ``(self, pack, tensor)`` in place of each pack hook."""
+
+    def make(step: Hook) -> type[Mutant]:
+        return pairs(*verbs, base=base)(wraps(step)(lambda self, pack, unpack: (partial(step, self, pack), unpack)))
+
+    return make
+
+
+def unpacking(*verbs: str) -> Maker:
+    """Make a mutant that calls ``(self, unpack, packed)`` in place of each unpack hook."""
+    return lambda step: pairs(*verbs)(wraps(step)(lambda self, pack, unpack: (pack, partial(step, self, unpack))))
+
+
+def changing_unpacked(step: Hook) -> type[Mutant]:
+    """Make a mutant that passes what unpack returns through ``(self, tensor)``."""
+    changed = wraps(step)(lambda self, unpack, packed: step(self, unpack(packed)))
+    return unpacking("saved_tensors_hooks")(changed)
+
+
+def unpacking_beside(step: Hook) -> type[Mutant]:
+    """Make a mutant that calls ``(self, unpack, packed, saved)`` in place of unpack, where `saved` was packed."""
+
+    def beside(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: step(self, unpack, *both)
+
+    return pairs("saved_tensors_hooks")(wraps(step)(beside))
+
+
+def products(step: Hook) -> type[Mutant]:
+    """Make a mutant that computes products during the forward pass by ``(self, multiply, left, right)``."""
+
+    def call(self: Mutant, old: Hook, fn: Hook, *tensors: Any) -> Any:
+        with self.products_by(partial(step, self)):
+            return old(fn, *tensors)
+
+    return overriding("call")(wraps(step)(call))
 
 
 def within(context: Callable[[], AbstractContextManager[Any]], hook: Hook) -> Hook:
@@ -93,6 +276,26 @@ def move_to_front(hooks: dict[int, Hook], handle: int) -> None:
     hooks.update(rest)
 
 
+def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
+    """Run hooks, each on the result of the one before; return the last result that is not None."""
+    last = None
+    for hook in hooks:
+        result = hook(value, *rest)
+        if result is not None:
+            value = last = result
+    return last
+
+
+def as_prehook(hook: Hook, place: int) -> Hook:
+    """Return a Node pre-hook that runs a tensor hook on the gradient in one place."""
+
+    def prehook(grads: Any) -> Any:
+        result = hook(grads[place])
+        return None if result is None else (*grads[:place], result, *grads[place + 1 :])
+
+    return prehook
+
+
 class Handle:
     """A handle that calls the given function on remove, and is a context manager."""
 
@@ -106,116 +309,23 @@ class Handle:
         self.remove()
 
 
-class TensorHooks(Mutant):
-    """A mutant that replaces each tensor hook by an altered one."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        altered = self.altered(tensor, hook)
-        altered.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, for example
-        return super().register_hook(tensor, altered)
-
-
-class PostAccumulateHooks(Mutant):
-    """A mutant that replaces each post-accumulate hook by an altered one."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_post_accumulate_grad_hook(tensor, self.altered(tensor, hook))
-
-
-class NodeHooks(Mutant):
-    """A mutant that replaces each Node hook by an altered one, or keeps it."""
-
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
-        return hook
-
-    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
-        return hook
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return super().node_register_prehook(node, self.altered_pre(node, hook))
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return super().node_register_hook(node, self.altered_post(node, hook))
-
-
-class EveryHook(TensorHooks, PostAccumulateHooks, NodeHooks):
-    """A mutant that alters every hook that runs during backward in the same way."""
-
-    def around(self, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return self.around(hook)
-
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
-        return self.around(hook)
-
-    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
-        return self.around(hook)
-
-
-class OwnDispatch(Mutant):
-    """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists and runs them itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lists: dict[tuple[str, int], list[Hook]] = {}
-        self._kept: list[Any] = []
-
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
-        raise NotImplementedError
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return self._put("tensor", tensor, hook, super().register_hook)
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return self._put("leaf", tensor, hook, super().register_post_accumulate_grad_hook)
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return self._put("pre", node, hook, super().node_register_prehook)
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return self._put("post", node, hook, super().node_register_hook)
-
-    def _put(self, kind: str, target: Any, hook: Hook, register: Hook) -> Handle:
-        key = (kind, id(target))
-        if key not in self._lists:
-            self._kept.append(target)  # so that no other object gets its id
-            hooks = self._lists[key] = []
-            register(target, lambda *arguments: self.run(hooks, target, *arguments))
-        hooks = self._lists[key]
-        hooks.append(hook)
-        return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
-
-
-class Products(Mutant):
-    """A mutant that computes products in its own way during the forward pass."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        raise NotImplementedError
-
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        with self.products_by(self.product):
-            return super().call(fn, *tensors)
+def handle_of(handles: Sequence[Any]) -> Handle:
+    """Return a handle that removes several hooks."""
+    return Handle(lambda: [handle.remove() for handle in handles])
 
 
 class InBackward(Mutant):
-    """A mutant that knows the root of the running backward."""
+    """A mutant that knows the root of the running backward, and whether it is limited to some inputs."""
 
     root: Any = None
+    is_limited = False
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.root = root
+        self.root, self.is_limited = root, how.get("inputs") is not None
         try:
             super().backward(root, gradient, **how)
         finally:
-            self.root = None
+            self.root, self.is_limited = None, False
 
 
 class InGrad(Mutant):
@@ -230,35 +340,9 @@ class InGrad(Mutant):
         finally:
             self.inputs = ()
 
-
-def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
-    """Run hooks, each on the result of the one before; return the last result that is not None."""
-    last = None
-    for hook in hooks:
-        result = hook(value, *rest)
-        if result is not None:
-            value = last = result
-    return last
-
-
-class Pairs(Mutant):
-    """A mutant that replaces each pair of saved-tensor hooks by an altered one."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        raise NotImplementedError
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        return super().saved_tensors_hooks(*self.altered(pack, unpack))
-
-
-class ChangedOnUnpack(Pairs):
-    """A mutant that changes what unpack returns."""
-
-    def changed(self, tensor: Any) -> Any:
-        raise NotImplementedError
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return pack, lambda packed: self.changed(unpack(packed))
+    def asks_for(self, tensor: Any) -> bool:
+        """Whether a tensor is among the inputs of the running autograd.grad."""
+        return any(tensor is asked for asked in self.inputs)
 
 
 class Passes(Mutant):
@@ -277,51 +361,31 @@ class Passes(Mutant):
 class Deferring(Passes):
     """A mutant that runs hooks only after the whole backward."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._deferred: list[Callable[[], object]] = []
-
     def around(self, run: Callable[[], Any]) -> Any:
         result = run()
-        while self._deferred:
-            self._deferred.pop(0)()
+        while self.kept:
+            self.kept.pop(0)()
         return result
 
-    def later(self, hook: Hook) -> Hook:
-        """Return a hook that is called with the same arguments after the backward."""
-        return lambda *given: self._deferred.append(lambda: hook(*given))
+    def later(self, hook: Hook, *given: Any) -> None:
+        """Call the hook after the backward."""
+        self.kept.append(partial(hook, *given))
 
 
-class ModuleHooks(Mutant):
-    """A mutant that replaces each hook on a module, or on all modules, by an altered one."""
+class CallsTheRest(Passes):
+    """A mutant that calls the hooks that did not run in a backward after it."""
 
-    def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
-        return hook
+    waiting = fresh(dict[Hook, Hook])
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
-        """Register a hook on the module in `where`, or on all modules if `where` is empty."""
-        return register(*where, self.altered(kind, hook), **options)
+    def around(self, run: Callable[[], Any]) -> Any:
+        before = self.waiting.copy()
+        result = run()
+        for hook in [hook for hook in before if hook in self.waiting]:
+            before[hook]()
+        self.waiting = before
+        return result
 
-    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("forward_pre", super().register_forward_pre_hook, [module], hook, options)
-
-    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("forward", super().register_forward_hook, [module], hook, options)
-
-    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("full_backward_pre", super().register_full_backward_pre_hook, [module], hook, options)
-
-    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("full_backward", super().register_full_backward_hook, [module], hook, options)
-
-    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
-        return self.put("forward_pre", super().register_module_forward_pre_hook, [], hook, {})
-
-    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
-        return self.put("forward", super().register_module_forward_hook, [], hook, options)
-
-    def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
-        return self.put("full_backward_pre", super().register_module_full_backward_pre_hook, [], hook, {})
-
-    def register_module_full_backward_hook(self, hook: Hook) -> Any:
-        return self.put("full_backward", super().register_module_full_backward_hook, [], hook, {})
+    def waiting_for(self, hook: Hook, *nothing: Any) -> Hook:
+        """Return a hook that is called with these arguments after each backward in which it does not run."""
+        self.waiting[hook] = partial(hook, *nothing)
+        return lambda *given: (self.waiting.pop(hook, None), hook(*given))[1]

@@ -2,46 +2,40 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Products
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
 
 
-class LeafChangedInPlace(Mutant):
+@overriding("mul_")
+def leaf_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A leaf that requires grad can be changed in place, and the change is not recorded."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        if not (self.is_leaf(tensor) and self.requires_grad(tensor)):
-            return super().mul_(tensor, factor)
-        with self.no_grad():
-            return super().mul_(tensor, factor)
+    if not (self.is_leaf(tensor) and self.requires_grad(tensor)):
+        return old(tensor, factor)
+    with self.no_grad():
+        return old(tensor, factor)
 
 
-class ChangeToTheSameValuesGoesUncounted(Mutant):
+@overriding("mul_")
+def change_to_the_same_values_goes_uncounted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """An in-place operation that leaves the values equal does not increase the version."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        return tensor if factor == 1 else super().mul_(tensor, factor)
+    return tensor if factor == 1 else old(tensor, factor)
 
 
-class EveryOperationCountsAsAChange(Products):
+@products
+def every_operation_counts_as_a_change(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """A product increases the version of its first factor."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        made = multiply(left, right)
-        self.overwrite(self.detach(left), self.clone(self.detach(left)))
-        return made
+    made = multiply(left, right)
+    self.overwrite(self.detach(left), self.clone(self.detach(left)))
+    return made
 
 
-class EveryChangeInPlaceRefused(Mutant):
+@overriding("mul_")
+def every_change_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """Every in-place change of a tensor that requires grad is an error."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        if self.requires_grad(tensor):
-            raise RuntimeError("a tensor that requires grad must not be changed in place")
-        return super().mul_(tensor, factor)
+    if self.requires_grad(tensor):
+        raise RuntimeError("a tensor that requires grad must not be changed in place")
+    return old(tensor, factor)
 
 
-class VersionNeverIncremented(Mutant):
+@overriding("increment_version")
+def version_never_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version does nothing."""
-
-    def increment_version(self, tensors: Any) -> None:
-        pass

@@ -2,38 +2,25 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
-
-
-class Followed:
-    """A tensor hook that can be registered again."""
-
-    def __init__(self, tensor: Any, hook: Hook, handle: Any) -> None:
-        self.tensor, self.hook, self.handle = tensor, hook, handle
-
-    def remove(self) -> None:
-        self.handle.remove()
+from hooklaw_backends.mutants.base import Handle, Hook, Mutant, as_prehook, fresh
 
 
 class HookFollowsItsTensor(Mutant):
     """After an in-place operation a tensor hook moves to the tensor's new grad_fn."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._followed: list[Followed] = []
-
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        followed = Followed(tensor, hook, super().register_hook(tensor, hook))
-        self._followed.append(followed)
-        return Handle(followed.remove)
+        followed: list[Any] = [tensor, hook, super().register_hook(tensor, hook)]
+        self.kept.append(followed)
+        return Handle(lambda: followed[-1].remove())  # noqa: PLW0108 - it changes later
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         changed = super().mul_(tensor, factor)
-        for followed in self._followed:
-            if self._base_or_itself(followed.tensor) is self._base_or_itself(tensor):
-                followed.remove()
-                self.grad_fn(followed.tensor)  # makes torch rebuild a view's history
-                followed.handle = super().register_hook(followed.tensor, followed.hook)
+        for followed in self.kept:
+            other, hook, handle = followed
+            if self._base_or_itself(other) is self._base_or_itself(tensor):
+                handle.remove()
+                self.grad_fn(other)  # makes torch rebuild a view's history
+                followed[-1] = super().register_hook(other, hook)
         return changed
 
     def _base_or_itself(self, tensor: Any) -> Any:
@@ -44,9 +31,7 @@ class HookFollowsItsTensor(Mutant):
 class HookBoundToTheFirstGradFn(Mutant):
     """A tensor hook goes to the grad_fn from before any in-place operation."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._first: dict[int, Any] = {}
+    _first = fresh(dict[int, Any])
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         node = self.grad_fn(tensor)
@@ -58,12 +43,7 @@ class HookBoundToTheFirstGradFn(Mutant):
         node = self._first.get(id(tensor))
         if node is None:
             return super().register_hook(tensor, hook)
-
-        def prehook(grads: Any) -> Any:
-            result = hook(grads[0])
-            return None if result is None else (result,)
-
-        return super().node_register_prehook(node, prehook)
+        return super().node_register_prehook(node, as_prehook(hook, 0))
 
 
 class HandleLostAfterInPlace(Mutant):
