@@ -42,6 +42,60 @@ def step_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -
     return handle
 
 
+@overriding("register_step_post_hook")
+def step_post_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
+    """The handle of a step post-hook does not remove the hook."""
+    old(optimizer, hook)
+    return Handle()
+
+
+@overriding("register_step_post_hook")
+def step_post_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
+    """Step post-hooks run in reverse order of registration."""
+    if not self.kept:
+        old(optimizer, lambda *given: [kept(*given) for kept in reversed(self.kept)])
+    self.kept.append(hook)
+    return Handle(lambda: self.kept.remove(hook))
+
+
+@calling("register_step_pre_hook", "register_optimizer_step_pre_hook")
+def step_pre_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """A step pre-hook gets empty args and kwargs."""
+    return hook(optimizer, (), {})
+
+
+@calling("register_step_post_hook", "register_optimizer_step_post_hook")
+def step_post_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> None:
+    """A step post-hook gets None for args and kwargs."""
+    hook(optimizer, None, None)
+
+
+@calling("register_step_pre_hook")
+def none_of_a_step_hook_drops_the_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """If a step pre-hook returns None, the step gets no keyword arguments."""
+    result = hook(optimizer, args, kwargs)
+    return (args, {}) if result is None else result
+
+
+@overriding("register_optimizer_step_post_hook")
+def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A global step post-hook runs before the step."""
+    return self.register_optimizer_step_pre_hook(lambda *given: (hook(*given), None)[1])
+
+
+@calling("register_optimizer_step_pre_hook")
+def return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of a global step pre-hook is ignored."""
+    hook(*given)
+
+
+@overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
+def global_step_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """The handle of a global step hook does not remove the hook."""
+    old(hook)
+    return Handle()
+
+
 @calling("register_state_dict_post_hook")
 def returned_state_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of an optimizer's state_dict post-hook is ignored."""

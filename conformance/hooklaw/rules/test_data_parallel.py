@@ -119,7 +119,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         Capability.MODULE_BACKWARD_HOOKS,
         Capability.REGISTRATION_HOOKS,
     ],
-    mutants=["module-hooks-run-once-for-all-replicas"],
+    mutants=["module-hooks-run-once-for-all-replicas", "submodule-hooks-run-once-for-all-replicas"],
 )
 def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a submodule of a data-parallel module run once in each replica."""

@@ -209,7 +209,7 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["module-backward-hook-fires-once"],
+    mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward."""
@@ -300,7 +300,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a full backward hook removes this hook, and no other, from all later calls of the module."""

@@ -119,7 +119,7 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["with-kwargs-ignored"],
+    mutants=["replaced-keyword-arguments-not-seen"],
 )
 def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook with with_kwargs=True gets the keyword arguments of forward, as forward pre-hooks left them."""
@@ -139,7 +139,7 @@ def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["output-of-a-hook-with-kwargs-ignored"],
 )
 def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> None:
     """What a forward hook with with_kwargs=True returns becomes the output of the module; None keeps the output."""
@@ -159,7 +159,7 @@ def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> No
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["none-of-a-module-hook-is-a-replacement"],
+    mutants=["none-of-a-forward-hook-is-the-output"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A forward hook that returns None does not change the output of the module."""
@@ -237,7 +237,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a forward hook removes this hook, and no other, from all later calls of the module."""
