@@ -92,7 +92,12 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
     "data-parallel.module-hooks-count",
     level=Level.MUST,
     sources=[DATA_PARALLEL],
-    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
+    needs=[
+        Capability.DATA_PARALLEL,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
     mutants=["module-hooks-run-once-for-all-replicas"],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
@@ -100,13 +105,14 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
     module = weighted(backend, lambda module, x: x * module.weight)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
     backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("backward pre-hook"))
     backend.register_full_backward_hook(module, lambda *_: trace.log("full backward hook"))
 
     products = backend.call(backend.data_parallel(module), one_row_each(backend))
     trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
 
     backend.backward(backend.sum(products))
-    trace.expect(*["full backward hook"] * backend.replica_count())
+    trace.expect_in_any_order(*["backward pre-hook", "full backward hook"] * backend.replica_count())
 
 
 @rule(
@@ -117,6 +123,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         Capability.DATA_PARALLEL,
         Capability.MODULES,
         Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
         Capability.REGISTRATION_HOOKS,
     ],
     mutants=["module-hooks-run-once-for-all-replicas", "submodule-hooks-run-once-for-all-replicas"],
@@ -128,13 +135,14 @@ def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
     backend.add_module(outer, "inner", inner)
     backend.register_forward_pre_hook(inner, lambda *_: trace.log("forward pre-hook"))
     backend.register_forward_hook(inner, lambda *_: trace.log("forward hook"))
+    backend.register_full_backward_pre_hook(inner, lambda *_: trace.log("backward pre-hook"))
     backend.register_full_backward_hook(inner, lambda *_: trace.log("full backward hook"))
 
     products = backend.call(backend.data_parallel(outer), one_row_each(backend))
     trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
 
     backend.backward(backend.sum(products))
-    trace.expect(*["full backward hook"] * backend.replica_count())
+    trace.expect_in_any_order(*["backward pre-hook", "full backward hook"] * backend.replica_count())
 
 
 @rule(

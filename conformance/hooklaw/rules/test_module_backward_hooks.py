@@ -46,14 +46,18 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         trace.log("hook", [given is module, isinstance(grad_input, tuple), isinstance(grad_output, tuple)])
         trace.log("gradients", [grad_input, grad_output])
 
-    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    def forward(x, y):
+        first, second = module(x, y)
+        return backend.sum(first * 5) + backend.sum(second * 11)
+
+    module = backend.module({}, lambda _module, x, y: (x * 2 + y * 3, y * 7))
     backend.register_full_backward_hook(module, hook)
 
-    backend.backward(backend.sum(backend.call(module, leaf(backend), leaf(backend)) * 5))
+    backend.backward(backend.call(forward, leaf(backend), leaf(backend)))
 
     trace.expect(
         ("hook", [True, True, True]),
-        ("gradients", [[[10.0, 10.0], [15.0, 15.0]], [[5.0, 5.0]]]),
+        ("gradients", [[[10.0, 10.0], [92.0, 92.0]], [[5.0, 5.0], [11.0, 11.0]]]),
     )
 
 
@@ -65,19 +69,22 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     mutants=["full-backward-hook-at-the-outputs", "module-backward-hooks-deferred-to-the-end"],
 )
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
-    """A full backward hook runs when the inputs' gradients are computed: after the module's Nodes, before upstream."""
+    """A full backward hook runs when the inputs' gradients are computed: after the module's Nodes, before upstream.
 
-    def inside(_module, x):
+    So it does if any of the inputs requires grad: only if none does, the hook runs for the outputs.
+    """
+
+    def inside(_module, x, constant):
         y = x * 2
         backend.register_hook(y, trace.saw("inside"))
-        return y * 3
+        return y * constant
 
     def forward(x):
         y = x * 2
         backend.register_hook(y, trace.saw("upstream"))
-        return backend.sum(module(y))
+        return backend.sum(module(y, constant))
 
-    module = backend.module({}, inside)
+    module, constant = backend.module({}, inside), backend.tensor([3.0, 3.0])
     backend.register_full_backward_hook(module, lambda *_: trace.log("module"))
 
     backend.backward(backend.call(forward, leaf(backend)))
@@ -169,7 +176,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Full backward hooks run in order, global, prepended, others, and each gets what the hook before it returned."""
+    """Full backward hooks run in order, global, prepended (last first), others; each gets what the hook before returned."""
 
     def times(factor):
         return lambda _, grad_input, _output: (trace.log("hook", factor), (grad_input[0] * factor,))[1]
@@ -179,12 +186,13 @@ def test_order(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_hook(module, times(5))
     handle = backend.register_module_full_backward_hook(times(7))
     backend.register_full_backward_hook(module, times(11), prepend=True)
+    backend.register_full_backward_hook(module, times(13), prepend=True)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
 
-    trace.expect(("hook", 7), ("hook", 11), ("hook", 3), ("hook", 5))
-    trace.expect_value("x.grad", [2310.0, 2310.0], backend.grad_of(x))
+    trace.expect(*(("hook", factor) for factor in (7, 13, 11, 3, 5)))
+    trace.expect_value("x.grad", [30030.0, 30030.0], backend.grad_of(x))
 
 
 @rule(

@@ -233,7 +233,7 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Backward pre-hooks run in order, global, prepended, others, and each gets what the hook before it returned."""
+    """Backward pre-hooks run in order, global, prepended (last first), others; each gets what the hook before returned."""
 
     def times(factor):
         return lambda _, grad_output: (trace.log("hook", [factor, *grad_output]), (grad_output[0] * factor,))[1]
@@ -243,17 +243,19 @@ def test_order(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_pre_hook(module, times(5))
     handle = backend.register_module_full_backward_pre_hook(times(7))
     backend.register_full_backward_pre_hook(module, times(11), prepend=True)
+    backend.register_full_backward_pre_hook(module, times(13), prepend=True)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
 
     trace.expect(
         ("hook", [7, [1.0, 1.0]]),
-        ("hook", [11, [7.0, 7.0]]),
-        ("hook", [3, [77.0, 77.0]]),
-        ("hook", [5, [231.0, 231.0]]),
+        ("hook", [13, [7.0, 7.0]]),
+        ("hook", [11, [91.0, 91.0]]),
+        ("hook", [3, [1001.0, 1001.0]]),
+        ("hook", [5, [3003.0, 3003.0]]),
     )
-    trace.expect_value("x.grad", [3465.0, 5775.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [45045.0, 75075.0], backend.grad_of(x))
 
 
 @rule(

@@ -103,15 +103,17 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
 
     def with_keywords(_module, _args, kwargs, output):
-        trace.log("with", [kwargs["factor"], output])
+        trace.log("with", [sorted(kwargs.items()), output])
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
     backend.register_forward_hook(module, with_keywords, with_kwargs=True)
 
     backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    trace.expect(("without", 3), ("with", [[["factor", 3]], [3.0, 6.0]]))
+    backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("without", 3), ("with", [3, [3.0, 6.0]]))
+    trace.expect(("without", 3), ("with", [[], [1.0, 2.0]]))
 
 
 @rule(
@@ -180,17 +182,18 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     mutants=["prepend-ignored", "global-module-hooks-run-last", "module-hooks-run-in-reverse-order"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Forward hooks run in order of registration, after a prepended one, and global forward hooks before all."""
+    """Global forward hooks run first, then prepended ones, the last prepended first, then others as registered."""
     module = doubling(backend)
     backend.register_forward_hook(module, saw(trace, "first"))
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
-    backend.register_forward_hook(module, saw(trace, "prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True)
 
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
     handle.remove()
 
-    trace.expect("global", "prepended", "first", "second")
+    trace.expect("global", "fourth, prepended", "third, prepended", "first", "second")
 
 
 @rule(

@@ -93,6 +93,39 @@ def test_all_modules(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.global.later-modules",
+    level=Level.MUST,
+    sources=[PRE, FORWARD, BACKWARD_PRE, BACKWARD],
+    needs=[
+        Capability.MODULES,
+        Capability.GLOBAL_MODULE_HOOKS,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=["global-module-hooks-run-last"],
+)
+def test_later_modules(backend: Backend, trace: Trace) -> None:
+    """A global module hook of any kind also runs for a module that was made after its registration."""
+
+    def saw(label):
+        return lambda given, *_: trace.log(label) if given in later else None
+
+    later: list[Any] = []
+    handles = [
+        backend.register_module_forward_pre_hook(saw("pre-hook")),
+        backend.register_module_forward_hook(saw("hook")),
+        backend.register_module_full_backward_pre_hook(saw("backward pre-hook")),
+        backend.register_module_full_backward_hook(saw("backward hook")),
+    ]
+    later.append(doubling(backend))
+    backend.backward(backend.call(lambda x: backend.sum(later[0](x)), leaf(backend)))
+    for handle in handles:
+        handle.remove()
+
+    trace.expect("pre-hook", "hook", "backward pre-hook", "backward hook")
+
+
+@rule(
     "module.global.removal",
     level=Level.MUST,
     sources=[PRE, FORWARD, BACKWARD_PRE, BACKWARD],

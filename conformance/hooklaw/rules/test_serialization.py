@@ -16,10 +16,11 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
     mutants=["hooks-dropped-in-silence"],
 )
 def test_warns(backend: Backend, trace: Trace) -> None:
-    """Serializing a tensor with a hook warns; serializing it without the hook does not warn of it."""
+    """Serializing a tensor with a hook warns, unless each of its hooks is marked as unserializable."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     before = _warnings_of_saving(backend, x)
 
+    backend.register_hook(x, backend.unserializable_hook(trace.saw("marked")))
     handle = backend.register_hook(x, trace.saw("hook"))
     trace.expect_value("more warnings with a hook", expected=True, observed=_warnings_of_saving(backend, x) > before)
 
