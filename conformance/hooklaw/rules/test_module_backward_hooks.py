@@ -176,7 +176,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Full backward hooks run in order, global, prepended (last first), others; each gets what the hook before returned."""
+    """Full backward hooks run in order, global, prepended (last first), others; each gets the previous result."""
 
     def times(factor):
         return lambda _, grad_input, _output: (trace.log("hook", factor), (grad_input[0] * factor,))[1]

@@ -233,7 +233,7 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Backward pre-hooks run in order, global, prepended (last first), others; each gets what the hook before returned."""
+    """Backward pre-hooks run in order, global, prepended (last first), others; each gets the previous result."""
 
     def times(factor):
         return lambda _, grad_output: (trace.log("hook", [factor, *grad_output]), (grad_output[0] * factor,))[1]
