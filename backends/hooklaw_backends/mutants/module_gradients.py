@@ -126,3 +126,26 @@ def constants_have_no_gradient(self: Mutant, hook: Hook, module: Any, grads: Any
     """A full backward hook gets None in place of a gradient of zeros."""
     zeros = [self.is_tensor(grad) and self.tolist(grad) == self.tolist(self.zeros_like(grad)) for grad in grads]
     return hook(module, tuple(None if is_zero else grad for grad, is_zero in zip(grads, zeros, strict=True)), outputs)
+
+
+@calling(*FULL_BACKWARD_HOOKS)
+def full_backward_hook_gets_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """A full backward hook gets None for the gradient of each output but the first."""
+    return hook(module, grads, (*outputs[:1], *[None] * len(outputs[1:])))
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A full backward hook runs for the outputs' gradients if any input, not every input, requires no grad."""
+    constant: list[bool] = []
+
+    def note(_: Any, args: Any) -> None:
+        constant[:] = [not self.requires_grad(value) for value in args if self.is_tensor(value)]
+
+    def early(given: Any, outputs: Any) -> None:
+        if any(constant):
+            hook(given, (None,) * len(constant), outputs)
+
+    self.register_forward_pre_hook(module, note)
+    self.register_full_backward_pre_hook(module, early)
+    return old(module, lambda *given: None if any(constant) else hook(*given), **options)

@@ -76,3 +76,9 @@ def error_after_another_is_lost(self: Mutant, *given: Any) -> Hook:
             return None
 
     return silent
+
+
+@calling(*FORWARD_PRE_HOOKS, *FORWARD_HOOKS, only="with_kwargs")
+def none_for_no_keyword_arguments(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
+    """A hook registered with_kwargs=True gets None if the call of its module has no keyword arguments."""
+    return hook(module, args, kwargs or None, *output)

@@ -130,9 +130,26 @@ def zero_grad_writes_zeros(self: Mutant, old: Hook, optimizer: Any, **options: b
 
 
 @overriding("step")
-def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any) -> None:
+def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
     """A step treats a .grad of None as zeros."""
     for param in (param for group in optimizer.param_groups for param in group["params"]):
         if self.grad_of(param) is None:
             self.set_grad(param, self.mapped(param, lambda _: 0.0))
-    old(optimizer)
+    old(optimizer, **arguments)
+
+
+@overriding("zero_grad")
+def zero_grad_leaves_all_but_the_first(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
+    """zero_grad resets the gradient of the first parameter only."""
+    _, *others = [param for group in optimizer.param_groups for param in group["params"]]
+    grads = [None if self.grad_of(param) is None else self.clone(self.grad_of(param)) for param in others]
+    old(optimizer, **options)
+    for param, grad in zip(others, grads, strict=True):
+        self.set_grad(param, grad)
+
+
+@overriding("step")
+def step_needs_every_gradient(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
+    """A step changes no parameter if the gradient of any is None."""
+    if all(self.grad_of(param) is not None for group in optimizer.param_groups for param in group["params"]):
+        old(optimizer, **arguments)

@@ -230,7 +230,12 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, GLOBAL],
     needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
+    mutants=[
+        "module-hooks-run-in-reverse-order",
+        "prepend-ignored",
+        "global-module-hooks-run-last",
+        "prepended-hooks-as-registered",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Backward pre-hooks run in order, global, prepended (last first), others; each gets the previous result."""

@@ -97,7 +97,7 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored"],
+    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored", "none-for-no-keyword-arguments"],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
@@ -179,7 +179,12 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, GLOBAL],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["prepend-ignored", "global-module-hooks-run-last", "module-hooks-run-in-reverse-order"],
+    mutants=[
+        "prepend-ignored",
+        "global-module-hooks-run-last",
+        "module-hooks-run-in-reverse-order",
+        "prepended-hooks-as-registered",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Global forward hooks run first, then prepended ones, the last prepended first, then others as registered."""

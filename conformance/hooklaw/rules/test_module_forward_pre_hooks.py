@@ -200,7 +200,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["prepend-ignored"],
+    mutants=["prepend-ignored", "prepended-hooks-as-registered"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered with prepend=True runs before those that the module already has."""

@@ -255,7 +255,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.Optimizer.zero_grad")],
     needs=NEEDS,
-    mutants=["zero-grad-writes-zeros"],
+    mutants=["zero-grad-writes-zeros", "zero-grad-leaves-all-but-the-first"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad sets all gradients to None by default, and to zeros with set_to_none=False."""
@@ -275,7 +275,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.Optimizer.zero_grad")],
     needs=NEEDS,
-    mutants=["step-takes-none-for-zero"],
+    mutants=["step-takes-none-for-zero", "step-needs-every-gradient"],
 )
 def test_skipped(backend: Backend, trace: Trace) -> None:
     """An optimizer's step skips a parameter whose gradient is None, but not a parameter whose gradient is zero."""

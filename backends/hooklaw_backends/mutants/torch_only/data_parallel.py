@@ -15,6 +15,12 @@ def module_hooks_run_once_for_all_replicas(self: Mutant, module: Any, hook: Hook
     return once(hook)
 
 
+@altering("register_full_backward_pre_hook")
+def backward_pre_hooks_run_once_for_all_replicas(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A backward pre-hook of a module runs in one replica only."""
+    return once(hook)
+
+
 class _KnowsSubmodules(Mutant):
     """A mutant that keeps all submodules."""
 
