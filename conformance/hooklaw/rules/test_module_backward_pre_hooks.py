@@ -311,7 +311,7 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     mutants=["changes-in-place-around-modules-accepted"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
-    """Changing an input of a module in place is an error if the module has a backward pre-hook."""
+    """Modifying an input of a module in place is an error if the module has a backward pre-hook."""
     module = backend.module({}, lambda _module, x: backend.mul_(x, 2))
     backend.register_full_backward_pre_hook(module, lambda *_: None)
 

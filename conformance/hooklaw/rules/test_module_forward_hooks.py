@@ -187,7 +187,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Global forward hooks run first, then prepended ones, the last prepended first, then others as registered."""
+    """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
     module = doubling(backend)
     backend.register_forward_hook(module, saw(trace, "first"))
     backend.register_forward_hook(module, saw(trace, "second"))

@@ -185,7 +185,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Forward pre-hooks run in order of registration, each with what the one before it returned."""
+    """Forward pre-hooks run in order of registration, each with what the hook before it returned."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 1)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] * 10)
@@ -223,7 +223,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     mutants=["global-module-hooks-run-last"],
 )
 def test_global_first(backend: Backend, trace: Trace) -> None:
-    """A global forward pre-hook runs before every forward pre-hook of the module itself, even a prepended one."""
+    """A global forward pre-hook runs before every forward pre-hook of the module itself, even a prepended hook."""
     module = backend.module({}, lambda _module, x: x * 2)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("own"))
     handle = backend.register_module_forward_pre_hook(lambda *_: trace.log("global"))

@@ -33,7 +33,7 @@ def rate_in(state: Any) -> float:
 
 
 def with_rate(state: Any, rate: float) -> Any:
-    """Return a state like this one with another learning rate."""
+    """Return a copy of a state with another learning rate."""
     return {**state, "param_groups": [{**group, "lr": rate} for group in state["param_groups"]]}
 
 

@@ -85,7 +85,7 @@ def test_module(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_parameter(backend: Backend, trace: Trace) -> None:
-    """A parameter registration hook gets the module, name and parameter; a parameter it returns replaces that one."""
+    """A parameter registration hook gets the module, name and parameter; a parameter that it returns replaces it."""
     other = bare(backend, {"weight": backend.tensor([7.0])}).weight
     seen: list[Any] = []
 
@@ -114,7 +114,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
-    """A buffer registration hook gets the module, name and buffer; a buffer it returns replaces that one."""
+    """A buffer registration hook gets the module, name and buffer; a buffer that it returns replaces it."""
 
     def hook(given, name, buffer):
         trace.log("hook", [given is module, name, buffer])
@@ -185,14 +185,14 @@ def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "registration-hook.order",
-    level=Level.MAY,
+    level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[observed("several registration hooks run in order, each with what the one before it returned")],
+    sources=[observed("several registration hooks run in order, each with what the hook before it returned")],
     needs=NEEDS,
     mutants=["return-of-a-registration-hook-ignored"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Several registration hooks may run in order of registration, each with what the one before it returned."""
+    """Several registration hooks run in order of registration, each with what the hook before it returned."""
     owner = bare(backend)
     register = backend.register_module_buffer_registration_hook
     add_one, times_ten = register(lambda *given: given[2] + 1), register(lambda *given: given[2] * 10)
