@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 from hooklaw_backends.mutants.base import Mutant, name_of
 
-SHARED = {"base", "inside", "over_reference", "over_torch"}
+SHARED = {"base", "inside", "over_reference", "over_torch", "shared", "verbs"}
 OVER = {
     "torch-eager": ("over_torch", "OverTorch", "torch_only"),
     "reference": ("over_reference", "OverReference", "engine"),

@@ -5,10 +5,10 @@ A mutant uses the backend's verbs, and the few further methods that `OverTorch` 
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial, wraps
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hooklaw.backend.torchlike import named
 
@@ -20,18 +20,6 @@ else:
 Made = TypeVar("Made")
 Hook = Callable[..., Any]
 Pair = tuple[Hook, Hook]
-NODE_HOOKS = ("node_register_prehook", "node_register_hook")
-BACKWARD_HOOKS = ("register_hook", "register_post_accumulate_grad_hook", *NODE_HOOKS)
-"""The verbs that register hooks on tensors and Nodes; those below register hooks on a module, or on all modules."""
-FORWARD_PRE_HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook")
-FORWARD_HOOKS = ("register_forward_hook", "register_module_forward_hook")
-FULL_BACKWARD_PRE_HOOKS = ("register_full_backward_pre_hook", "register_module_full_backward_pre_hook")
-FULL_BACKWARD_HOOKS = ("register_full_backward_hook", "register_module_full_backward_hook")
-MODULE_BACKWARD_HOOKS = (*FULL_BACKWARD_PRE_HOOKS, *FULL_BACKWARD_HOOKS)
-MODULE_HOOKS = (*FORWARD_PRE_HOOKS, *FORWARD_HOOKS, *MODULE_BACKWARD_HOOKS)
-ON_ALL_MODULES = tuple(verb for verb in MODULE_HOOKS if verb.startswith("register_module_"))
-ON_ONE_MODULE = tuple(verb for verb in MODULE_HOOKS if verb not in ON_ALL_MODULES)
-_open: list[AbstractContextManager[Any]] = []
 
 
 def name_of(mutant: type) -> str:
@@ -55,6 +43,10 @@ class Mutant(Over):
         super().__init__()
         of = "" if self.original == "torch-eager" else f" of {self.original}"
         self.name = f"mutant {name_of(type(self))}{of}"
+
+    def reset(self) -> None:
+        super().reset()
+        self.kept = []
 
     def keeps(self, thing: Any) -> bool:
         """Whether a thing is among those kept."""
@@ -99,6 +91,37 @@ class Mutant(Over):
 
 def _each(function: Callable[[Any], Any], data: Any) -> Any:
     return [_each(function, row) for row in data] if isinstance(data, list) else function(data)
+
+
+class InBackward(Mutant):
+    """A mutant that knows the root of the running backward, and whether it is limited to some inputs."""
+
+    root: Any = None
+    is_limited = False
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.root, self.is_limited = root, how.get("inputs") is not None
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.root, self.is_limited = None, False
+
+
+class InGrad(Mutant):
+    """A mutant that knows the inputs of the running autograd.grad."""
+
+    inputs: Sequence[Any] = ()
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.inputs = inputs
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.inputs = ()
+
+    def asks_for(self, tensor: Any) -> bool:
+        """Whether a tensor is among the inputs of the running autograd.grad."""
+        return any(tensor is asked for asked in self.inputs)
 
 
 Maker = Callable[[Hook], type[Mutant]]
@@ -163,32 +186,12 @@ def calling(*verbs: str, base: type[Mutant] = Mutant, only: str = "") -> Maker:
     def make(step: Hook) -> type[Mutant]:
         @wraps(step)
         def altered(self: Any, *given: Any) -> Hook:
-            return lambda *call, **named: step(self, given[-1], *call, **named)
+            hook = given[-1]  # alone: a hook must not keep its tensor alive
+            return lambda *call, **named: step(self, hook, *call, **named)
 
         return altering(*verbs, base=base, only=only)(altered)
 
     return make
-
-
-class _OwnLists(Mutant):
-    """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists."""
-
-    lists = fresh(dict[tuple[Hook, int], list[Hook]])
-
-
-def dispatching(step: Hook) -> type[Mutant]:
-    """Make a mutant that runs ``(self, hooks, target, ...)`` in place of the hooks in one place of a tensor or Node."""
-
-    @wraps(step)
-    def register(self: _OwnLists, old: Hook, target: Any, hook: Hook) -> Handle:
-        if (old, id(target)) not in self.lists:
-            self.kept.append(target)  # so that no other object gets its id
-            old(target, partial(step, self, self.lists.setdefault((old, id(target)), []), target))
-        hooks = self.lists[old, id(target)]
-        hooks.append(hook)
-        return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
-
-    return overriding(*BACKWARD_HOOKS, base=_OwnLists)(register)
 
 
 def pairs(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
@@ -241,151 +244,3 @@ def products(step: Hook) -> type[Mutant]:
             return old(fn, *tensors)
 
     return overriding("call")(wraps(step)(call))
-
-
-def within(context: Callable[[], AbstractContextManager[Any]], hook: Hook) -> Hook:
-    """Return a hook that runs inside a context."""
-
-    def inside(*arguments: Any) -> Any:
-        with context():
-            return hook(*arguments)
-
-    return inside
-
-
-def without_result(hook: Hook) -> Hook:
-    """Return a hook whose return value is dropped."""
-    return lambda *given: (hook(*given), None)[1]
-
-
-def once(hook: Hook) -> Hook:
-    """Return a hook that runs only the first time."""
-    fired: list[bool] = []
-    return lambda *given: None if fired else (fired.append(True), hook(*given))[1]
-
-
-def enter_for_good(context: AbstractContextManager[Any]) -> None:
-    """Enter a context that is never left; keep a reference, because a context left by garbage collection would exit."""
-    _open.append(context)
-    context.__enter__()
-
-
-def move_to_front(hooks: dict[int, Hook], handle: int) -> None:
-    """Move one of the hooks to the front."""
-    rest = {other: hooks.pop(other) for other in list(hooks) if other != handle}
-    hooks.update(rest)
-
-
-def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
-    """Run hooks, each on the result of the one before; return the last result that is not None."""
-    last = None
-    for hook in hooks:
-        result = hook(value, *rest)
-        if result is not None:
-            value = last = result
-    return last
-
-
-def as_prehook(hook: Hook, place: int) -> Hook:
-    """Return a Node pre-hook that runs a tensor hook on the gradient in one place."""
-
-    def prehook(grads: Any) -> Any:
-        result = hook(grads[place])
-        return None if result is None else (*grads[:place], result, *grads[place + 1 :])
-
-    return prehook
-
-
-class Handle:
-    """A handle that calls the given function on remove, and is a context manager."""
-
-    def __init__(self, remove: Callable[[], object] = lambda: None) -> None:
-        self.remove = remove
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def handle_of(handles: Sequence[Any]) -> Handle:
-    """Return a handle that removes several hooks."""
-    return Handle(lambda: [handle.remove() for handle in handles])
-
-
-class InBackward(Mutant):
-    """A mutant that knows the root of the running backward, and whether it is limited to some inputs."""
-
-    root: Any = None
-    is_limited = False
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.root, self.is_limited = root, how.get("inputs") is not None
-        try:
-            super().backward(root, gradient, **how)
-        finally:
-            self.root, self.is_limited = None, False
-
-
-class InGrad(Mutant):
-    """A mutant that knows the inputs of the running autograd.grad."""
-
-    inputs: Sequence[Any] = ()
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.inputs = inputs
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.inputs = ()
-
-    def asks_for(self, tensor: Any) -> bool:
-        """Whether a tensor is among the inputs of the running autograd.grad."""
-        return any(tensor is asked for asked in self.inputs)
-
-
-class Passes(Mutant):
-    """A mutant that runs code around each backward."""
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        raise NotImplementedError
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.around(lambda: super(Passes, self).backward(root, gradient, **how))
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return self.around(lambda: super(Passes, self).grad(outputs, inputs, grad_outputs, **how))
-
-
-class Deferring(Passes):
-    """A mutant that runs hooks only after the whole backward."""
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        result = run()
-        while self.kept:
-            self.kept.pop(0)()
-        return result
-
-    def later(self, hook: Hook, *given: Any) -> None:
-        """Call the hook after the backward."""
-        self.kept.append(partial(hook, *given))
-
-
-class CallsTheRest(Passes):
-    """A mutant that calls the hooks that did not run in a backward after it."""
-
-    waiting = fresh(dict[Hook, Hook])
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        before = self.waiting.copy()
-        result = run()
-        for hook in [hook for hook in before if hook in self.waiting]:
-            before[hook]()
-        self.waiting = before
-        return result
-
-    def waiting_for(self, hook: Hook, *nothing: Any) -> Hook:
-        """Return a hook that is called with these arguments after each backward in which it does not run."""
-        self.waiting[hook] = partial(hook, *nothing)
-        return lambda *given: (self.waiting.pop(hook, None), hook(*given))[1]

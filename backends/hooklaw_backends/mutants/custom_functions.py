@@ -3,7 +3,9 @@
 from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import NODE_HOOKS, Handle, Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
 class Context:
@@ -68,7 +70,7 @@ def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
     return [rest.pop(0) if size is None else [rest.pop(0) for _ in range(size)] for size in sizes]
 
 
-@overriding("register_hook", *NODE_HOOKS)
+@overriding("register_hook", *verbs.NODE)
 def hooks_pass_over_custom_functions(self: Mutant, old: Hook, target: Any, hook: Hook) -> Any:
     """Hooks on an output of a custom Function, or on its Node, never run."""
     node = self.grad_fn(target) if self.is_tensor(target) else target

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    NODE_HOOKS,
-    Hook,
-    InBackward,
-    InGrad,
-    Mutant,
-    altering,
-    calling,
-    fresh,
-    overriding,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
 
 
 class _KnowsNodeHooks(Mutant):
@@ -30,6 +21,10 @@ class _KnowsNodeHooks(Mutant):
         self.post.append((node, hook))
         return super().node_register_hook(node, hook)
 
+    def hooks_on(self, known: Sequence[tuple[Any, Hook]], tensor: Any) -> list[Hook]:
+        """Return those of the known hooks that are on the Node of a tensor."""
+        return [hook for node, hook in known if node is self.gradient_edge(tensor)[0]]
+
 
 @overriding("grad", base=_KnowsNodeHooks)
 def autograd_grad_executes_the_nodes_of_its_inputs(
@@ -38,41 +33,39 @@ def autograd_grad_executes_the_nodes_of_its_inputs(
     """autograd.grad runs the Node hooks of its inputs, although their Nodes need not be executed."""
     grads = old(outputs, inputs, *given, **how)
     for tensor, grad in zip(inputs, grads, strict=True):
-        for hook in [hook for node, hook in self.pre if node is self.gradient_edge(tensor)[0]]:
+        for hook in self.hooks_on(self.pre, tensor):
             hook((grad,))
-        for hook in [hook for node, hook in self.post if node is self.gradient_edge(tensor)[0]]:
+        for hook in self.hooks_on(self.post, tensor):
             hook((), (grad,))
     return grads
 
 
-class NodePreHookChangesCapturedGradient(_KnowsNodeHooks):
+@overriding("grad", base=_KnowsNodeHooks)
+def node_pre_hook_changes_captured_gradient(
+    self: _KnowsNodeHooks, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
     """Node pre-hooks change the gradient that autograd.grad returns for the tensor."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        grads = super().grad(outputs, inputs, grad_outputs, **how)
-        return tuple(self._through(tensor, grad) for tensor, grad in zip(inputs, grads, strict=True))
-
-    def _through(self, tensor: Any, grad: Any) -> Any:
-        for node, hook in self.pre:
-            if not self.is_leaf(tensor) and node is self.gradient_edge(tensor)[0]:
-                result = hook((grad,))
-                grad = grad if result is None else result[0]
-        return grad
+    grads = list(old(outputs, inputs, *given, **how))
+    for nr, tensor in enumerate(inputs):
+        for hook in self.hooks_on(self.pre, tensor):
+            result = None if self.is_leaf(tensor) else hook((grads[nr],))
+            grads[nr] = grads[nr] if result is None else result[0]
+    return tuple(grads)
 
 
-@calling(*NODE_HOOKS, base=InGrad)
+@calling(*verbs.NODE, base=InGrad)
 def autograd_grad_never_runs_node_hooks(self: InGrad, hook: Hook, *grads: Any) -> Any:
     """autograd.grad runs no Node hooks."""
     return None if self.inputs else hook(*grads)
 
 
-@altering(*NODE_HOOKS, base=InBackward)
+@altering(*verbs.NODE, base=InBackward)
 def backward_inputs_skip_accumulate_grad_hooks(self: InBackward, node: Any, hook: Hook) -> Hook:
     """A backward with inputs skips the hooks on AccumulateGrad Nodes."""
     return lambda *grads: None if self.is_limited and self.leaf_of(node) is not None else hook(*grads)
 
 
-@altering(*NODE_HOOKS, base=InBackward)
+@altering(*verbs.NODE, base=InBackward)
 def backward_spares_the_nodes_of_its_inputs(self: InBackward, node: Any, hook: Hook) -> Hook:
     """A backward with inputs skips the hooks on the Nodes of non-leaf tensors."""
     return lambda *grads: None if self.is_limited and self.leaf_of(node) is None else hook(*grads)

@@ -1,23 +1,13 @@
 """Mutants whose forward hooks get the wrong arguments, or run at the wrong time."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    FORWARD_HOOKS,
-    FORWARD_PRE_HOOKS,
-    Hook,
-    Mutant,
-    altering,
-    calling,
-    overriding,
-    with_options,
-)
-
-KINDS = ("forward_pre", "forward")
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding, with_options
+from hooklaw_backends.mutants.shared import inputs_to
 
 
-@calling(*FORWARD_PRE_HOOKS, *FORWARD_HOOKS)
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
 def module_hook_gets_bare_arguments(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
     """A forward hook or pre-hook gets a single argument bare instead of in a tuple."""
     return hook(module, args[0] if len(args) == 1 else args, *rest)
@@ -26,41 +16,36 @@ def module_hook_gets_bare_arguments(self: Mutant, hook: Hook, module: Any, args:
 @altering("register_forward_hook")
 def forward_hook_gets_the_arguments_of_the_caller(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A forward hook gets the caller's arguments, without the changes that pre-hooks made."""
-    kept: list[Any] = []
-
-    def keep(_: Any, args: Any) -> None:
-        kept[:] = [args]
-
-    self.register_forward_pre_hook(module, keep, prepend=True)
-    return lambda module, _, *rest: hook(module, *kept, *rest)
+    given = inputs_to(self, module, prepend=True)
+    return lambda module, _, *rest: hook(module, tuple(given), *rest)
 
 
-@calling(*FORWARD_HOOKS)
+@calling(*verbs.FORWARD)
 def output_of_a_module_hook_in_a_tuple(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A forward hook gets the output wrapped in a tuple."""
     return hook(*given[:-1], (given[-1],))
 
 
-@calling(*FORWARD_HOOKS)
+@calling(*verbs.FORWARD)
 def forward_hook_for_tensors_alone(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A forward hook does not run if the output is not a tensor."""
     return hook(*given) if self.is_tensor(given[-1]) else None
 
 
-@calling(*FORWARD_PRE_HOOKS, *FORWARD_HOOKS)
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
 def module_hooks_only_where_it_is_recorded(self: Mutant, hook: Hook, *given: Any) -> Any:
     """Forward hooks and pre-hooks do not run under no_grad."""
     return hook(*given) if self.is_grad_enabled() else None
 
 
-@calling(*FORWARD_PRE_HOOKS)
+@calling(*verbs.FORWARD_PRE)
 def tuple_of_a_pre_hook_is_one_argument(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A tuple that a forward pre-hook returns is passed to forward as a single argument."""
     result = hook(*given)
     return (result,) if isinstance(result, tuple) else result
 
 
-@calling(*FORWARD_PRE_HOOKS)
+@calling(*verbs.FORWARD_PRE)
 def none_of_a_module_hook_is_a_replacement(self: Mutant, hook: Hook, *given: Any) -> Any:
     """If a forward pre-hook returns None, forward is called with None."""
     result = hook(*given)
@@ -82,47 +67,37 @@ def keyword_arguments_given_to_every_module_hook(
     return old(module, hook if options.get("with_kwargs") else given_all, **{**options, "with_kwargs": True})
 
 
-@calling(*FORWARD_PRE_HOOKS, *FORWARD_HOOKS, only="with_kwargs")
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
 def with_kwargs_ignored(self: Mutant, hook: Hook, module: Any, args: Any, _: Any, *output: Any) -> Any:
     """A hook registered with with_kwargs=True gets an empty dict of keyword arguments."""
     return hook(module, args, {}, *output)
 
 
-@with_options(*FORWARD_HOOKS, always_call=False)
+@with_options(*verbs.FORWARD, always_call=False)
 def always_call_ignored() -> None:
     """A hook registered with always_call=True is not called after an exception."""
 
 
-@with_options(*FORWARD_HOOKS, always_call=True)
+@with_options(*verbs.FORWARD, always_call=True)
 def every_forward_hook_always_called() -> None:
     """Every forward hook is called after an exception, even without always_call=True."""
 
 
-@calling(*FORWARD_HOOKS, only="always_call")
+@calling(*verbs.FORWARD, only="always_call")
 def always_called_hook_called_twice(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is called twice."""
     hook(*given)
     return hook(*given)
 
 
-class _KnowsForward(Mutant):
-    """A mutant that knows whether the forward of a module began."""
-
-    began = False
-
-    def reset(self) -> None:
-        super().reset()
-        self.began = False
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            self.began = True
-            return forward(*args, **kwargs)
-
-        return super().module(parameters, noted)
+@calling("module")
+def _notes_forward(self: Mutant, forward: Hook, *args: Any, **kwargs: Any) -> Any:
+    """A mutant that keeps something as soon as a forward begins."""
+    self.kept.append(True)
+    return forward(*args, **kwargs)
 
 
-@calling(*FORWARD_HOOKS, base=_KnowsForward, only="always_call")
-def always_called_hook_needs_forward(self: _KnowsForward, hook: Hook, *given: Any) -> Any:
+@calling(*verbs.FORWARD, base=_notes_forward, only="always_call")
+def always_called_hook_needs_forward(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is not called if a pre-hook raises before forward starts."""
-    return hook(*given) if self.began else None
+    return hook(*given) if self.kept else None

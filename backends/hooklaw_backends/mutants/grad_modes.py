@@ -3,7 +3,8 @@
 from contextlib import nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
 @overriding("no_grad")

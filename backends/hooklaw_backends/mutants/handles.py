@@ -3,10 +3,12 @@
 import weakref
 from typing import Any
 
-from hooklaw_backends.mutants.base import BACKWARD_HOOKS, Handle, Hook, Mutant, overriding
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
-@overriding(*BACKWARD_HOOKS)
+@overriding(*verbs.IN_BACKWARD)
 def remove_does_nothing(self: Mutant, old: Hook, *given: Any) -> Any:
     """A handle's remove does not remove the hook."""
     old(*given)

@@ -1,26 +1,27 @@
-"""Mutants that lose hooks when a tensor is changed in place."""
+"""Mutants that lose hooks when a tensor is changed in place, miscount changes, or refuse the wrong ones."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, as_prehook, fresh
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
+from hooklaw_backends.mutants.shared import Handle, as_prehook
 
 
 class HookFollowsItsTensor(Mutant):
     """After an in-place operation a tensor hook moves to the tensor's new grad_fn."""
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        followed: list[Any] = [tensor, hook, super().register_hook(tensor, hook)]
+        followed = SimpleNamespace(tensor=tensor, hook=hook, handle=super().register_hook(tensor, hook))
         self.kept.append(followed)
-        return Handle(lambda: followed[-1].remove())  # noqa: PLW0108 - it changes later
+        return Handle(lambda: followed.handle.remove())  # noqa: PLW0108 - the handle changes later
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         changed = super().mul_(tensor, factor)
         for followed in self.kept:
-            other, hook, handle = followed
-            if self._base_or_itself(other) is self._base_or_itself(tensor):
-                handle.remove()
-                self.grad_fn(other)  # makes torch rebuild a view's history
-                followed[-1] = super().register_hook(other, hook)
+            if self._base_or_itself(followed.tensor) is self._base_or_itself(tensor):
+                followed.handle.remove()
+                self.grad_fn(followed.tensor)  # makes torch rebuild a view's history
+                followed.handle = super().register_hook(followed.tensor, followed.hook)
         return changed
 
     def _base_or_itself(self, tensor: Any) -> Any:
@@ -73,3 +74,39 @@ class VersionCheckedUnderHooks(Mutant):
         if self.hooked:
             raise RuntimeError("a saved tensor would be modified by an inplace operation")
         return super().mul_(tensor, factor)
+
+
+@overriding("mul_")
+def leaf_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that requires grad can be changed in place, and the change is not recorded."""
+    if not (self.is_leaf(tensor) and self.requires_grad(tensor)):
+        return old(tensor, factor)
+    with self.no_grad():
+        return old(tensor, factor)
+
+
+@overriding("mul_")
+def change_to_the_same_values_goes_uncounted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """An in-place operation that leaves the values equal does not increase the version."""
+    return tensor if factor == 1 else old(tensor, factor)
+
+
+@products
+def every_operation_counts_as_a_change(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A product increases the version of its first factor."""
+    made = multiply(left, right)
+    self.overwrite(self.detach(left), self.clone(self.detach(left)))
+    return made
+
+
+@overriding("mul_")
+def every_change_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """Every in-place change of a tensor that requires grad is an error."""
+    if self.requires_grad(tensor):
+        raise RuntimeError("a tensor that requires grad must not be changed in place")
+    return old(tensor, factor)
+
+
+@overriding("increment_version")
+def version_never_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version does nothing."""

@@ -3,7 +3,9 @@
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw_backends.mutants.base import FORWARD_HOOKS, ON_ONE_MODULE, Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import inputs_to
 
 
 @overriding("forward")
@@ -22,13 +24,8 @@ def forward_is_given_copies(self: Mutant, forward: Hook, module: Any, *args: Any
 @overriding("module")
 def forward_is_given_what_the_caller_gave(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
     """A module's forward gets the caller's own tensors, even if hooks replace or wrap them."""
-    given: list[Any] = []
     made = old(parameters, lambda module, *_, **kwargs: forward(module, *given, **kwargs))
-
-    def keep(_: Any, args: Any) -> None:
-        given[:] = args
-
-    self.register_forward_pre_hook(made, keep)
+    given = inputs_to(self, made)
     return made
 
 
@@ -46,13 +43,13 @@ def warnings_of_a_call_are_lost(self: Mutant, old: Hook, fn: Hook, *tensors: Any
         return old(fn, *tensors)
 
 
-@altering(*ON_ONE_MODULE)
+@altering(*verbs.ON_ONE_MODULE)
 def module_hooks_only_on_the_original(self: Mutant, original: Any, hook: Hook) -> Hook:
     """Module hooks do not run on a copy of the module."""
     return lambda module, *given: hook(module, *given) if module is original else None
 
 
-@overriding(*FORWARD_HOOKS)
+@overriding(*verbs.FORWARD)
 def hook_registered_meanwhile_runs_at_once(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """A forward hook registered by another forward hook runs in the same call."""
     *where, hook = given

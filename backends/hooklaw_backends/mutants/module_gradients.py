@@ -3,21 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    FULL_BACKWARD_HOOKS,
-    FULL_BACKWARD_PRE_HOOKS,
-    MODULE_BACKWARD_HOOKS,
-    MODULE_HOOKS,
-    Handle,
-    Hook,
-    Mutant,
-    Passes,
-    calling,
-    overriding,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, Passes, inputs_to
 
 
-@overriding(*MODULE_HOOKS)
+@overriding(*verbs.MODULE)
 def module_handle_skips_one_call(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook only skips the next call of the hook."""
     skipped: list[None] = []
@@ -43,20 +34,20 @@ class _CountsPasses(Passes):
         return run()
 
 
-@calling(*MODULE_BACKWARD_HOOKS, base=_CountsPasses)
+@calling(*verbs.MODULE_BACKWARD, base=_CountsPasses)
 def module_backward_hooks_in_the_first_pass_only(self: _CountsPasses, hook: Hook, *given: Any) -> Any:
     """The backward hooks of a module run in the first backward through a graph, and in no later backward."""
     return hook(*given) if self.passes == 1 else None
 
 
-@calling(*MODULE_BACKWARD_HOOKS)
+@calling(*verbs.MODULE_BACKWARD)
 def missing_gradients_of_a_module_hook_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """If a backward hook of a module returns fewer gradients than it got, the others stay, and there is no error."""
     result = hook(module, grads, *rest)
     return (*result, *grads[len(result) :]) if isinstance(result, tuple) else result
 
 
-@calling(*MODULE_BACKWARD_HOOKS)
+@calling(*verbs.MODULE_BACKWARD)
 def surplus_gradients_of_a_module_hook_are_dropped(
     self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any
 ) -> Any:
@@ -65,7 +56,7 @@ def surplus_gradients_of_a_module_hook_are_dropped(
     return result[: len(grads)] if isinstance(result, tuple) else result
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def list_of_a_full_backward_hook_refused(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A full backward hook that returns a list is an error."""
     result = hook(*given)
@@ -74,13 +65,13 @@ def list_of_a_full_backward_hook_refused(self: Mutant, hook: Hook, *given: Any) 
     return result
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def full_backward_hook_replaces_the_first_input(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """Of the gradients that a full backward hook returns only the first replaces another."""
     return _first_of(hook(module, grads, outputs), grads)
 
 
-@calling(*FULL_BACKWARD_PRE_HOOKS)
+@calling(*verbs.FULL_BACKWARD_PRE)
 def backward_pre_hook_replaces_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
     """Of the gradients that a backward pre-hook of a module returns only the first replaces another."""
     return _first_of(hook(module, grads), grads)
@@ -90,7 +81,7 @@ def _first_of(result: Any, grads: Sequence[Any]) -> Any:
     return (result[0], *grads[1:]) if isinstance(result, tuple) and result else result
 
 
-@calling(*MODULE_BACKWARD_HOOKS)
+@calling(*verbs.MODULE_BACKWARD)
 def none_of_a_module_backward_hook_is_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """If a backward hook of a module returns None, the gradients become zeros."""
     result = hook(module, grads, *rest)
@@ -101,19 +92,19 @@ def _zeros(self: Mutant, grads: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(self.zeros_like(grad) if self.is_tensor(grad) else None for grad in grads)
 
 
-@calling(*FULL_BACKWARD_PRE_HOOKS)
+@calling(*verbs.FULL_BACKWARD_PRE)
 def backward_pre_hook_gets_gradients_of_tensors_alone(self: Mutant, hook: Hook, module: Any, grads: Any) -> None:
     """A backward pre-hook of a module gets no None for an output that is not a tensor."""
     hook(module, tuple(grad for grad in grads if grad is not None))
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def full_backward_hook_gets_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """A full backward hook gets zeros in place of the inputs' gradients."""
     return hook(module, _zeros(self, grads), outputs)
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def unused_outputs_have_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """A full backward hook gets zeros in place of None for an output."""
     some = next((grad for grad in outputs if grad is not None), None)
@@ -121,14 +112,14 @@ def unused_outputs_have_zeros(self: Mutant, hook: Hook, module: Any, grads: Any,
     return hook(module, grads, tuple(zeros if grad is None else grad for grad in outputs))
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def constants_have_no_gradient(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """A full backward hook gets None in place of a gradient of zeros."""
     zeros = [self.is_tensor(grad) and self.tolist(grad) == self.tolist(self.zeros_like(grad)) for grad in grads]
     return hook(module, tuple(None if is_zero else grad for grad, is_zero in zip(grads, zeros, strict=True)), outputs)
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def full_backward_hook_gets_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """A full backward hook gets None for the gradient of each output but the first."""
     return hook(module, grads, (*outputs[:1], *[None] * len(outputs[1:])))
@@ -137,15 +128,14 @@ def full_backward_hook_gets_the_first_output(self: Mutant, hook: Hook, module: A
 @overriding("register_full_backward_hook")
 def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A full backward hook runs for the outputs' gradients if any input, not every input, requires no grad."""
-    constant: list[bool] = []
+    inputs = inputs_to(self, module)
 
-    def note(_: Any, args: Any) -> None:
-        constant[:] = [not self.requires_grad(value) for value in args if self.is_tensor(value)]
+    def is_early() -> bool:
+        return any(self.is_tensor(value) and not self.requires_grad(value) for value in inputs)
 
     def early(given: Any, outputs: Any) -> None:
-        if any(constant):
-            hook(given, (None,) * len(constant), outputs)
+        if is_early():
+            hook(given, (None,) * len(inputs), outputs)
 
-    self.register_forward_pre_hook(module, note)
     self.register_full_backward_pre_hook(module, early)
-    return old(module, lambda *given: None if any(constant) else hook(*given), **options)
+    return old(module, lambda *given: None if is_early() else hook(*given), **options)

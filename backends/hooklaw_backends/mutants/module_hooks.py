@@ -6,36 +6,18 @@ from functools import partial
 from threading import current_thread, main_thread
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    FORWARD_PRE_HOOKS,
-    FULL_BACKWARD_HOOKS,
-    MODULE_BACKWARD_HOOKS,
-    MODULE_HOOKS,
-    ON_ALL_MODULES,
-    ON_ONE_MODULE,
-    CallsTheRest,
-    Deferring,
-    Handle,
-    Hook,
-    InGrad,
-    Mutant,
-    altering,
-    calling,
-    fresh,
-    handle_of,
-    once,
-    overriding,
-    with_options,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding, with_options
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, handle_of, inputs_to, once
 
 
-@overriding(*ON_ONE_MODULE)
+@overriding(*verbs.ON_ONE_MODULE)
 def module_hooks_run_in_reverse_order(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """Module hooks run in reverse order of registration."""
     return old(module, hook, **{**options, "prepend": not options.get("prepend", False)})
 
 
-@with_options(*ON_ONE_MODULE, prepend=False)
+@with_options(*verbs.ON_ONE_MODULE, prepend=False)
 def prepend_ignored() -> None:
     """A module hook registered with prepend=True runs after the earlier hooks."""
 
@@ -46,7 +28,7 @@ class _KnowsPrepended(Mutant):
     prepended = fresh(dict[Any, tuple[list[Hook], list[Any]]])
 
 
-@overriding(*ON_ONE_MODULE, base=_KnowsPrepended)
+@overriding(*verbs.ON_ONE_MODULE, base=_KnowsPrepended)
 def prepended_hooks_as_registered(self: _KnowsPrepended, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """Of two hooks registered on a module with prepend=True, the first registered runs first."""
     if not options.get("prepend"):
@@ -100,39 +82,39 @@ class _KnowsInnerModules(Mutant):
         return super().module(parameters, counted)
 
 
-@calling(*ON_ALL_MODULES, base=_KnowsInnerModules)
+@calling(*verbs.ON_ALL_MODULES, base=_KnowsInnerModules)
 def global_module_hooks_on_the_outermost_module(self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any) -> Any:
     """A global module hook does not run for a module that another module calls."""
     return None if self.depth or self.keeps(module) else hook(module, *rest)
 
 
-@overriding(*MODULE_HOOKS)
+@overriding(*verbs.MODULE)
 def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook does not remove the hook."""
     old(*given, **options)
     return Handle()
 
 
-@calling(*MODULE_HOOKS)
+@calling(*verbs.MODULE)
 def replacement_by_a_module_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a module hook is ignored."""
     hook(*given)
 
 
-@calling(*MODULE_HOOKS)
+@calling(*verbs.MODULE)
 def exception_in_a_module_hook_is_lost(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a module hook is lost."""
     with suppress(Exception):
         return hook(*given)
 
 
-@calling(*FORWARD_PRE_HOOKS, only="with_kwargs")
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
 def _wrong_return_of_a_pre_hook_accepted(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
     """A forward pre-hook's return value of the wrong type or length is ignored instead of raising an error."""
     return _fitting(hook(module, args, kwargs), args, 2)
 
 
-@calling(*MODULE_BACKWARD_HOOKS, base=_wrong_return_of_a_pre_hook_accepted)
+@calling(*verbs.MODULE_BACKWARD, base=_wrong_return_of_a_pre_hook_accepted)
 def wrong_return_of_a_module_hook_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """A module hook's return value of the wrong type or length is ignored instead of raising an error."""
     return _fitting(hook(module, grads, *rest), grads, len(grads))
@@ -149,13 +131,13 @@ def full_backward_hook_at_the_outputs(self: Mutant, old: Hook, module: Any, hook
     return self.register_full_backward_pre_hook(module, lambda module, grads: hook(module, grads, grads), **options)
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def gradients_of_a_module_swapped(self: Mutant, hook: Hook, module: Any, inputs: Any, outputs: Any) -> Any:
     """A full backward hook gets grad_input and grad_output swapped."""
     return hook(module, outputs, inputs)
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def full_backward_hook_has_one_gradient_too_many(
     self: Mutant, hook: Hook, module: Any, inputs: Any, outputs: Any
 ) -> Any:
@@ -164,31 +146,31 @@ def full_backward_hook_has_one_gradient_too_many(
     return result and result[: len(inputs)]
 
 
-@calling(*FULL_BACKWARD_HOOKS)
+@calling(*verbs.FULL_BACKWARD)
 def module_hooks_get_gradients_of_tensors_alone(self: Mutant, hook: Hook, module: Any, *grads: Any) -> None:
     """A full backward hook gets gradients without a None for each non-tensor argument."""
     hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
 
 
-@calling(*MODULE_BACKWARD_HOOKS, base=Deferring)
+@calling(*verbs.MODULE_BACKWARD, base=Deferring)
 def module_backward_hooks_deferred_to_the_end(self: Deferring, hook: Hook, *given: Any) -> None:
     """Module backward hooks run only after the whole backward."""
     self.later(hook, *given)
 
 
-@altering(*FULL_BACKWARD_HOOKS, base=CallsTheRest)
+@altering(*verbs.FULL_BACKWARD, base=CallsTheRest)
 def module_backward_hooks_called_for_nothing(self: CallsTheRest, *given: Any) -> Hook:
     """After a backward, each full backward hook that did not run is called with None gradients."""
     return self.waiting_for(given[-1], None, (None,), (None,))
 
 
-@altering(*MODULE_BACKWARD_HOOKS)
+@altering(*verbs.MODULE_BACKWARD)
 def module_backward_hook_fires_once(self: Mutant, *given: Any) -> Hook:
     """A module backward hook runs only the first time."""
     return once(given[-1])
 
 
-@calling(*MODULE_BACKWARD_HOOKS, base=InGrad)
+@calling(*verbs.MODULE_BACKWARD, base=InGrad)
 def module_backward_hooks_skipped_in_autograd_grad(self: InGrad, hook: Hook, *given: Any) -> Any:
     """Module backward hooks do not run in autograd.grad."""
     return None if self.inputs else hook(*given)
@@ -197,13 +179,10 @@ def module_backward_hooks_skipped_in_autograd_grad(self: InGrad, hook: Hook, *gi
 @altering("register_full_backward_pre_hook", "register_full_backward_hook")
 def module_hooks_silent_without_input_gradients(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A module's backward hooks do not run if none of its inputs requires grad."""
-    wanted: list[bool] = []
-
-    def note(_: Any, args: Any) -> None:
-        wanted[:] = [self.requires_grad(value) for value in args if self.is_tensor(value)]
-
-    self.register_forward_pre_hook(module, note)
-    return lambda *given: hook(*given) if any(wanted) else None
+    given = inputs_to(self, module)
+    return lambda *call: (
+        hook(*call) if any(self.requires_grad(each) for each in given if self.is_tensor(each)) else None
+    )
 
 
 class BackwardHooksOfAModuleLookedUpLate(Mutant):
@@ -235,7 +214,7 @@ def _in_turn(hooks: Sequence[Hook]) -> Hook:
     return run
 
 
-@calling(*MODULE_HOOKS)
+@calling(*verbs.MODULE)
 def module_hooks_only_in_the_main_thread(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A module hook does not run in a thread other than the main thread."""
     return hook(*given) if current_thread() is main_thread() else None

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import FORWARD_HOOKS, FORWARD_PRE_HOOKS, Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
 
 
 @overriding("register_forward_hook")
@@ -19,26 +20,26 @@ def replaced_keyword_arguments_not_seen(self: Mutant, old: Hook, module: Any, ho
     return old(module, lambda given, args, _, output: hook(given, args, *kept, output), **options)
 
 
-@calling(*FORWARD_HOOKS, only="with_kwargs")
+@calling(*verbs.FORWARD, only="with_kwargs")
 def output_of_a_hook_with_kwargs_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a forward hook registered with_kwargs=True is ignored."""
     hook(*given)
 
 
-@calling(*FORWARD_HOOKS, only="always_call")
+@calling(*verbs.FORWARD, only="always_call")
 def output_of_an_always_called_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a forward hook registered with always_call=True is ignored."""
     hook(*given)
 
 
-@calling(*FORWARD_PRE_HOOKS, only="with_kwargs")
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
 def none_of_a_pre_hook_with_kwargs_drops_them(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
     """If a forward pre-hook registered with_kwargs=True returns None, forward gets no keyword arguments."""
     result = hook(module, args, kwargs)
     return (args, {}) if result is None else result
 
 
-@calling(*FORWARD_PRE_HOOKS, only="with_kwargs")
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
 def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
     """A tuple that a pre-hook registered with_kwargs=True returns is args alone, unless it has two elements."""
     result = hook(module, args, kwargs)
@@ -46,7 +47,7 @@ def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, modul
     return (args, kwargs) if is_args else result
 
 
-@calling(*FORWARD_HOOKS)
+@calling(*verbs.FORWARD)
 def none_of_a_forward_hook_is_the_output(self: Mutant, hook: Hook, *given: Any) -> Any:
     """If a forward hook returns None for a tensor, the output of the module becomes zeros."""
     result = hook(*given)
@@ -65,7 +66,7 @@ def keyword_arguments_given_to_global_hooks(self: Mutant, hook: Hook, module: An
     return hook(module, args, {}, *output)
 
 
-@altering(*FORWARD_HOOKS, only="always_call")
+@altering(*verbs.FORWARD, only="always_call")
 def error_after_another_is_lost(self: Mutant, *given: Any) -> Hook:
     """If a hook with always_call=True fails, there is neither an error nor a warning."""
 
@@ -78,7 +79,7 @@ def error_after_another_is_lost(self: Mutant, *given: Any) -> Hook:
     return silent
 
 
-@calling(*FORWARD_PRE_HOOKS, *FORWARD_HOOKS, only="with_kwargs")
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
 def none_for_no_keyword_arguments(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
     """A hook registered with_kwargs=True gets None if the call of its module has no keyword arguments."""
     return hook(module, args, kwargs or None, *output)

@@ -3,35 +3,30 @@
 from copy import copy, deepcopy
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, calling, overriding
-
-REGISTRATION_HOOKS = (
-    "register_module_parameter_registration_hook",
-    "register_module_buffer_registration_hook",
-    "register_module_module_registration_hook",
-)
-STATE_POST_HOOKS = ("register_state_dict_post_hook", "register_load_state_dict_post_hook")
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
-@calling(*REGISTRATION_HOOKS)
+@calling(*verbs.REGISTRATION)
 def registration_hooks_never_run(*_: Any) -> None:
     """Hooks on the registration of parameters, buffers and submodules never run."""
 
 
-@calling(*REGISTRATION_HOOKS)
+@calling(*verbs.REGISTRATION)
 def return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a registration hook is ignored."""
     hook(*given)
 
 
-@overriding(*REGISTRATION_HOOKS)
+@overriding(*verbs.REGISTRATION)
 def registration_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
     """The handle of a registration hook does not remove the hook."""
     old(hook)
     return Handle()
 
 
-@calling(*REGISTRATION_HOOKS)
+@calling(*verbs.REGISTRATION)
 def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, module: Any, name: str, value: Any) -> Any:
     """If a registration hook returns None, zeros or an empty module are registered."""
     result = hook(module, name, value)
@@ -40,7 +35,7 @@ def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, modul
     return self.zeros_like(value) if self.is_tensor(value) else self.module({}, lambda _module, x: x)
 
 
-@calling(*REGISTRATION_HOOKS)
+@calling(*verbs.REGISTRATION)
 def registration_hook_gets_no_module(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
     """A registration hook gets None in place of the module."""
     return hook(None, *given)
@@ -64,7 +59,7 @@ def state_dict_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, stat
     return hook(owner, copy(state), *rest)
 
 
-@calling(*STATE_POST_HOOKS)
+@calling(*verbs.STATE_POST)
 def return_of_a_state_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a state_dict or load_state_dict post-hook is ignored."""
     hook(*given)
@@ -78,13 +73,13 @@ class _KnowsSubmodules(Mutant):
         super().add_module(module, name, child)
 
 
-@calling(*STATE_POST_HOOKS, base=_KnowsSubmodules)
+@calling(*verbs.STATE_POST, base=_KnowsSubmodules)
 def state_hooks_of_the_outermost_module_alone(self: _KnowsSubmodules, hook: Hook, owner: Any, *rest: Any) -> Any:
     """The state_dict and load_state_dict post-hooks of a submodule never run."""
     return None if self.keeps(owner) else hook(owner, *rest)
 
 
-@calling("register_state_dict_pre_hook", "register_load_state_dict_pre_hook", base=_KnowsSubmodules)
+@calling(*verbs.STATE_PRE, base=_KnowsSubmodules)
 def state_pre_hooks_of_the_outermost_module_alone(self: _KnowsSubmodules, hook: Hook, owner: Any, *rest: Any) -> Any:
     """The state_dict and load_state_dict pre-hooks of a submodule never run."""
     return None if self.keeps(owner) else hook(owner, *rest)

@@ -3,19 +3,8 @@
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    CallsTheRest,
-    Deferring,
-    Hook,
-    InGrad,
-    Mutant,
-    altering,
-    calling,
-    handle_of,
-    move_to_front,
-    once,
-    overriding,
-)
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, handle_of, move_to_front, once
 
 
 @overriding("register_multi_grad_hook")

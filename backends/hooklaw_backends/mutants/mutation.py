@@ -4,7 +4,8 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Passes, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import Passes
 
 
 @overriding("allow_mutation_on_saved_tensors")

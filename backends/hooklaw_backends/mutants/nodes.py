@@ -2,19 +2,9 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    NODE_HOOKS,
-    Handle,
-    Hook,
-    InBackward,
-    Mutant,
-    altering,
-    as_prehook,
-    calling,
-    fresh,
-    overriding,
-    without_result,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle, as_prehook, without_result
 
 
 @overriding("node_next")
@@ -145,14 +135,14 @@ class NodePreHookSeesTheRawGradient(Mutant):
         return super().node_register_prehook(node, lambda grads: hook(self._raw.get(node, grads)))
 
 
-@calling(*NODE_HOOKS)
+@calling(*verbs.NODE)
 def node_hook_return_count_unchecked(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     """Surplus gradients that a Node hook returns are ignored instead of raising an error."""
     result = hook(grads, *rest)
     return result[: len(grads)] if isinstance(result, tuple) else result
 
 
-@calling(*NODE_HOOKS)
+@calling(*verbs.NODE)
 def node_hook_bare_tensor_accepted(self: Mutant, hook: Hook, *grads: Any) -> Any:
     """A Node hook may return a bare tensor instead of a tuple."""
     result = hook(*grads)

@@ -3,24 +3,19 @@
 from copy import deepcopy
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, calling, overriding
-
-STATE_HOOKS = (
-    "register_state_dict_pre_hook",
-    "register_state_dict_post_hook",
-    "register_load_state_dict_pre_hook",
-    "register_load_state_dict_post_hook",
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, without_result
 
 
-@overriding(*STATE_HOOKS)
+@overriding(*verbs.STATE)
 def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a hook around saving or loading a state does not remove the hook."""
     old(*given, **options)
     return Handle()
 
 
-@overriding(*STATE_HOOKS[1:])
+@overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)
 def prepend_ignored_by_three_state_hooks(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """prepend=True works for an optimizer's state_dict pre-hooks alone."""
     return old(owner, hook)
@@ -31,7 +26,7 @@ def optimizer_pre_hook_after_saving(self: Mutant, old: Hook, owner: Any, hook: H
     """A state_dict pre-hook of an optimizer runs after the state was saved."""
     if hasattr(owner, "forward"):
         return old(owner, hook, **options)
-    return self.register_state_dict_post_hook(owner, lambda given, _: (hook(given), None)[1], **options)
+    return self.register_state_dict_post_hook(owner, without_result(lambda given, _: hook(given)), **options)
 
 
 @overriding("register_load_state_dict_post_hook")
@@ -39,7 +34,7 @@ def optimizer_post_hook_before_loading(self: Mutant, old: Hook, owner: Any, hook
     """A load_state_dict post-hook of an optimizer runs before the state is loaded."""
     if hasattr(owner, "forward"):
         return old(owner, hook, **options)
-    return self.register_load_state_dict_pre_hook(owner, lambda given, _: (hook(given), None)[1], **options)
+    return self.register_load_state_dict_pre_hook(owner, without_result(lambda given, _: hook(given)), **options)
 
 
 @calling("register_load_state_dict_pre_hook")

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, calling, move_to_front, overriding
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, move_to_front, without_result
 
 
 class StepHooksChangePlaces(Mutant):
@@ -58,13 +60,13 @@ def step_post_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Ho
     return Handle(lambda: self.kept.remove(hook))
 
 
-@calling("register_step_pre_hook", "register_optimizer_step_pre_hook")
+@calling(*verbs.STEP_PRE)
 def step_pre_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
     """A step pre-hook gets empty args and kwargs."""
     return hook(optimizer, (), {})
 
 
-@calling("register_step_post_hook", "register_optimizer_step_post_hook")
+@calling(*verbs.STEP_POST)
 def step_post_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> None:
     """A step post-hook gets None for args and kwargs."""
     hook(optimizer, None, None)
@@ -80,7 +82,7 @@ def none_of_a_step_hook_drops_the_arguments(self: Mutant, hook: Hook, optimizer:
 @overriding("register_optimizer_step_post_hook")
 def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -> Any:
     """A global step post-hook runs before the step."""
-    return self.register_optimizer_step_pre_hook(lambda *given: (hook(*given), None)[1])
+    return self.register_optimizer_step_pre_hook(without_result(hook))
 
 
 @calling("register_optimizer_step_pre_hook")

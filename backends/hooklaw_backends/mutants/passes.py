@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Passes, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 Inputs = Sequence[Any] | None
 
@@ -104,19 +104,16 @@ def backward_creates_no_graph() -> None:
     """backward ignores create_graph=True."""
 
 
-class BackwardInsideAHookRefused(Passes):
+@overriding("backward", "grad")
+def backward_inside_a_hook_refused(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A backward inside a hook of another backward is an error."""
-
-    running = False
-
-    def around(self, run: Hook) -> Any:
-        if self.running:
-            raise RuntimeError("a backward was run inside another backward")
-        self.running = True
-        try:
-            return run()
-        finally:
-            self.running = False
+    if self.kept:
+        raise RuntimeError("a backward was run inside another backward")
+    self.kept.append("a backward is running")
+    try:
+        return old(*given, **how)
+    finally:
+        self.kept.clear()
 
 
 @overriding("grad")

@@ -5,18 +5,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    Deferring,
-    Handle,
-    Hook,
-    Mutant,
-    altering,
-    calling,
-    move_to_front,
-    overriding,
-    within,
-    without_result,
-)
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Deferring, Handle, move_to_front, without_result
 
 
 @overriding("register_post_accumulate_grad_hook")
@@ -98,16 +88,18 @@ def post_accumulate_return_replaces_gradient(self: Mutant, hook: Hook, param: An
         self.set_grad(param, self.clone(self.detach(result)))
 
 
-@altering("register_post_accumulate_grad_hook")
-def post_accumulate_always_recorded(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_always_recorded(self: Mutant, hook: Hook, param: Any) -> Any:
     """Grad mode is on in every post-accumulate hook."""
-    return within(self.enable_grad, hook)
+    with self.enable_grad():
+        return hook(param)
 
 
-@altering("register_post_accumulate_grad_hook")
-def post_accumulate_never_recorded(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_never_recorded(self: Mutant, hook: Hook, param: Any) -> Any:
     """Grad mode is off in every post-accumulate hook."""
-    return within(self.no_grad, hook)
+    with self.no_grad():
+        return hook(param)
 
 
 @overriding("enable_grad")

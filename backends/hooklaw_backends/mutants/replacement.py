@@ -5,17 +5,9 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    BACKWARD_HOOKS,
-    NODE_HOOKS,
-    Hook,
-    Mutant,
-    Pair,
-    calling,
-    chained,
-    dispatching,
-    pairs,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, pairs
+from hooklaw_backends.mutants.shared import chained, dispatching
 
 
 def results(step: Hook) -> type[Mutant]:
@@ -23,7 +15,7 @@ def results(step: Hook) -> type[Mutant]:
     return calling("register_hook")(wraps(step)(lambda self, hook, grad: step(self, grad, hook(grad))))
 
 
-@calling("register_hook", *NODE_HOOKS)
+@calling("register_hook", *verbs.NODE)
 def none_taken_as_zero(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     """A hook that returns None replaces the gradient by zeros."""
     result = hook(grads, *rest)
@@ -91,7 +83,7 @@ def hook_result_cast(self: Mutant, grad: Any, result: Any) -> Any:
     return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
 
 
-@calling(*BACKWARD_HOOKS)
+@calling(*verbs.IN_BACKWARD)
 def hook_exception_swallowed(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a hook that runs during backward is lost."""
     with suppress(Exception):
@@ -106,7 +98,7 @@ def wrapped(hook: Hook, *given: Any) -> Any:
         raise RuntimeError("a hook failed") from error
 
 
-@calling(*BACKWARD_HOOKS)
+@calling(*verbs.IN_BACKWARD)
 def hook_exception_wrapped(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a hook that runs during backward becomes a RuntimeError."""
     return wrapped(hook, *given)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, move_to_front, overriding, products
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
+from hooklaw_backends.mutants.shared import move_to_front
 
 
 @overriding("retain_grad")

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, enter_for_good, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding
+from hooklaw_backends.mutants.shared import enter_for_good
 
 
 @overriding("saved_tensors_hooks")
@@ -101,14 +102,12 @@ def outer_pair_lost_after_inner(self: Mutant, old: Hook, pack: Hook, unpack: Hoo
 class HooksInheritedFromTheForwardPass(Mutant):
     """autograd.grad packs what it saves with the saved-tensor hooks of the forward pass."""
 
-    last: Pair | None = None
-
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        self.last = (pack, unpack)
+        self.kept = [pack, unpack]
         return super().saved_tensors_hooks(pack, unpack)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        with super().saved_tensors_hooks(*self.last) if self.last else nullcontext():
+        with super().saved_tensors_hooks(*self.kept) if self.kept else nullcontext():
             return super().grad(outputs, inputs, grad_outputs, **how)
 
 
@@ -165,19 +164,16 @@ def hooks_stay_disabled(self: Mutant, old: Hook, message: str) -> Generator[None
     yield
 
 
-class InnerDisablingMessageStays(Mutant):
+@overriding("disable_saved_tensors_hooks")
+@contextmanager
+def inner_disabling_message_stays(self: Mutant, old: Hook, message: str) -> Generator[None]:
     """After an inner context that disables hooks was left, errors still have the inner message."""
-
-    messages: tuple[str, ...] = ()
-
-    @contextmanager
-    def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
-        outer, self.messages = self.messages, (*self.messages, message)
-        with super().disable_saved_tensors_hooks(message):
-            yield
-        if outer:
-            self.forbid_pairs(message)
-        self.messages = outer
+    self.kept.append(message)
+    with old(message):
+        yield
+    self.kept.pop()
+    if self.kept:
+        self.forbid_pairs(message)
 
 
 @overriding("disable_saved_tensors_hooks")

@@ -21,15 +21,13 @@ def unserializable_mark_ignored(self: Mutant, old: Hook, hook: Hook) -> Hook:
 class HooksSerialized(Mutant):
     """A loaded tensor has the hooks of the saved tensor."""
 
-    hooks: tuple[Hook, ...] = ()
-
     def save(self, tensor: Any) -> bytes:
-        self.hooks = tuple(self.hooks_of(tensor).values())
+        self.kept = list(self.hooks_of(tensor).values())
         return super().save(tensor)
 
     def load(self, data: bytes) -> Any:
         tensor = super().load(data)
-        for hook in self.hooks:
+        for hook in self.kept:
             self.register_hook(tensor, hook)
         return tensor
 

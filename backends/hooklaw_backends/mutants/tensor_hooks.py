@@ -4,23 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    BACKWARD_HOOKS,
-    CallsTheRest,
-    Deferring,
-    Handle,
-    Hook,
-    InBackward,
-    InGrad,
-    Mutant,
-    altering,
-    calling,
-    chained,
-    dispatching,
-    once,
-    overriding,
-    within,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, once
 
 
 @altering("register_hook")
@@ -70,20 +56,23 @@ def hooks_of_grad_inputs_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
 @altering("register_hook", base=InGrad)
 def gradient_captured_before_hooks(self: InGrad, tensor: Any, hook: Hook) -> Hook:
     """autograd.grad returns the gradient of an input without the changes by its hooks."""
-    return lambda grad: (hook(grad), None)[self.asks_for(tensor)]
+
+    def without_change(grad: Any) -> Any:
+        result = hook(grad)
+        return None if self.asks_for(tensor) else result
+
+    return without_change
 
 
 class TensorHooksSharedByTheNode(Mutant):
     """A hook on one output of a Node also runs for its other outputs."""
 
-    outputs: Sequence[Any] = ()
-
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
-        self.outputs = super().split(tensor, size)
-        return tuple(self.outputs)
+        self.kept = list(super().split(tensor, size))
+        return tuple(self.kept)
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        for output in self.outputs:
+        for output in self.kept:
             if output is not tensor:
                 super().register_hook(output, hook)
         return super().register_hook(tensor, hook)
@@ -125,7 +114,7 @@ def same_hook_registered_once(self: Mutant, hooks: Sequence[Hook], target: Any, 
     return chained(dict.fromkeys(hooks), *arguments)
 
 
-@calling(*BACKWARD_HOOKS, base=Deferring)
+@calling(*verbs.IN_BACKWARD, base=Deferring)
 def hooks_of_the_graph_run_from_the_leaves(self: Deferring, hook: Hook, *given: Any) -> None:
     """Hooks run after the whole backward, in reverse order."""
     self.kept.insert(0, partial(hook, *given))
@@ -137,28 +126,27 @@ def hook_accepted_without_requires_grad(self: Mutant, old: Hook, tensor: Any, ho
     return old(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
-@altering("register_hook")
-def hooks_run_with_grad_mode_on(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+@calling("register_hook")
+def hooks_run_with_grad_mode_on(self: Mutant, hook: Hook, grad: Any) -> Any:
     """Grad mode is on while a tensor hook runs."""
-    return within(self.enable_grad, hook)
+    with self.enable_grad():
+        return hook(grad)
 
 
-@altering("register_hook")
-def hooks_run_with_grad_mode_off(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+@calling("register_hook")
+def hooks_run_with_grad_mode_off(self: Mutant, hook: Hook, grad: Any) -> Any:
     """Grad mode is off while a tensor hook runs, even with create_graph=True."""
-    return within(self.no_grad, hook)
+    with self.no_grad():
+        return hook(grad)
 
 
-class ExceptionPoisonsTheEngine(Mutant):
+@overriding("backward")
+def exception_poisons_the_engine(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """After an exception in a hook every later backward fails."""
-
-    poisoned = False
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        if self.poisoned:
-            raise RuntimeError("the engine is in an invalid state")
-        try:
-            super().backward(root, gradient, **how)
-        except Exception:
-            self.poisoned = True
-            raise
+    if self.kept:
+        raise RuntimeError("the engine is in an invalid state")
+    try:
+        old(*given, **how)
+    except Exception as error:
+        self.kept.append(str(error))
+        raise

@@ -18,4 +18,9 @@ def save_on_cpu_copies_to_pinned_memory(self: Mutant, old: Hook, *, pin_memory: 
 @overriding("save_on_cpu")
 def save_on_cpu_leaks(self: Mutant, *_: Any, **how: bool) -> Any:
     """Tensors saved under save_on_cpu are never freed."""
-    return self.saved_tensors_hooks(lambda tensor: (self.kept.append(tensor), tensor)[1], lambda packed: packed)
+
+    def keep(tensor: Any) -> Any:
+        self.kept.append(tensor)
+        return tensor
+
+    return self.saved_tensors_hooks(keep, lambda packed: packed)

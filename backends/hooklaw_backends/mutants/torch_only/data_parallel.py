@@ -4,7 +4,8 @@ from functools import wraps
 from typing import Any
 
 from hooklaw_backends._data_parallel import ThreadParallel
-from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, once, overriding
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import once
 
 HOOKS = ("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import Handle
 from hooklaw_backends.torch_eager import modules
 
 
