@@ -98,7 +98,11 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
         Capability.MODULE_BACKWARD_HOOKS,
         Capability.MODULE_BACKWARD_PRE_HOOKS,
     ],
-    mutants=["module-hooks-run-once-for-all-replicas"],
+    mutants=[
+        "module-hooks-run-once-for-all-replicas",
+        "backward-pre-hooks-run-once-for-all-replicas",
+        "module-hooks-only-in-the-main-thread",
+    ],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a data-parallel module run once in each replica."""
@@ -126,7 +130,12 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         Capability.MODULE_BACKWARD_PRE_HOOKS,
         Capability.REGISTRATION_HOOKS,
     ],
-    mutants=["module-hooks-run-once-for-all-replicas"],
+    mutants=[
+        "module-hooks-run-once-for-all-replicas",
+        "submodule-hooks-run-once-for-all-replicas",
+        "backward-pre-hooks-run-once-for-all-replicas",
+        "module-hooks-only-in-the-main-thread",
+    ],
 )
 def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a submodule of a data-parallel module run once in each replica."""

@@ -73,7 +73,7 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["output-of-an-always-called-hook-ignored"],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     """What a forward hook with always_call=True returns becomes the output of a call that does not fail."""
@@ -108,6 +108,7 @@ def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an always-called hook that fails after another error is a warning")],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["error-after-another-is-lost"],
 )
 def test_always_called_fails(backend: Backend, trace: Trace) -> None:
     """If a hook with always_call=True fails too, the caller may get the first error, and a warning of the second."""

@@ -37,7 +37,7 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[HOOK, MODULES],
     needs=NEEDS,
-    mutants=["gradients-of-a-module-swapped"],
+    mutants=["gradients-of-a-module-swapped", "full-backward-hook-gets-the-first-output"],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
     """A full backward hook gets the module, the tuple of its inputs' gradients and the tuple of its outputs'."""
@@ -66,7 +66,11 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["full-backward-hook-at-the-outputs", "module-backward-hooks-deferred-to-the-end"],
+    mutants=[
+        "full-backward-hook-at-the-outputs",
+        "module-backward-hooks-deferred-to-the-end",
+        "full-backward-hook-early-for-a-constant",
+    ],
 )
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs when the inputs' gradients are computed: after the module's Nodes, before upstream.
@@ -173,7 +177,12 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, GLOBAL],
     needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
+    mutants=[
+        "module-hooks-run-in-reverse-order",
+        "prepend-ignored",
+        "global-module-hooks-run-last",
+        "prepended-hooks-as-registered",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Full backward hooks run in order, global, prepended (last first), others; each gets the previous result."""
@@ -217,7 +226,7 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["module-backward-hook-fires-once"],
+    mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward."""
@@ -308,7 +317,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a full backward hook removes this hook, and no other, from all later calls of the module."""

@@ -53,7 +53,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["module-backward-hook-fires-once"],
+    mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
 )
 def test_every_time(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs in every backward, for each call of its module."""
@@ -89,7 +89,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["replacement-by-a-module-hook-ignored", "backward-pre-hook-replaces-the-first-output"],
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets the gradients of all outputs in their order, and may replace each of them."""
@@ -115,7 +115,7 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["module-hooks-get-gradients-of-tensors-alone"],
+    mutants=["backward-pre-hook-gets-gradients-of-tensors-alone"],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets None, in its position, for an output that is not a tensor."""
@@ -132,7 +132,7 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["none-of-a-module-hook-is-a-replacement"],
+    mutants=["none-of-a-module-backward-hook-is-zeros"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook that returns None does not change the gradients of its module's outputs."""
@@ -151,7 +151,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a backward pre-hook removes this hook, and no other, from all later calls of the module."""
@@ -230,7 +230,12 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, GLOBAL],
     needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["module-hooks-run-in-reverse-order", "prepend-ignored", "global-module-hooks-run-last"],
+    mutants=[
+        "module-hooks-run-in-reverse-order",
+        "prepend-ignored",
+        "global-module-hooks-run-last",
+        "prepended-hooks-as-registered",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Backward pre-hooks run in order, global, prepended (last first), others; each gets the previous result."""
@@ -264,7 +269,11 @@ def test_order(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says how many gradients were returned and how many were expected")],
     needs=NEEDS,
-    mutants=["wrong-return-of-a-module-hook-accepted"],
+    mutants=[
+        "wrong-return-of-a-module-hook-accepted",
+        "missing-gradients-of-a-module-hook-are-kept",
+        "surplus-gradients-of-a-module-hook-are-dropped",
+    ],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook that returns more or fewer gradients than the module has outputs is an error."""

@@ -113,6 +113,7 @@ def test_named_tuple(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the hook gets None, not zeros, for an output that nothing used")],
     needs=NEEDS,
+    mutants=["unused-outputs-have-zeros"],
 )
 def test_unused_output(backend: Backend, trace: Trace) -> None:
     """The gradient of an unused output that a full backward hook gets may be None."""
@@ -173,6 +174,7 @@ def test_no_inputs(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the hook gets zeros, not None, for such an input")],
     needs=NEEDS,
+    mutants=["constants-have-no-gradient"],
 )
 def test_constant_among_the_inputs(backend: Backend, trace: Trace) -> None:
     """The gradient of an input tensor that does not require grad may be zeros if another input requires grad."""

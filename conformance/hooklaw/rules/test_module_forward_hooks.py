@@ -97,7 +97,7 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored"],
+    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored", "none-for-no-keyword-arguments"],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
@@ -121,7 +121,7 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["with-kwargs-ignored"],
+    mutants=["replaced-keyword-arguments-not-seen"],
 )
 def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook with with_kwargs=True gets the keyword arguments of forward, as forward pre-hooks left them."""
@@ -141,7 +141,7 @@ def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["output-of-a-hook-with-kwargs-ignored"],
 )
 def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> None:
     """What a forward hook with with_kwargs=True returns becomes the output of the module; None keeps the output."""
@@ -161,7 +161,7 @@ def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> No
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["none-of-a-module-hook-is-a-replacement"],
+    mutants=["none-of-a-forward-hook-is-the-output"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A forward hook that returns None does not change the output of the module."""
@@ -179,7 +179,12 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, GLOBAL],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["prepend-ignored", "global-module-hooks-run-last", "module-hooks-run-in-reverse-order"],
+    mutants=[
+        "prepend-ignored",
+        "global-module-hooks-run-last",
+        "module-hooks-run-in-reverse-order",
+        "prepended-hooks-as-registered",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
@@ -240,7 +245,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a forward hook removes this hook, and no other, from all later calls of the module."""

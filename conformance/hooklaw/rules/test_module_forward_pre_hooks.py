@@ -147,7 +147,7 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["none-of-a-module-hook-is-a-replacement"],
+    mutants=["none-of-a-pre-hook-with-kwargs-drops-them"],
 )
 def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns None changes neither args nor kwargs of forward."""
@@ -166,7 +166,7 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook returns None or a tuple of args and kwargs")],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["wrong-return-of-a-module-hook-accepted"],
+    mutants=["wrong-return-of-a-module-hook-accepted", "any-tuple-of-a-pre-hook-with-kwargs-accepted"],
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns anything but None or (args, kwargs) is an error."""
@@ -200,7 +200,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["prepend-ignored"],
+    mutants=["prepend-ignored", "prepended-hooks-as-registered"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered with prepend=True runs before those that the module already has."""
@@ -259,7 +259,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a forward pre-hook removes this hook, and no other, from all later calls of the module."""

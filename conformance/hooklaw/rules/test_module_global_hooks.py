@@ -25,7 +25,11 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[FORWARD],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["global-module-hooks-on-the-outermost-module", "replacement-by-a-module-hook-ignored"],
+    mutants=[
+        "global-module-hooks-on-the-outermost-module",
+        "replacement-by-a-module-hook-ignored",
+        "output-of-a-global-forward-hook-ignored",
+    ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
     """What a global forward hook returns becomes the output of each module, also of a module inside another."""
@@ -46,7 +50,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE, FORWARD],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["keyword-arguments-given-to-every-module-hook"],
+    mutants=["keyword-arguments-given-to-global-hooks"],
 )
 def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """Global forward pre-hooks and forward hooks get positional arguments alone; forward gets the keyword arguments."""
@@ -131,7 +135,7 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
         Capability.MODULE_BACKWARD_HOOKS,
         Capability.MODULE_BACKWARD_PRE_HOOKS,
     ],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a global module hook of any kind removes the hook for all later calls of any module."""

@@ -30,7 +30,7 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["full-backward-hook-has-one-gradient-too-many"],
+    mutants=["full-backward-hook-has-one-gradient-too-many", "full-backward-hook-gets-zeros"],
 )
 def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
     """The grad_input of a full backward hook has the gradients of positional arguments, none of keyword arguments."""
@@ -102,7 +102,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["replacement-by-a-module-hook-ignored", "full-backward-hook-replaces-the-first-input"],
 )
 def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient that a full backward hook returns replaces that of the input in its position."""
@@ -123,7 +123,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MODULES],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["replacement-by-a-module-hook-ignored", "list-of-a-full-backward-hook-refused"],
 )
 def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
     """A full backward hook may return a list of gradients instead of a tuple.
@@ -143,7 +143,7 @@ def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["none-of-a-module-hook-is-a-replacement"],
+    mutants=["none-of-a-module-backward-hook-is-zeros"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A full backward hook that returns None does not change the gradients of its module's inputs."""
@@ -199,7 +199,11 @@ def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says how many gradients were returned and how many were expected")],
     needs=NEEDS,
-    mutants=["wrong-return-of-a-module-hook-accepted"],
+    mutants=[
+        "wrong-return-of-a-module-hook-accepted",
+        "missing-gradients-of-a-module-hook-are-kept",
+        "surplus-gradients-of-a-module-hook-are-dropped",
+    ],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
     """A full backward hook that returns more or fewer gradients than the module has inputs is an error."""

@@ -47,7 +47,7 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
     level=Level.MUST,
     sources=[POST, LOAD_PRE],
     needs=NEEDS,
-    mutants=["returned-state-ignored"],
+    mutants=["returned-state-ignored", "returned-state-not-loaded"],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
     """A dict that an optimizer's state_dict post-hook or load_state_dict pre-hook returns replaces the given dict."""
@@ -67,7 +67,7 @@ def test_returned(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE, POST],
     needs=NEEDS,
-    mutants=["state-dict-pre-hook-after-the-dict"],
+    mutants=["optimizer-pre-hook-after-saving"],
 )
 def test_saving(backend: Backend, trace: Trace) -> None:
     """An optimizer's state_dict pre-hooks run before its state is saved, and its post-hooks with the saved state."""
@@ -93,7 +93,7 @@ def test_saving(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_PRE, LOAD_POST],
     needs=NEEDS,
-    mutants=["returned-state-ignored"],
+    mutants=["optimizer-post-hook-before-loading"],
 )
 def test_loading(backend: Backend, trace: Trace) -> None:
     """An optimizer's load_state_dict pre-hooks run before a state is loaded, and its post-hooks after it was loaded."""
@@ -119,7 +119,7 @@ def test_loading(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST, LOAD_PRE],
     needs=NEEDS,
-    mutants=["state-dict-post-hook-given-a-copy"],
+    mutants=["state-dict-post-hook-given-a-copy", "load-pre-hook-given-a-copy"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """An optimizer's state_dict post-hook and load_state_dict pre-hook may change the dict in place."""
@@ -138,7 +138,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE, POST, LOAD_PRE, LOAD_POST],
     needs=NEEDS,
-    mutants=["prepending-a-state-hook-ignored"],
+    mutants=["prepending-a-state-hook-ignored", "prepend-ignored-by-three-state-hooks"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A state hook of an optimizer registered with prepend=True runs before all others of its kind, else after them."""
@@ -181,7 +181,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_PRE],
     needs=NEEDS,
-    mutants=["load-hook-given-the-callers-dict"],
+    mutants=["load-hook-given-the-callers-dict", "load-hook-given-a-deep-copy"],
 )
 def test_shallow_copy(backend: Backend, trace: Trace) -> None:
     """An optimizer's load_state_dict pre-hook gets a shallow copy of the caller's dict."""

@@ -23,7 +23,7 @@ def prepared(backend: Backend) -> tuple[Any, Any]:
     level=Level.MUST,
     sources=[PRE],
     needs=NEEDS,
-    mutants=["step-hooks-change-places"],
+    mutants=["step-hooks-change-places", "step-pre-hook-gets-no-arguments"],
 )
 def test_before(backend: Backend, trace: Trace) -> None:
     """A step pre-hook runs before the optimizer's step, with the optimizer and the arguments of the step."""
@@ -47,7 +47,7 @@ def test_before(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST],
     needs=NEEDS,
-    mutants=["step-hooks-change-places"],
+    mutants=["step-hooks-change-places", "step-post-hook-gets-no-arguments"],
 )
 def test_after(backend: Backend, trace: Trace) -> None:
     """A step post-hook runs after the optimizer's step, with the optimizer and the arguments of the step."""
@@ -91,7 +91,7 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE],
     needs=NEEDS,
-    mutants=["step-hooks-change-places"],
+    mutants=["none-of-a-step-hook-drops-the-arguments"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A step pre-hook that returns None does not change the arguments of the optimizer's step."""
@@ -148,7 +148,12 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE_OF_ALL, POST_OF_ALL],
     needs=NEEDS,
-    mutants=["global-step-hooks-never-run"],
+    mutants=[
+        "global-step-hooks-never-run",
+        "global-step-post-hook-before-the-step",
+        "global-step-hook-stays",
+        "step-post-hook-gets-no-arguments",
+    ],
 )
 def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     """A global step hook runs for every optimizer, a pre-hook before the step and a post-hook after it.
@@ -186,7 +191,7 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE_OF_ALL],
     needs=NEEDS,
-    mutants=["global-step-hooks-never-run"],
+    mutants=["return-of-a-global-step-hook-ignored"],
 )
 def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
     """A global step pre-hook may return new arguments for the step of an optimizer."""
@@ -208,7 +213,7 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE, POST],
     needs=NEEDS,
-    mutants=["step-hook-stays"],
+    mutants=["step-hook-stays", "step-post-hook-stays"],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a step pre-hook or post-hook removes this hook, and no other, from all later steps."""
@@ -231,7 +236,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("step hooks of each kind run in order of registration")],
     needs=NEEDS,
-    mutants=["step-hooks-in-reverse"],
+    mutants=["step-hooks-in-reverse", "step-post-hooks-in-reverse"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """The step pre-hooks of an optimizer run in order of registration, and so do its step post-hooks."""
@@ -250,7 +255,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.Optimizer.zero_grad")],
     needs=NEEDS,
-    mutants=["zero-grad-writes-zeros"],
+    mutants=["zero-grad-writes-zeros", "zero-grad-leaves-all-but-the-first"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad sets all gradients to None by default, and to zeros with set_to_none=False."""
@@ -270,7 +275,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.Optimizer.zero_grad")],
     needs=NEEDS,
-    mutants=["step-takes-none-for-zero"],
+    mutants=["step-takes-none-for-zero", "step-needs-every-gradient"],
 )
 def test_skipped(backend: Backend, trace: Trace) -> None:
     """An optimizer's step skips a parameter whose gradient is None, but not a parameter whose gradient is zero."""

@@ -52,7 +52,11 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
     level=Level.MUST,
     sources=[MODULE],
     needs=NEEDS,
-    mutants=["registration-hooks-never-run", "return-of-a-registration-hook-ignored"],
+    mutants=[
+        "registration-hooks-never-run",
+        "return-of-a-registration-hook-ignored",
+        "registration-hook-gets-no-module",
+    ],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
     """A module registration hook gets the parent, name and child; a module that it returns replaces the child."""
@@ -74,7 +78,11 @@ def test_module(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PARAMETER],
     needs=NEEDS,
-    mutants=["registration-hooks-never-run", "return-of-a-registration-hook-ignored"],
+    mutants=[
+        "registration-hooks-never-run",
+        "return-of-a-registration-hook-ignored",
+        "registration-hook-gets-no-module",
+    ],
 )
 def test_parameter(backend: Backend, trace: Trace) -> None:
     """A parameter registration hook gets the module, name and parameter; a parameter that it returns replaces it."""
@@ -99,7 +107,11 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BUFFER],
     needs=NEEDS,
-    mutants=["registration-hooks-never-run", "return-of-a-registration-hook-ignored"],
+    mutants=[
+        "registration-hooks-never-run",
+        "return-of-a-registration-hook-ignored",
+        "registration-hook-gets-no-module",
+    ],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
     """A buffer registration hook gets the module, name and buffer; a buffer that it returns replaces it."""

@@ -13,7 +13,7 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
     level=Level.MUST,
     sources=[UNSERIALIZABLE],
     needs=NEEDS,
-    mutants=["hooks-dropped-in-silence"],
+    mutants=["hooks-dropped-in-silence", "any-mark-silences-the-warning"],
 )
 def test_warns(backend: Backend, trace: Trace) -> None:
     """Serializing a tensor with a hook warns, unless each of its hooks is marked as unserializable."""

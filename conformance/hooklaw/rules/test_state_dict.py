@@ -50,7 +50,7 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the pre-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-hooks-of-the-outermost-module-alone"],
+    mutants=["state-pre-hooks-of-the-outermost-module-alone"],
 )
 def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     """The state_dict pre-hooks of a submodule run too, with its prefix."""
@@ -217,7 +217,7 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the pre-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-hooks-of-the-outermost-module-alone"],
+    mutants=["state-pre-hooks-of-the-outermost-module-alone"],
 )
 def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     """The load_state_dict pre-hooks of a submodule run too, with its prefix."""
@@ -237,7 +237,7 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_POST],
     needs=NEEDS,
-    mutants=["load-post-hook-given-a-copy"],
+    mutants=["load-post-hook-given-a-copy", "added-unexpected-keys-ignored"],
 )
 def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook gets the missing and unexpected keys; loading fails if it leaves or adds any."""
