@@ -97,7 +97,7 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
 
     def pre_hook(_, grad_output):
         trace.log("pre-hook", grad_output)
-        return grad_output[0] * 10, grad_output[1] * 100
+        return grad_output[0] * 4, grad_output[1] * 8
 
     def forward(x):
         doubled, tripled = module(x)
@@ -107,7 +107,7 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("pre-hook", [[5.0, 5.0], [7.0, 7.0]]))
-    trace.expect_value("x.grad", [2200.0, 2200.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [208.0, 208.0], backend.grad_of(x))
 
 
 @rule(
@@ -244,23 +244,23 @@ def test_order(backend: Backend, trace: Trace) -> None:
         return lambda _, grad_output: (trace.log("hook", [factor, *grad_output]), (grad_output[0] * factor,))[1]
 
     x, module = leaf(backend), weighted(backend)
-    backend.register_full_backward_pre_hook(module, times(3))
-    backend.register_full_backward_pre_hook(module, times(5))
-    handle = backend.register_module_full_backward_pre_hook(times(7))
-    backend.register_full_backward_pre_hook(module, times(11), prepend=True)
-    backend.register_full_backward_pre_hook(module, times(13), prepend=True)
+    backend.register_full_backward_pre_hook(module, times(2))
+    backend.register_full_backward_pre_hook(module, times(4))
+    handle = backend.register_module_full_backward_pre_hook(times(8))
+    backend.register_full_backward_pre_hook(module, times(0.5), prepend=True)
+    backend.register_full_backward_pre_hook(module, times(16), prepend=True)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
 
     trace.expect(
-        ("hook", [7, [1.0, 1.0]]),
-        ("hook", [13, [7.0, 7.0]]),
-        ("hook", [11, [91.0, 91.0]]),
-        ("hook", [3, [1001.0, 1001.0]]),
-        ("hook", [5, [3003.0, 3003.0]]),
+        ("hook", [8, [1.0, 1.0]]),
+        ("hook", [16, [8.0, 8.0]]),
+        ("hook", [0.5, [128.0, 128.0]]),
+        ("hook", [2, [64.0, 64.0]]),
+        ("hook", [4, [128.0, 128.0]]),
     )
-    trace.expect_value("x.grad", [45045.0, 75075.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [1536.0, 2560.0], backend.grad_of(x))
 
 
 @rule(
