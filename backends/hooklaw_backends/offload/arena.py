@@ -45,11 +45,6 @@ class Arena:
         self._chunks: list[_Chunk] = []
         self._lock = threading.Lock()
 
-    def reserve(self, nbytes: int) -> None:
-        """Allocate one chunk in advance, so that the first step does not wait for memory."""
-        with self._lock:
-            self._chunks.append(_Chunk(self._allocate(_rounded(nbytes))))
-
     def take(self, nbytes: int) -> Slot:
         """Return a block of at least this size, from the smallest hole that fits."""
         size = _rounded(nbytes)

@@ -43,7 +43,7 @@ class CudaLink:
         return CudaCopy(self._cuda, event, home, on_device)
 
 
-class CudaCopy:
+class CudaCopy(Copy):
     """A copy that the computing stream waits for, on the device: the host goes on.
 
     The stream that owns the memory on the device is the one that asked for the copy, so it waits as well as the

@@ -14,16 +14,15 @@ from hooklaw_backends.offload.arena import Arena, Slot, pageable
 Action = Callable[[], object]
 
 
-class Copy(Protocol):
-    """One transfer under way."""
+class Copy:
+    """One transfer under way; this one is over."""
 
     def done(self) -> bool:
         """Say whether it is over, without waiting."""
-        ...
+        return True
 
     def wait(self) -> None:
         """Order what the caller computes next after the copy."""
-        ...
 
 
 class Link(Protocol):
@@ -42,12 +41,16 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
-class Lane(Protocol):
-    """One direction: its transfers follow each other."""
+class Lane:
+    """One direction, whose transfers follow each other; this one copies at once, from the CPU to the CPU."""
 
-    def send(self, nbytes: int, action: Action) -> Copy: ...
+    def send(self, nbytes: int, action: Action) -> Copy:  # noqa: ARG002 - however long
+        """Begin a transfer."""
+        action()
+        return Copy()
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the lane's worker, if it has one."""
 
 
 class LaneLink:
@@ -72,25 +75,6 @@ class LaneLink:
         self.arena.close()
 
 
-class InstantLane:
-    """A lane that copies at once, for offloading from the CPU to the CPU."""
-
-    def send(self, nbytes: int, action: Action) -> Copy:  # noqa: ARG002 - however long
-        action()
-        return _Over()
-
-    def close(self) -> None:
-        pass
-
-
-class _Over:
-    def done(self) -> bool:
-        return True
-
-    def wait(self) -> None:
-        pass
-
-
 class Clock:
     """A virtual time that passes only in `sleep`, so that a schedule is computed instead of measured."""
 
@@ -106,7 +90,7 @@ class Clock:
         self.now = max(self.now, moment)
 
 
-class VirtualLane:
+class VirtualLane(Lane):
     """A lane on a virtual clock with a set rate. The bytes are read late, when the transfer is seen to be over."""
 
     def __init__(self, clock: Clock, rate: float) -> None:
@@ -120,11 +104,8 @@ class VirtualLane:
         self.nbytes += nbytes
         return _VirtualCopy(self._clock, self._free, action)
 
-    def close(self) -> None:
-        pass
 
-
-class _VirtualCopy:
+class _VirtualCopy(Copy):
     def __init__(self, clock: Clock, end: float, action: Action) -> None:
         self._clock = clock
         self._end = end
@@ -143,7 +124,7 @@ class _VirtualCopy:
         self.done()
 
 
-class EmulatedLane:
+class EmulatedLane(Lane):
     """A lane in real time with a set rate: its thread sleeps as long as each copy would take."""
 
     def __init__(self, rate: float) -> None:
@@ -155,7 +136,7 @@ class EmulatedLane:
     def send(self, nbytes: int, action: Action) -> Copy:
         if not self._worker.is_alive():
             action()
-            return _Over()
+            return Copy()
         job = _Job(nbytes, action, self._worker)
         self._jobs.put(job)
         return job
@@ -166,7 +147,7 @@ class EmulatedLane:
         self._worker.join()
 
 
-class _Job:
+class _Job(Copy):
     def __init__(self, nbytes: int, action: Action, worker: threading.Thread) -> None:
         self.nbytes = nbytes
         self.asked = time.perf_counter()

@@ -17,7 +17,7 @@ from hooklaw_backends.offload.choices import Both, Fraction, SelectedModules, Si
 from hooklaw_backends.offload.disk import DiskRaw, DiskSave
 from hooklaw_backends.offload.lossy import Bf16, Int8
 from hooklaw_backends.offload.on_cpu import CheckedCopy, TorchPinned
-from hooklaw_backends.offload.packer import Choice, Memory, Packer
+from hooklaw_backends.offload.packer import Choice
 from hooklaw_backends.offload.plain import HookOnly, KeepAll
 from hooklaw_backends.offload.recompute import Checkpointed
 from hooklaw_backends.offload.strategy import Assembled
@@ -31,7 +31,7 @@ class StrategyParts:
 
     name: str
     choice: Choice | None = None
-    codec: type[Bf16] | type[Int8] | None = None
+    codec: type[Bf16] | None = None
     make: Callable[[], Any] | None = None
     changes: list[Callable[..., Any]] = field(default_factory=list)
     pattern: str = ""
@@ -70,23 +70,13 @@ def _assemble(parts: StrategyParts) -> Strategy:
 def _packer(parts: StrategyParts) -> Any:
     if parts.codec is None and parts.choice is None:
         return parts.make() if parts.make else None
-    family = parts.make.func if isinstance(parts.make, partial) else None
     if parts.make is None and parts.codec:
-        return parts.codec(Memory(), choice=parts.choice)
-    if family not in (DiskRaw, DiskSave, Async):
+        return parts.codec(choice=parts.choice)
+    if not isinstance(parts.make, partial) or parts.make.func not in (DiskRaw, DiskSave, Async):
         raise StrategyError(
             f"{parts.name}: fractions, sizes and codecs are for disk-raw, disk-save and async; add one of them"
         )
-    return _coded(parts, cast("Callable[..., Packer]", parts.make))
-
-
-def _coded(parts: StrategyParts, make: Callable[..., Packer]) -> Packer:
-    coded = parts.codec() if parts.codec else None
-    packer = make(codec=coded.codec if coded else None, choice=parts.choice)
-    if coded:
-        packer.lossless, packer.tolerance = coded.lossless, coded.tolerance
-        packer.gradient_tolerance = coded.gradient_tolerance
-    return packer
+    return parts.make(codec=parts.codec.codec if parts.codec else None, choice=parts.choice)
 
 
 # the parts
@@ -121,7 +111,7 @@ def _nothing() -> None:
     return None
 
 
-def _codec(family: type[Bf16] | type[Int8], parts: StrategyParts, argument: str) -> None:
+def _codec(family: type[Bf16], parts: StrategyParts, argument: str) -> None:
     if argument or parts.codec:
         raise StrategyError(f"{parts.name}: one codec, and nothing after a colon")
     parts.codec = family
