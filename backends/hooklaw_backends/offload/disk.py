@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from hooklaw_backends.offload.extents import Extents
+from hooklaw_backends.offload.extents import Extents, Stretch
 from hooklaw_backends.offload.handles import Parcel
 from hooklaw_backends.offload.packer import Medium, Options, Packer
 
@@ -33,7 +33,7 @@ class Spill:
         self._extents = Extents(grows=True)
         self._lock = threading.Lock()
 
-    def write(self, data: memoryview) -> "Stretch":
+    def write(self, data: memoryview) -> Stretch:
         """Write the bytes into the file; if the disk is full, no part of it stays taken."""
         nbytes = len(data)
         with self._lock:
@@ -66,22 +66,6 @@ class Spill:
     def nbytes(self) -> int:
         """Return how long the file is."""
         return os.fstat(self._descriptor).st_size
-
-
-class Stretch:
-    """A stretch of a spill file, in use as long as this object lives."""
-
-    def __init__(self, spill: Spill, start: int, nbytes: int) -> None:
-        self.nbytes = nbytes
-        self._spill = spill
-        self._start = start
-
-    def __del__(self) -> None:
-        self._spill.give(self._start, self.nbytes)
-
-    def read(self, into: memoryview) -> None:
-        """Fill the buffer with the bytes."""
-        self._spill.read(self._start, into)
 
 
 class RawDisk(Medium):
@@ -118,7 +102,7 @@ class RawDisk(Medium):
 
     def read(self, stretch: Stretch, into: memoryview) -> None:
         """Read the stretch, and count it."""
-        stretch.read(into)
+        stretch.space.read(stretch.start, into)
         self.moved(back=stretch.nbytes)
 
     def _opened(self) -> Spill:

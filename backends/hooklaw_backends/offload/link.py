@@ -5,7 +5,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
 
 from torch import Tensor
 
@@ -25,20 +24,24 @@ class Copy:
         """Order what the caller computes next after the copy."""
 
 
-class Link(Protocol):
+class Link:
     """A connection to host memory that copies in both directions at once."""
 
     arena: Arena
 
     def out(self, source: Tensor, slot: Slot) -> Copy:
         """Begin to copy a result of the computation so far to the host."""
-        ...
+        return self.copy(slot.tensor(source.dtype, source.numel()), source, out=True)
 
     def back(self, slot: Slot, target: Tensor) -> Copy:
         """Begin to copy back, into memory that the computation no longer uses."""
-        ...
+        return self.copy(target, slot.tensor(target.dtype, target.numel()), out=False)
 
-    def close(self) -> None: ...
+    def copy(self, target: Tensor, source: Tensor, *, out: bool) -> Copy:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
 
 
 class Lane:
@@ -53,7 +56,7 @@ class Lane:
         """End the lane's worker, if it has one."""
 
 
-class LaneLink:
+class LaneLink(Link):
     """A link of two lanes over pageable memory; the copies are real, the lanes say when each of them ends."""
 
     def __init__(self, out: Lane, back: Lane) -> None:
@@ -61,13 +64,8 @@ class LaneLink:
         self._out = out
         self._back = back
 
-    def out(self, source: Tensor, slot: Slot) -> Copy:
-        host = slot.tensor(source.dtype, source.numel())
-        return self._out.send(source.nbytes, lambda: host.copy_(source))
-
-    def back(self, slot: Slot, target: Tensor) -> Copy:
-        host = slot.tensor(target.dtype, target.numel())
-        return self._back.send(target.nbytes, lambda: target.copy_(host))
+    def copy(self, target: Tensor, source: Tensor, *, out: bool) -> Copy:
+        return (self._out if out else self._back).send(source.nbytes, lambda: target.copy_(source))
 
     def close(self) -> None:
         self._out.close()

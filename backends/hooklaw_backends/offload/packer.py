@@ -145,7 +145,7 @@ class Packer:
             self._count(packs=1, bytes_packed=tensor.nbytes if is_plain(tensor) else 0)
         if self._medium and not self._must_stay(tensor):
             return self._move(tensor, self._medium)
-        return self._keep(tensor)
+        return keep(tensor) if self._counts is None else self._keep(tensor)
 
     def unpack(self, handle: Handle) -> Tensor:
         """Return the tensor of a handle."""
@@ -170,16 +170,16 @@ class Packer:
             self._medium.close()
 
     def _must_stay(self, tensor: Tensor) -> bool:
-        if not is_plain(tensor) or tensor.nbytes < self._min_bytes:
-            return True
+        ordinary = type(tensor) in PLAIN_TYPES and tensor.layout is torch.strided
+        if not ordinary or tensor.nbytes < self._min_bytes or not is_plain(tensor):
+            return True  # asked in the order in which most tensors are found to stay
         root = tensor._base if tensor._is_view() else tensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if root is not None and root.is_leaf and root.requires_grad:
             return True
         return _address(tensor) in self._owned
 
     def _keep(self, tensor: Tensor) -> Kept:
-        if self._counts is not None:
-            self._count(kept=1)
+        self._count(kept=1)
         return keep(tensor)
 
     def _move(self, tensor: Tensor, medium: Medium) -> Handle:
