@@ -103,6 +103,7 @@ def test_declares_the_core():
     """It lacks only capabilities of hardware and dtypes, none about hooks."""
     assert set(Capability) - R.capabilities == {
         Capability.ACCELERATOR,
+        Capability.FLOAT16,
         Capability.BFLOAT16,
         Capability.COMPLEX,
         Capability.LAZY_BITS,

@@ -30,6 +30,7 @@ FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python arrays in the memory of the host",
     Capability.COMPLEX: "a Python array cannot hold complex numbers, and the law is the same for them",
+    Capability.FLOAT16: "a Python array cannot hold float16 numbers, and the law is the same for them",
     Capability.BFLOAT16: "a Python array cannot hold bfloat16 numbers, and the law is the same for them",
     Capability.LAZY_BITS: "every operation computes at once, so no conjugation or negation is left pending",
 }
@@ -228,6 +229,7 @@ class Reference(StateVerbs):
 
     # saved tensors
     checkpoint = staticmethod(checkpoint)
+    set_checkpoint_early_stop = staticmethod(modes.set_checkpoint_early_stop)
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
     allow_mutation_on_saved_tensors = staticmethod(_mutation.allow_mutation_on_saved_tensors)
 

@@ -10,7 +10,16 @@ Shape = tuple[int, ...]
 _product = cache(prod)
 
 
-CODES = {"bool": "", "uint8": "B", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
+CODES = {
+    "bool": "",
+    "uint8": "B",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "float32": "f",
+    "float64": "d",
+}
 """The array code of each dtype, in order of type promotion: of two dtypes the later wins."""
 WIDTH = {dtype: place for place, dtype in enumerate(CODES)}
 
