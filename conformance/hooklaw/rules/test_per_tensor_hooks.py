@@ -88,13 +88,16 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "saved-tensor.per-tensor.after-release",
-    level=Level.MUST,
+    level=Level.SHOULD,
     sources=[ONE_SAVED_TENSOR],
     needs=REGISTER,
     mutants=["hooks-accepted-after-release"],
 )
 def test_after_release(backend: Backend, trace: Trace) -> None:
-    """Registering hooks on a saved tensor that backward has freed is an error."""
+    """Registering hooks on a saved tensor that backward has freed is an error.
+
+    The notes forbid it, and say that PyTorch raises an error most of the time but may fail to.
+    """
     y = backend.exp(backend.tensor([0.0], requires_grad=True))  # not by call: torch corrupts memory if Nodes differ
     (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
     backend.backward(backend.sum(y))

@@ -72,3 +72,9 @@ class MultiGradHookRefusesConstants(_Departs):
     """A multi-grad hook on a tensor that does not require grad is an error."""
 
     flag = "multi-grad-hooks-take-no-constants"
+
+
+class RefusedMutationContextEndsTheOuterOne(_Departs):
+    """Entering allow_mutation_on_saved_tensors inside itself is an error, and ends the outer context."""
+
+    flag = "a-refused-context-ends-the-outer-one"
