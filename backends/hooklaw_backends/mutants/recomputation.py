@@ -75,6 +75,22 @@ class CheckpointRecomputedOnlyOnce(Mutant):
         return super().checkpoint(limited, *inputs, **how)
 
 
+class CheckpointForgetsItsSecondInput(Mutant):
+    """A checkpoint takes its inputs after the first for constants."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        rest = [self.detach(value) if self.is_tensor(value) else value for value in inputs[1:]]
+        return super().checkpoint(fn, *inputs[:1], *rest, **how)
+
+
+class CheckpointForgetsItsSecondOutput(Mutant):
+    """The outputs of a checkpoint after the first have no gradient."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        outputs = super().checkpoint(fn, *inputs, **how)
+        return (outputs[0], *map(self.detach, outputs[1:])) if isinstance(outputs, tuple) else outputs
+
+
 class InnerCheckpointDetached(Mutant):
     """A checkpoint inside another has no gradient."""
 

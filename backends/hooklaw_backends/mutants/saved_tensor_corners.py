@@ -133,3 +133,54 @@ class OuterDisablingMessageWins(Mutant):
                 yield
         finally:
             self.outer = before
+
+
+class ConstantsNotPacked(Pairs):
+    """A saved tensor that does not require grad is kept without pack."""
+
+    def altered(self, pack: Hook, unpack: Hook) -> Pair:
+        def keep(tensor: Any) -> Any:
+            return (pack(tensor), None) if self.requires_grad(tensor) else (None, self.detach(tensor))
+
+        return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
+class SavesOfInPlaceOperationsNotPacked(Mutant):
+    """What the cosine in place saves is kept without pack."""
+
+    def cos_(self, tensor: Any) -> Any:
+        with super().saved_tensors_hooks(self.detach, lambda kept: kept):
+            return super().cos_(tensor)
+
+
+class PairOfASavedTensorGivenToItsNeighbours(Mutant):
+    """A pair registered on one saved tensor is also registered on the others of its Node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: list[Any] = []
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        self._last = super().raw_saved_tensors(node)
+        return self._last
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        for neighbour in self._last if saved in self._last else [saved]:
+            super().saved_tensor_register_hooks(neighbour, pack, unpack)
+
+
+class PerTensorHooksOfCustomFunctionsIgnored(Mutant):
+    """A pair registered on a saved tensor of a custom Function has no effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_custom: list[Any] = []
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self._of_custom = found if "Custom" in self.node_name(node) else []
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        if saved not in self._of_custom:
+            super().saved_tensor_register_hooks(saved, pack, unpack)

@@ -111,6 +111,30 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "checkpoint.several",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=NEEDS,
+    mutants=["checkpoint-forgets-its-second-input", "checkpoint-forgets-its-second-output"],
+)
+def test_several(backend: Backend, trace: Trace) -> None:
+    """A checkpoint, reentrant or not, of several inputs and outputs has the gradients of each that requires grad."""
+    for kind, use_reentrant in KINDS.items():
+
+        def forward(a, b, constant, use_reentrant=use_reentrant):
+            outputs = backend.checkpoint(
+                lambda a, b, c: (a * b, b * b * c), a, b, constant, use_reentrant=use_reentrant
+            )
+            return backend.sum(outputs[0] + outputs[1])
+
+        a, b = leaf(backend), leaf(backend, 3.0, 5.0)
+        backend.backward(backend.call(forward, a, b, backend.tensor([2.0, 2.0])))
+
+        gradients = [backend.grad_of(a), backend.grad_of(b)]
+        trace.expect_value(f"gradients, {kind}", [[3.0, 5.0], [13.0, 22.0]], gradients)
+
+
+@rule(
     "checkpoint.nested",
     level=Level.MUST,
     sources=[CHECKPOINT],

@@ -291,6 +291,26 @@ def test_parameter_hooks(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "checkpoint.nonreentrant.multi-grad",
+    level=Level.MUST,
+    sources=[CHECKPOINT, docstring("torch.autograd.graph.register_multi_grad_hook")],
+    needs=[*NEEDS, Capability.MULTI_GRAD],
+    mutants=["checkpoint-is-reentrant"],
+)
+def test_multi_grad(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook on the input and a captured leaf of a non-reentrant checkpoint runs once, with both gradients.
+
+    Both gradients are computed by the backward through forward's graph, which this kind records.
+    """
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    backend.register_multi_grad_hook([x, weight], trace.saw("hook"))
+
+    backend.backward(backend.call(region(backend, lambda x: x * weight, use_reentrant=False), x))
+
+    trace.expect(("hook", [[3.0, 5.0], [1.0, 2.0]]))
+
+
+@rule(
     "checkpoint.reentrant.parameter-hooks",
     level=Level.MAY,
     basis=Basis.OBSERVED,

@@ -37,7 +37,13 @@ def test_works(backend: Backend, trace: Trace) -> None:
         backend.mul_(y, 10)
         return loss
 
-    for forward, expected in ((once, [2.0, 4.0]), (twice, [202.0, 404.0])):
+    def output(x):
+        y = backend.exp(x * 0)
+        loss = backend.sum(y * x)
+        backend.mul_(y, 10)
+        return loss
+
+    for forward, expected in ((once, [2.0, 4.0]), (twice, [202.0, 404.0]), (output, [1.0, 1.0])):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         with backend.allow_mutation_on_saved_tensors():
             backend.backward(backend.call(forward, x))

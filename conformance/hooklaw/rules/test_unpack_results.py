@@ -80,7 +80,8 @@ def test_must_return_a_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.wrong-shape",
     level=Level.MAY,
-    sources=[HOOKS],
+    basis=Basis.OBSERVED,
+    sources=[observed("the shape of the result is not compared with that of the saved tensor")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["unpacked-shape-checked"],
 )
@@ -101,7 +102,8 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.wrong-dtype",
     level=Level.MAY,
-    sources=[HOOKS],
+    basis=Basis.OBSERVED,
+    sources=[observed("the dtype of the result is not compared with that of the saved tensor")],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.FLOAT64],
     mutants=["unpacked-dtype-checked"],
 )

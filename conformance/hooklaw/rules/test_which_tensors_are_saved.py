@@ -38,6 +38,58 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.which.constants",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["constants-not-packed"],
+)
+def test_constants(backend: Backend, trace: Trace) -> None:
+    """A tensor that does not require grad is packed like any other if an operation saves it.
+
+    pack is called every time an operation saves a tensor, and the gradient of a product needs the other factor.
+    """
+
+    def forward(x, constant):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)):
+            return backend.sum(x * constant)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x, backend.tensor([5.0])))
+
+    for label in ("pack", "unpack"):
+        trace.expect_value(f"{label} got the constant", expected=True, observed=[5.0] in trace.values(label))
+
+
+@rule(
+    "saved-tensor.which.in-place",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE, Capability.SIN_COS],
+    mutants=["saves-of-in-place-operations-not-packed"],
+)
+def test_in_place_operation(backend: Backend, trace: Trace) -> None:
+    """What an in-place operation saves is packed, and what unpack returns is used.
+
+    pack is called every time an operation saves a tensor, and the gradient of the cosine needs its input.
+    """
+
+    def forward(x):
+        y = x * 1
+        with backend.saved_tensors_hooks(
+            trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed * 0)
+        ):
+            backend.cos_(y)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("pack", [1.0]), ("unpack", [1.0]))
+    trace.expect_value("x.grad", [0.0], backend.grad_of(x))
+
+
+@rule(
     "saved-tensor.which.none",
     level=Level.MUST,
     sources=[GRAD_MODES, HOOKS],
