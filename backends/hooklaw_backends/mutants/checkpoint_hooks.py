@@ -1,9 +1,11 @@
-"""Mutants that drop, double or change hooks that meet a checkpoint."""
+"""Mutants that drop, double or change hooks that meet a checkpoint, or that an unpack hook registers."""
 
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, ModuleHooks, Mutant, Pair, Pairs, TensorHooks, without_result
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle, without_result
 
 
 class _KnowsItsCheckpoints(Mutant):
@@ -31,103 +33,80 @@ class _KnowsItsCheckpoints(Mutant):
         return super().checkpoint(counted, *inputs, **how)
 
 
-class ForwardHooksSilentInRecomputation(_KnowsItsCheckpoints, ModuleHooks):
+@calling(*verbs.FORWARD, base=_KnowsItsCheckpoints)
+def forward_hooks_silent_in_recomputation(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
     """Forward hooks do not run when a checkpoint is recomputed."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        if kind != "forward":
-            return hook
-        return lambda *given: hook(*given) if self.run_nr <= 1 else None
+    return hook(*given) if self.run_nr <= 1 else None
 
 
-class BackwardHooksSilentInACheckpoint(_KnowsItsCheckpoints, ModuleHooks):
+@calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
+def backward_hooks_silent_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
     """Full backward hooks do not run if a checkpoint was made."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        if kind != "full_backward":
-            return hook
-        return lambda *given: None if self.made else hook(*given)
+    return None if self.made else hook(*given)
 
 
-class BackwardHooksDoubledInACheckpoint(_KnowsItsCheckpoints, ModuleHooks):
+@calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
+def backward_hooks_doubled_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
     """Full backward hooks run twice if a checkpoint was made."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        if kind != "full_backward":
-            return hook
-        return lambda *given: (hook(*given), hook(*given) if self.made else None)[0]
+    return (hook(*given) if self.made else None, hook(*given))[1]
 
 
-class TensorHooksDroppedInACheckpoint(_KnowsItsCheckpoints):
-    """A tensor hook that is registered while the function of a checkpoint runs never runs."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return Handle() if self.run_nr else super().register_hook(tensor, hook)
-
-
-class TensorHooksInACheckpointReturnNothing(_KnowsItsCheckpoints):
-    """What a tensor hook returns is ignored if it was registered while the function of a checkpoint ran."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, without_result(hook) if self.run_nr else hook)
-
-
-class RetainGradIgnoredInACheckpoint(_KnowsItsCheckpoints):
-    """retain_grad has no effect while the function of a checkpoint runs."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if not self.run_nr:
-            super().retain_grad(tensor)
-
-
-class NodeHooksDroppedInACheckpoint(_KnowsItsCheckpoints):
-    """A Node hook that is registered while the function of a checkpoint runs never runs."""
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return Handle() if self.run_nr else super().node_register_prehook(node, hook)
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return Handle() if self.run_nr else super().node_register_hook(node, hook)
-
-
-class InputHooksOfACheckpointRunTwice(_KnowsItsCheckpoints, TensorHooks):
+@calling("register_hook", base=_KnowsItsCheckpoints)
+def input_hooks_of_a_checkpoint_run_twice(self: _KnowsItsCheckpoints, hook: Hook, grad: Any) -> Any:
     """Tensor hooks run twice if a checkpoint was made."""
+    return (hook(grad) if self.made else None, hook(grad))[1]
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return lambda grad: (hook(grad), hook(grad) if self.made else None)[0]
+
+@altering("register_hook", base=_KnowsItsCheckpoints)
+def tensor_hooks_in_a_checkpoint_return_nothing(self: _KnowsItsCheckpoints, _: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns is ignored if it was registered while the function of a checkpoint ran."""
+    return without_result(hook) if self.run_nr else hook
+
+
+@overriding("register_hook", base=_KnowsItsCheckpoints)
+def tensor_hooks_dropped_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
+    """A tensor hook that is registered while the function of a checkpoint runs never runs."""
+    return Handle() if self.run_nr else old(*given)
+
+
+@overriding(*verbs.NODE, base=_KnowsItsCheckpoints)
+def node_hooks_dropped_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
+    """A Node hook that is registered while the function of a checkpoint runs never runs."""
+    return Handle() if self.run_nr else old(*given)
+
+
+@overriding("retain_grad", base=_KnowsItsCheckpoints)
+def retain_grad_ignored_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, tensor: Any) -> None:
+    """retain_grad has no effect while the function of a checkpoint runs."""
+    if not self.run_nr:
+        old(tensor)
+
+
+@overriding("saved_tensors_hooks", base=_KnowsItsCheckpoints)
+def pairs_in_a_checkpoint_change_what_they_keep(
+    self: _KnowsItsCheckpoints, old: Hook, pack: Hook, unpack: Hook
+) -> AbstractContextManager[Any]:
+    """Saved-tensor hooks that are entered while the function of a checkpoint runs give back twice the tensor."""
+    return old(pack, lambda packed: unpack(packed) * 2) if self.run_nr else old(pack, unpack)
 
 
 class CheckpointStarvesTheHooksOfItsOutput(Mutant):
     """A tensor hook on the output of a checkpoint never runs."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._outputs: list[Any] = []
-
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        self._outputs[:] = [super().checkpoint(fn, *inputs, **how)]
-        return self._outputs[0]
+        self.kept = [super().checkpoint(fn, *inputs, **how)]
+        return self.kept[0]
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        starved = any(tensor is output for output in self._outputs)
-        return Handle() if starved else super().register_hook(tensor, hook)
+        return Handle() if self.keeps(tensor) else super().register_hook(tensor, hook)
 
 
-class PairsInACheckpointChangeWhatTheyKeep(_KnowsItsCheckpoints):
-    """Saved-tensor hooks that are entered while the function of a checkpoint runs give back twice the tensor."""
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        if not self.run_nr:
-            return super().saved_tensors_hooks(pack, unpack)
-        return super().saved_tensors_hooks(pack, lambda packed: unpack(packed) * 2)
-
-
-class _KnowsItsUnpacking(Pairs):
+class _KnowsItsUnpacking(Mutant):
     """A mutant that knows whether an unpack hook is running."""
 
     unpacking = False
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         def known(packed: Any) -> Any:
             outer, self.unpacking = self.unpacking, True
             try:
@@ -135,59 +114,45 @@ class _KnowsItsUnpacking(Pairs):
             finally:
                 self.unpacking = outer
 
-        return pack, known
+        return super().saved_tensors_hooks(pack, known)
 
 
-class BackwardInsideUnpackDoesNothing(_KnowsItsUnpacking):
+@overriding("backward", base=_KnowsItsUnpacking)
+def backward_inside_unpack_does_nothing(self: _KnowsItsUnpacking, old: Hook, *given: Any, **how: Any) -> None:
     """A backward inside an unpack hook does nothing."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        if not self.unpacking:
-            super().backward(root, gradient, **how)
+    if not self.unpacking:
+        old(*given, **how)
 
 
-class UnpackCannotRecord(_KnowsItsUnpacking):
+@overriding("enable_grad", base=_KnowsItsUnpacking)
+def unpack_cannot_record(self: _KnowsItsUnpacking, old: Hook) -> AbstractContextManager[Any]:
     """enable_grad has no effect inside an unpack hook."""
-
-    def enable_grad(self) -> AbstractContextManager[Any]:
-        return self.no_grad() if self.unpacking else super().enable_grad()
+    return self.no_grad() if self.unpacking else old()
 
 
-class HooksRegisteredInsideUnpackWaitForTheNextPass(_KnowsItsUnpacking):
-    """A hook that an unpack hook registers does not run before the backward has ended."""
+@overriding("retain_grad", base=_KnowsItsUnpacking)
+def retain_grad_inside_unpack_ignored(self: _KnowsItsUnpacking, old: Hook, tensor: Any) -> None:
+    """retain_grad has no effect inside an unpack hook."""
+    if not self.unpacking:
+        old(tensor)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[Any] = []
+
+class _RegistersLater(_KnowsItsUnpacking):
+    """A mutant that can put off a registration until the end of the backward."""
+
+    waiting = fresh(list[Any])
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         super().backward(root, gradient, **how)
-        while self._waiting:
-            register, place, hook = self._waiting.pop(0)
-            register(place, hook)
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return self._now_or_later(super().register_hook, tensor, hook)
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return self._now_or_later(super().register_post_accumulate_grad_hook, tensor, hook)
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return self._now_or_later(super().node_register_prehook, node, hook)
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return self._now_or_later(super().node_register_hook, node, hook)
-
-    def _now_or_later(self, register: Hook, place: Any, hook: Hook) -> Any:
-        if not self.unpacking:
-            return register(place, hook)
-        self._waiting.append((register, place, hook))
-        return Handle()
+        while self.waiting:
+            register, *given = self.waiting.pop(0)
+            register(*given)
 
 
-class RetainGradInsideUnpackIgnored(_KnowsItsUnpacking):
-    """retain_grad has no effect inside an unpack hook."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if not self.unpacking:
-            super().retain_grad(tensor)
+@overriding(*verbs.IN_BACKWARD, base=_RegistersLater)
+def hooks_registered_inside_unpack_wait_for_the_next_pass(self: _RegistersLater, old: Hook, *given: Any) -> Any:
+    """A hook that an unpack hook registers does not run before the backward has ended."""
+    if not self.unpacking:
+        return old(*given)
+    self.waiting.append((old, *given))
+    return Handle()

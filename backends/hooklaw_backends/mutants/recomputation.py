@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
 OPTIONS = {"use_reentrant", "early_stop", "determinism_check", "context_fn"}
 
@@ -50,45 +50,53 @@ class CheckpointCutOffInDoubleBackward(_RunsItself):
     use_reentrant = False
 
 
-class ReentrantCheckpointIgnoresInputs(Mutant):
+@overriding("backward")
+def reentrant_checkpoint_ignores_inputs(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """A backward with inputs through a reentrant checkpoint does nothing, and is no error."""
-
-    def backward(self, root: Any, gradient: Any = None, *, inputs: Any = None, **how: Any) -> None:
-        refused = tuple(self.errors.get(ErrorKind.CHECKPOINT_REENTRANT, (RuntimeError,)))
-        try:
-            super().backward(root, gradient, inputs=inputs, **how)
-        except refused:
-            if inputs is None:
-                raise
+    refused = tuple(self.errors.get(ErrorKind.CHECKPOINT_REENTRANT, (RuntimeError,)))
+    try:
+        old(*given, **how)
+    except refused:
+        if how.get("inputs") is None:
+            raise
 
 
-class CheckpointRecomputedOnlyOnce(Mutant):
-    """A checkpoint can be recomputed once; the next backward uses twice its input."""
+class _CountsItsRuns(Mutant):
+    """A mutant that runs the function of a checkpoint in its own way, and knows how often it ran before."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        raise NotImplementedError
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         runs: list[int] = []
 
-        def limited(*given: Any, **keywords: Any) -> Any:
+        def counted(*given: Any, **keywords: Any) -> Any:
             runs.append(0)
-            return fn(*given, **keywords) if len(runs) <= 2 else fn(given[0] * 2, *given[1:], **keywords)  # noqa: PLR2004
+            return self.run(fn, len(runs) - 1, *given, **keywords)
 
-        return super().checkpoint(limited, *inputs, **how)
-
-
-class CheckpointForgetsItsSecondInput(Mutant):
-    """A checkpoint takes its inputs after the first for constants."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        rest = [self.detach(value) if self.is_tensor(value) else value for value in inputs[1:]]
-        return super().checkpoint(fn, *inputs[:1], *rest, **how)
+        return super().checkpoint(counted, *inputs, **how)
 
 
-class CheckpointForgetsItsSecondOutput(Mutant):
-    """The outputs of a checkpoint after the first have no gradient."""
+class CheckpointRecomputedOnlyOnce(_CountsItsRuns):
+    """A checkpoint can be recomputed once; the next backward uses twice its input."""
 
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        outputs = super().checkpoint(fn, *inputs, **how)
-        return (outputs[0], *map(self.detach, outputs[1:])) if isinstance(outputs, tuple) else outputs
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        return fn(given[0] * 2 if before > 1 else given[0], *given[1:], **keywords)
+
+
+class KeywordArgumentsLostInRecomputation(_CountsItsRuns):
+    """The function of a checkpoint is run again without its keyword arguments."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        return fn(*given) if before else fn(*given, **keywords)
+
+
+class CheckpointRecomputedWithoutGrad(_CountsItsRuns):
+    """The function of a checkpoint is run again with grad mode off."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        with self.no_grad() if before else nullcontext():
+            return fn(*given, **keywords)
 
 
 class InnerCheckpointDetached(Mutant):
@@ -108,120 +116,90 @@ class InnerCheckpointDetached(Mutant):
         return self.detach(result) if self.depth else result
 
 
-class CheckpointNeedsAnInputThatRequiresGrad(Mutant):
+@overriding("checkpoint")
+def checkpoint_forgets_its_second_input(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint takes its inputs after the first for constants."""
+    rest = [self.detach(value) if self.is_tensor(value) else value for value in inputs[1:]]
+    return old(fn, *inputs[:1], *rest, **how)
+
+
+@overriding("checkpoint")
+def checkpoint_forgets_its_second_output(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The outputs of a checkpoint after the first have no gradient."""
+    outputs = old(*given, **how)
+    return (outputs[0], *map(self.detach, outputs[1:])) if isinstance(outputs, tuple) else outputs
+
+
+@overriding("checkpoint")
+def checkpoint_needs_an_input_that_requires_grad(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
     """A checkpoint none of whose inputs requires grad is not recorded, even if it is non-reentrant."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        if any(self.is_tensor(value) and self.requires_grad(value) for value in inputs):
-            return super().checkpoint(fn, *inputs, **how)
-        with self.no_grad():
-            return fn(*inputs)
+    if any(self.is_tensor(value) and self.requires_grad(value) for value in inputs):
+        return old(fn, *inputs, **how)
+    with self.no_grad():
+        return fn(*inputs)
 
 
-class CheckpointOverlooksTensorsInLists(Mutant):
+@overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_lists(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
     """A checkpoint takes tensors inside lists and dicts for constants, even if it is non-reentrant."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        plain = [value if self.is_tensor(value) else self._detached(value) for value in inputs]
-        return super().checkpoint(fn, *plain, **how)
-
-    def _detached(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._detached(inside) for key, inside in value.items()}
-        if isinstance(value, list):
-            return [self._detached(inside) for inside in value]
-        return self.detach(value) if self.is_tensor(value) else value
+    return old(fn, *(value if self.is_tensor(value) else _detached(self, value) for value in inputs), **how)
 
 
-class CheckpointDropsKeywordArguments(Mutant):
+def _detached(self: Mutant, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _detached(self, inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [_detached(self, inside) for inside in value]
+    return self.detach(value) if self.is_tensor(value) else value
+
+
+@overriding("checkpoint")
+def checkpoint_drops_keyword_arguments(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A checkpoint passes no keyword arguments on to its function."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        return super().checkpoint(fn, *inputs, **{name: value for name, value in how.items() if name in OPTIONS})
+    return old(*given, **{name: value for name, value in how.items() if name in OPTIONS})
 
 
-class KeywordArgumentsLostInRecomputation(Mutant):
-    """The function of a checkpoint is run again without its keyword arguments."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        runs: list[int] = []
-
-        def forgetful(*given: Any, **keywords: Any) -> Any:
-            runs.append(0)
-            return fn(*given, **keywords) if len(runs) == 1 else fn(*given)
-
-        return super().checkpoint(forgetful, *inputs, **how)
+@overriding("checkpoint")
+def determinism_check_cannot_be_turned_off(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint compares the recomputed tensors even with determinism_check="none"."""
+    how.pop("determinism_check", None)
+    return old(*given, **how)
 
 
-class EarlyStopContextIgnored(Mutant):
+@overriding("checkpoint")
+def context_fn_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint enters neither context of its context_fn."""
+    how.pop("context_fn", None)
+    return old(*given, **how)
+
+
+@overriding("checkpoint")
+def context_fn_swapped(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint runs forward in the second context of context_fn, and is recomputed in the first."""
+    contexts = how.get("context_fn")
+    return old(*given, **how) if contexts is None else old(*given, **{**how, "context_fn": lambda: contexts()[::-1]})
+
+
+@overriding("set_checkpoint_early_stop")
+def early_stop_context_ignored(self: Mutant, old: Hook, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
     """set_checkpoint_early_stop has no effect."""
+    return nullcontext()
 
-    def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: ARG002, FBT001 - the vice
-        return nullcontext()
+
+@overriding("checkpoint")
+def early_stop_argument_overrides_the_context(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """early_stop of a checkpoint wins over set_checkpoint_early_stop."""
+    with self.set_checkpoint_early_stop(how["early_stop"]) if "early_stop" in how else nullcontext():
+        return old(*given, **how)
 
 
 class EarlyStopContextStays(Mutant):
     """set_checkpoint_early_stop still applies after its end."""
 
-    set_to: bool | None = None
-
-    def reset(self) -> None:
-        super().reset()
-        self.set_to = None
-
     def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
-        self.set_to = enable
+        self.kept = [enable]
         return nullcontext()
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        stop = {} if self.set_to is None else {"early_stop": self.set_to}
+        stop = {"early_stop": self.kept[0]} if self.kept else {}
         return super().checkpoint(fn, *inputs, **{**how, **stop})
-
-
-class EarlyStopArgumentOverridesTheContext(Mutant):
-    """early_stop of a checkpoint wins over set_checkpoint_early_stop."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        wins = super().set_checkpoint_early_stop(how["early_stop"]) if "early_stop" in how else nullcontext()
-        with wins:
-            return super().checkpoint(fn, *inputs, **how)
-
-
-class DeterminismCheckCannotBeTurnedOff(Mutant):
-    """A checkpoint compares the recomputed tensors even with determinism_check="none"."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        how.pop("determinism_check", None)
-        return super().checkpoint(fn, *inputs, **how)
-
-
-class ContextFnIgnored(Mutant):
-    """A checkpoint enters neither context of its context_fn."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        how.pop("context_fn", None)
-        return super().checkpoint(fn, *inputs, **how)
-
-
-class ContextFnSwapped(Mutant):
-    """A checkpoint runs forward in the second context of context_fn, and is recomputed in the first."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        if "context_fn" in how:
-            contexts = how["context_fn"]
-            how["context_fn"] = lambda: contexts()[::-1]
-        return super().checkpoint(fn, *inputs, **how)
-
-
-class CheckpointRecomputedWithoutGrad(Mutant):
-    """The function of a checkpoint is run again with grad mode off."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        runs: list[int] = []
-
-        def unrecorded(*given: Any, **keywords: Any) -> Any:
-            runs.append(0)
-            with self.no_grad() if len(runs) > 1 else nullcontext():
-                return fn(*given, **keywords)
-
-        return super().checkpoint(unrecorded, *inputs, **how)

@@ -12,12 +12,12 @@ from typing import Any
 
 import hooklaw
 from hooklaw import Capability, ErrorKind
+from hooklaw.backend.torchlike import TorchLike
 from hooklaw.model import _legacy, _module, _multi_grad, _mutation, _replicas, engine, errors, flags, modes, ops, views
-from hooklaw.model._adapter_state import StateVerbs
 from hooklaw.model._checkpoint import checkpoint
 from hooklaw.model._function_options import function
 from hooklaw.model._module import Module, register
-from hooklaw.model._optimizer import every_optimizer
+from hooklaw.model._optimizer import SGD, every_optimizer
 from hooklaw.model._registry import registration_hooks
 from hooklaw.model._unused import Unused
 from hooklaw.model.node import Node
@@ -29,9 +29,6 @@ Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python arrays in the memory of the host",
-    Capability.COMPLEX: "a Python array cannot hold complex numbers, and the law is the same for them",
-    Capability.FLOAT16: "a Python array cannot hold float16 numbers, and the law is the same for them",
-    Capability.BFLOAT16: "a Python array cannot hold bfloat16 numbers, and the law is the same for them",
     Capability.LAZY_BITS: "every operation computes at once, so no conjugation or negation is left pending",
 }
 
@@ -45,7 +42,12 @@ def backend(argument: str = "") -> "Reference":
     return Reference(flags.known(names))
 
 
-class Reference(StateVerbs):
+def _registers(table: str, kind: str) -> Hook:
+    """Return a verb that registers a hook of this kind in a table of hooks of its first argument."""
+    return lambda _, owner, hook, **options: getattr(owner, table)[kind].add(hook, **options)
+
+
+class Reference(TorchLike):
     """The backend. Most verbs are the engine's own functions and methods."""
 
     capabilities = frozenset(Capability) - frozenset(LACKS)
@@ -135,15 +137,13 @@ class Reference(StateVerbs):
 
     # operations
     clone = staticmethod(ops.clone)
+    sum = staticmethod(ops.summed)
     exp = staticmethod(ops.exp)
     sin = staticmethod(ops.sin)
     cos = staticmethod(ops.cos)
     split = staticmethod(views.split)
     transpose = staticmethod(views.transpose)
     custom_function = staticmethod(function)
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        return ops.summed(tensor)
 
     def mul_(self, tensor: Tensor, factor: Any) -> Tensor:
         return views.in_place(tensor, lambda before: before * factor, factor)
@@ -194,12 +194,8 @@ class Reference(StateVerbs):
         grads = engine.grad(roots, seeds, [_with_edge(each) for each in inputs], _how(**how))
         return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
 
-    def no_grad(self) -> AbstractContextManager[Any]:
-        return modes.grad_mode(enabled=False)
-
-    def enable_grad(self) -> AbstractContextManager[Any]:
-        return modes.grad_mode(enabled=True)
-
+    no_grad = staticmethod(partial(modes.grad_mode, enabled=False))
+    enable_grad = staticmethod(partial(modes.grad_mode, enabled=True))
     inference_mode = staticmethod(modes.inference_mode)
     detect_anomaly = staticmethod(modes.detect_anomaly)
 
@@ -253,11 +249,11 @@ class Reference(StateVerbs):
     def save(self, tensor: Tensor) -> bytes:
         if any(not getattr(hook, "unserializable", False) for hook in tensor.hooks.now()):
             warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
-        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.strides]
-        return json.dumps(kept).encode()
+        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.layout()]
+        return json.dumps(kept, default=lambda number: {"complex": [number.real, number.imag]}).encode()
 
     def load(self, data: bytes) -> Tensor:
-        nested, dtype, requires_grad, strides = json.loads(data)
+        nested, dtype, requires_grad, strides = json.loads(data, object_hook=lambda number: complex(*number["complex"]))
         return Tensor(ops.clone(self.tensor(nested, dtype=dtype), tuple(strides)).data, requires_grad=requires_grad)
 
     def unserializable_hook(self, hook: Hook) -> Hook:
@@ -281,10 +277,31 @@ class Reference(StateVerbs):
     register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
     register_module_backward_hook = staticmethod(partial(register, _legacy.KIND, None))
 
+    def add_module(self, module: Module, name: str, child: Module) -> None:
+        module.register("module", name, child)
+
+    def register_buffer(self, module: Module, name: str, tensor: Tensor) -> None:
+        module.register("buffer", name, tensor)
+
+    register_module_parameter_registration_hook = staticmethod(registration_hooks["parameter"].add)
+    register_module_buffer_registration_hook = staticmethod(registration_hooks["buffer"].add)
+    register_module_module_registration_hook = staticmethod(registration_hooks["module"].add)
+
     data_parallel = staticmethod(_replicas.data_parallel)
 
     def replica_count(self) -> int:
         return _replicas.REPLICAS
+
+    # the state of modules and optimizers
+    sgd = staticmethod(SGD)
+    register_state_dict_pre_hook = _registers("state_hooks", "save_pre")
+    register_state_dict_post_hook = _registers("state_hooks", "save_post")
+    register_load_state_dict_pre_hook = _registers("state_hooks", "load_pre")
+    register_load_state_dict_post_hook = _registers("state_hooks", "load_post")
+    register_step_pre_hook = _registers("step_hooks", "pre")
+    register_step_post_hook = _registers("step_hooks", "post")
+    register_optimizer_step_pre_hook = staticmethod(every_optimizer["pre"].add)
+    register_optimizer_step_post_hook = staticmethod(every_optimizer["post"].add)
 
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:
