@@ -283,14 +283,16 @@ def test_multi_output_unused(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "tensor-hook.view-and-base",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[REGISTER_HOOK, observed("a view passes its gradient to its base, a detached tensor does not")],
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, docstring("torch.Tensor.detach")],
     needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
-    mutants=["tensor-hook-fires-per-edge"],
+    mutants=["tensor-hook-fires-per-edge", "views-are-constants"],
 )
 def test_view_and_base(backend: Backend, trace: Trace) -> None:
-    """A hook on a base may receive gradients through its views, and none through a detached tensor."""
+    """A hook on a base receives the gradients through its views, and none through a detached tensor.
+
+    What comes through a view is part of the gradient with respect to the base; a detached tensor has left the graph.
+    """
 
     def forward(x):
         base = x * 2
