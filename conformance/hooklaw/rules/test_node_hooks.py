@@ -21,20 +21,15 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
 )
 def test_identity(backend: Backend, trace: Trace) -> None:
     """The grad_fn of a non-leaf is a Node with a name; edges lead through the Nodes of all operations to the leaf's."""
-
-    def forward(x):
-        first = backend.clone(x)
-        node = backend.grad_fn(backend.clone(first))
-        trace.log("has a name", bool(backend.node_name(node)))
-        (before,) = backend.node_next(node)
-        trace.log("leads to the Node before", before == backend.grad_fn(first))
-        trace.log("which leads to the leaf's", backend.node_next(before) == [backend.accumulate_grad(x)])
-        return backend.sum(x)
-
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.call(forward, x)
+    first = backend.call(backend.clone, x)
+    second = backend.call(backend.clone, first)
+    node, before = backend.grad_fn(second), backend.grad_fn(first)
 
-    trace.expect(("has a name", True), ("leads to the Node before", True), ("which leads to the leaf's", True))
+    trace.expect_value("has a name", expected=True, observed=bool(backend.node_name(node)))
+    trace.expect_value("leads to the Node before", expected=True, observed=backend.node_next(node) == [before])
+    of_leaf = backend.accumulate_grad(x)
+    trace.expect_value("which leads to the leaf's", expected=True, observed=backend.node_next(before) == [of_leaf])
 
 
 @rule(
