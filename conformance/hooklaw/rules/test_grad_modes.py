@@ -139,7 +139,11 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[NO_GRAD, docstring("torch.enable_grad")],
     needs=[Capability.GRAD_MODE],
-    mutants=["leaving-no-grad-turns-grad-mode-on", "leaving-enable-grad-turns-grad-mode-off", "no-grad-never-ends"],
+    mutants=[
+        "leaving-no-grad-turns-grad-mode-on",
+        "leaving-enable-grad-turns-grad-mode-off",
+        "no-grad-lasts-after-an-exception",
+    ],
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
     """Leaving no_grad or enable_grad, also by an exception, restores the grad mode that was set when it was entered.
