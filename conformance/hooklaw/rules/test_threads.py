@@ -12,7 +12,7 @@ SAVED = notes("autograd", "hooks-for-saved-tensors")
 WORKERS = 4
 LIMIT = 30
 """Seconds after which a thread counts as deadlocked."""
-PATIENCE = 5
+PATIENCE = 3
 """Seconds that a hook waits for those of other threads."""
 
 
