@@ -25,7 +25,7 @@ from hooklaw.fuzz.judge.judge import Judge, alike, engine
 from hooklaw.fuzz.program import text
 from hooklaw.fuzz.replay.run import Event, Replay
 from hooklaw.fuzz.shrink import shrink
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 from hooklaw.model.schedule import chosen_by
 
 LIMIT = 5.0

@@ -8,9 +8,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hooklaw import __version__
-from hooklaw.errors import OutputError
 from hooklaw.results.figures import SIZES
-from hooklaw.results.records import replace_file
+from hooklaw.results.output import output_errors, replace_file
 from hooklaw_reports.columns import CHARTED, COLUMNS
 from hooklaw_reports.page import Page
 from hooklaw_reports.payload import payload
@@ -50,10 +49,8 @@ def render(page: Page) -> str:
 
 def write(path: Path, text: str) -> None:
     """Replace the file, whole or not at all; OutputError if it cannot be written."""
-    try:
+    with output_errors(f"write the report to {path}", "; name another file with -o"):
         replace_file(path, text)
-    except OSError as error:
-        raise OutputError(f"cannot write the report to {path}: {error.strerror}; name another file with -o") from error
 
 
 def _asset(name: str) -> str:

@@ -25,5 +25,4 @@ def last_result(title: str) -> str:
     run = published().get(title)
     if not run:
         return ""
-    version = " ".join(next(iter(run.header.versions.items()), ("", "")))
-    return f"{run.header.started[:10]}, {version}: {sentence(run)}"
+    return f"{run.header.started[:10]}, {run.header.version}: {sentence(run)}"

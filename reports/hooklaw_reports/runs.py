@@ -66,7 +66,7 @@ def unfinished(run: Run) -> str:
     """Return how far a benchmark came that did not end, or an empty string."""
     if run.complete:
         return ""
-    why = "was interrupted" if run.footer and run.footer.interrupted else "did not end"
+    why = "was interrupted" if run.interrupted else "did not end"
     return f"the run {why}: {len(run.cells)} of {run.header.collected} cells are measured"
 
 

@@ -188,7 +188,7 @@ def _column(run: Run, name: str, label: str) -> Column:
         published=last_result(run.header.title) if not_run else "",
         regressions=of_verdict(run, Verdict.REGRESSION),
         fixed=[(rule_id, _place(run, rule_id)) for rule_id in of_verdict(run, Verdict.FIXED)],
-        stale=[(entry, place(entry.file, entry.line)) for entry in (run.footer.stale if run.footer else [])],
+        stale=[(entry, place(entry.file, entry.line)) for entry in run.stale],
     )
 
 

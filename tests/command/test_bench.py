@@ -16,8 +16,9 @@ import pytest
 
 from conftest import ROOT, environment_with
 from helpers import DATA, complaint
+from hooklaw.cli import bench
 from hooklaw.errors import BenchError
-from hooklaw.offload import comparing, running
+from hooklaw.offload import comparing
 from hooklaw.offload._cell_worker import kept
 from hooklaw.offload._worker import CellService, CellSettings
 from hooklaw.offload.plan import QUICK, STRATEGIES, Plan, cells, quick
@@ -229,7 +230,7 @@ def test_a_terminal_shows_every_visit(capfd):
     session = SimpleNamespace(cells=[1, 2, 3], left=lambda: [1, 2, 3], plan=plan)
     said = {}
     for live in (True, False):
-        progress = running.BenchmarkProgress()
+        progress = bench.BenchmarkProgress()
         progress._live = live
         progress.start(session)
         for one, visit in ((both[0], 0), (marked, 0), (both[1], 0), (both[0], 1), (both[1], 1)):

@@ -11,7 +11,7 @@ from helpers import DATA, TOY_RULES, complaint, entry
 from hooklaw import __version__
 from hooklaw.cli import VERBS, summary
 from hooklaw.errors import OutputError
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 from hooklaw.results import records
 from hooklaw.results.verdict import Outcome
 

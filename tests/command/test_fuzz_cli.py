@@ -14,7 +14,7 @@ from helpers import complaint, started
 from hooklaw import cli
 from hooklaw.fuzz.campaign.known_findings import SILENT, follows, read
 from hooklaw.fuzz.program import Instruction, dump, parse
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 from hooklaw.model.flags import TORCH
 
 DEFAULTS = ("--programs", 120, "--limit", 2)

@@ -9,7 +9,7 @@ import pytest
 
 from helpers import complaint
 from hooklaw.backend.loading import load
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 from hooklaw.repro import script_of
 
 torch = pytest.importorskip("torch")

@@ -14,14 +14,12 @@ TODAY = dt.date(2026, 6, 15)
 VERSIONS = {"torch": "2.13.0+cpu", "driver": "550.1"}
 FIRST, SECOND, THIRD, MAY = made.three()[0].header.rules
 SHARED = "[defaults]\nwhen = 'torch>=2'\n"
+ONLY = "1: an expectation file has only over, [defaults] and [[expect]] tables"
 MALFORMED = {
     "no TOML": ("[[expect]\n", "1: the expectation file is not valid TOML: "),
     "no TOML further down": (entry() + "reason = \n", "5: the expectation file is not valid TOML: "),
-    "no entries": ("expect = 3\n", "1: an expectation file has only [defaults] and [[expect]] tables, found a value"),
-    "other tables": (
-        "[other]\nx = 1\n",
-        "1: an expectation file has only [defaults] and [[expect]] tables, found other",
-    ),
+    "no entries": ("expect = 3\n", f"{ONLY}, found a value"),
+    "other tables": ("[other]\nx = 1\n", f"{ONLY}, found other"),
     "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
     "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule and reason"),
@@ -264,7 +262,7 @@ def update(verb, tmp_path, file):
 def test_update_adds_what_is_new(update, file):
     """A new divergence gets an entry for this version, whose reason a person must write."""
     done, _ = update(*all_pass(first=made.failed("order.first")))
-    (known,) = expectations.parse(file)
+    (known,) = expectations.load(file).entries
 
     assert done.returncode == 0
     assert (known.rule, known.outcome, known.when) == ("order.first", ["fail"], "torch==2.13.0")
@@ -306,7 +304,7 @@ def test_update_keeps_what_it_knows_of_other_versions(update, file, when, left):
     """An entry for several versions, on one of which the rule holds, is kept unchanged for the others."""
     file.write_text(entry(rule="order.first", when=when) + "# tail\n")
     done, text = update(*all_pass())
-    known = [one.when for one in expectations.parse(file)]
+    known = [one.when for one in expectations.load(file).entries]
 
     assert known == ([left] if left else [])
     assert f"order.first holds now: entry {f'kept for {left}' if left else 'removed'}\n" in done.stdout
@@ -319,7 +317,7 @@ def test_update_knows_the_reason_from_other_versions(update, file):
     told = {"reason": "a view has no history", "issue": "https://example.org/1", "when": "torch<2.13"}
     file.write_text(entry(rule="order.first", **told) + entry(rule="order.second", **told))
     done, _ = update(*all_pass(first=made.failed("order.first"), second=made.failed("order.second", Outcome.CRASH)))
-    first, second = expectations.parse(file)[2:]
+    first, second = expectations.load(file).entries[2:]
 
     assert (first.reason, first.issue, first.when) == (told["reason"], told["issue"], "torch==2.13.0")
     assert second.reason.startswith("unexplained: ")
@@ -346,7 +344,7 @@ def test_update_removes_a_rule_from_a_list(update, file):
     file.write_text(SHARED + ALL_THREE.replace("['order.first',", "[\n  'order.first', # why\n ") + SECTION)
     done, text = update(*all_pass(second=made.failed("order.second"), third=made.failed("unpack.third")))
 
-    assert [one.rule for one in expectations.parse(file)] == ["order.second", "unpack.third", "order.first"]
+    assert [one.rule for one in expectations.load(file).entries] == ["order.second", "unpack.third", "order.first"]
     assert "order.first holds now: entry kept for torch>=2,!=2.13.*" in done.stdout
     assert text.startswith(SHARED)
     assert SECTION in text
@@ -365,7 +363,7 @@ def test_update_keeps_the_rules_of_a_list_apart(update, file):
     file.write_text(ALL_THREE + "# tail\n")
     _, text = update(*all_pass(first=made.failed("order.first", Outcome.CRASH), third=made.failed("unpack.third")))
 
-    assert [(one.rule, one.outcome, one.reason) for one in expectations.parse(file)] == [
+    assert [(one.rule, one.outcome, one.reason) for one in expectations.load(file).entries] == [
         ("unpack.third", ["fail"], "the toy is a toy"),
         ("order.first", ["fail", "crash"], "the toy is a toy"),
     ]
@@ -384,7 +382,7 @@ def test_update_adds_what_differs_from_the_defaults(update, file):
     """A new entry says its range and its outcome only if the defaults say otherwise."""
     file.write_text("[defaults]\noutcome = 'crash'\nwhen = 'torch==2.13.0'\n")
     _, text = update(*all_pass(first=made.failed("order.first", Outcome.CRASH), second=made.failed("order.second")))
-    first, second = expectations.parse(file)
+    first, second = expectations.load(file).entries
 
     assert (text.count("when = "), text.count("outcome = ")) == (1, 2)
     assert (first.outcome, second.outcome, first.when) == (["crash"], ["fail"], "torch==2.13.0")
@@ -443,7 +441,7 @@ def test_update_of_a_version_that_is_none(verb, file, tmp_path):
     """An entry for a version that is not a number has no range."""
     run = made.run("toy", [FIRST], [made.failed("order.first")], versions={"toy": "of last night"})
     verb("expect", "update", made.write(tmp_path / "results.jsonl", run), "--file", file)
-    (known,) = expectations.parse(file)
+    (known,) = expectations.load(file).entries
 
     assert known.when == ""
 

@@ -7,7 +7,7 @@ import pytest
 
 from helpers import DATA
 from hooklaw.law._links import DOCS, docstring_url
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 
 PAGES = tomllib.loads((DATA / "reference_pages.toml").read_text(encoding="utf-8"))
 TUTORIALS = "https://docs.pytorch.org/tutorials/"

@@ -4,7 +4,7 @@ import pytest
 from listed import Listed
 
 from hooklaw.errors import ScriptError
-from hooklaw.law.rule import find_rule
+from hooklaw.law.collection import find_rule
 from hooklaw.repro import script_of
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from hooklaw.errors import RuleDefinitionError, UnknownRuleError
+from hooklaw.law import collection
 from hooklaw.law import rule as registry
 from hooklaw.law.rule import Basis, Level, Rule, digest, docstring, notes, observed, page, rule, tutorial
 
@@ -10,7 +11,7 @@ from hooklaw.law.rule import Basis, Level, Rule, digest, docstring, notes, obser
 @pytest.fixture(autouse=True)
 def _empty_registry(monkeypatch):
     monkeypatch.setattr(registry, "_registry", {})
-    monkeypatch.setattr(registry, "load_rules", lambda: dict(registry._registry))
+    monkeypatch.setattr(collection, "load_rules", lambda: dict(registry._registry))
 
 
 def law(backend, trace):
@@ -110,7 +111,7 @@ def test_a_refused_rule_is_not_registered():
 
 def test_find_rule():
     """A rule is found by its id."""
-    assert register() is registry.find_rule("family.what").rule
+    assert register() is collection.find_rule("family.what").rule
 
 
 def test_unknown_rule_names_the_nearest():
@@ -118,7 +119,7 @@ def test_unknown_rule_names_the_nearest():
     register()
 
     with pytest.raises(UnknownRuleError, match=r"'family.wat': did you mean family.what\?"):
-        registry.find_rule("family.wat")
+        collection.find_rule("family.wat")
 
 
 def test_unknown_rule_like_no_other():
@@ -126,7 +127,7 @@ def test_unknown_rule_like_no_other():
     register()
 
     with pytest.raises(UnknownRuleError, match="'xyzzy': `hooklaw list` shows all ids"):
-        registry.find_rule("xyzzy")
+        collection.find_rule("xyzzy")
 
 
 @pytest.mark.parametrize(

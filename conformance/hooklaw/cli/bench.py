@@ -7,21 +7,23 @@ takes the plain step and the strategy's. A strategy that breaks gives a marked c
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.cli.run import seconds
+from hooklaw.cli.options import add_limit, batch, percent, rounds
+from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, packer_verdicts, running, wording
 from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.offload.plan import CLOCKS, LIMIT, MOST_ROUNDS, PRECISIONS, ROUNDS, STRATEGIES, WORKLOADS, Plan, quick
-from hooklaw.results.records import Run, make_room
+from hooklaw.results.output import make_room, output_errors
+from hooklaw.results.records import Cell, Run
 from hooklaw.results.verdict import Exit, Outcome
 
 DEVICES = ("cpu", "cuda")
-MANY = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="few strategies and few rounds: a first look")
     default = f"default {ROUNDS}, and up to {MOST_ROUNDS} where the ratio is unsure"
     parser.add_argument("--rounds", type=rounds, metavar="N", help=f"of each cell; {default}")
-    parser.add_argument("--limit", type=seconds, default=LIMIT, metavar="SECONDS", help="limit of one cell")
+    add_limit(parser, LIMIT, "limit of one cell")
     parser.add_argument(
         "--law",
         nargs="?",
@@ -55,36 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=wording.FORMATS, default="text")
 
 
-def rounds(text: str) -> int:
-    """Read a number of rounds; argparse takes the words of its refusal from this name."""
-    number = int(text)
-    if not 0 < number <= MANY:
-        raise ValueError
-    return number
-
-
-def batch(text: str) -> int:
-    """Read a number of samples."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-def percent(text: str) -> float:
-    """Read a percentage of at least zero."""
-    number = float(text.removesuffix("%"))
-    if not 0 <= number < MANY:
-        raise ValueError
-    return number / 100
-
-
 def main(args: argparse.Namespace) -> int:
     """Measure or compare, print, and return the exit code."""
     if args.words:
         return _compare(args)
     _refuse_mistakes(args)
-    progress = running.BenchmarkProgress()
+    progress = BenchmarkProgress()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # workers and folders are cleaned up
     try:
         run, left = _measure(args, args.results, progress)
@@ -111,7 +89,7 @@ def _compare(args: argparse.Namespace) -> int:
     return (Exit.REGRESSION if found.worse else Exit.OK).code
 
 
-def _measure(args: argparse.Namespace, results: Path | None, progress: running.BenchmarkProgress) -> tuple[Run, int]:
+def _measure(args: argparse.Namespace, results: Path | None, progress: "BenchmarkProgress") -> tuple[Run, int]:
     plan = Plan(
         workloads=tuple(args.workload),
         strategies=tuple(args.strategy),
@@ -153,10 +131,36 @@ def _refuse_mistakes(args: argparse.Namespace) -> None:
     if len(set(paths)) < len(paths):
         raise OutputError("two of --results, --report and --json name the same file: name different ones")
     for option, path in named.items():
-        try:
+        with output_errors(f"write to {path}", f"; name another file with {option}=FILE"):
             if path:
                 make_room(path)
-        except OSError as error:
-            raise OutputError(
-                f"cannot write to {path}: {error.strerror}; name another file with {option}=FILE"
-            ) from error
+
+
+class BenchmarkProgress(StatusLine):
+    """Names each cell that is done and, on a terminal, each visit to a cell; pytest does not capture it."""
+
+    def __init__(self) -> None:
+        super().__init__(os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace"))
+        self._all = self._done = self._visits = 0
+
+    def start(self, benchmark: BenchmarkRun) -> None:
+        """Show how much there is to do."""
+        plan = benchmark.plan
+        self._all, self._visits = len(benchmark.cells), plan.visits
+        self._done = self._all - len(benchmark.left())
+        self.say(f"{self._all} cells, {plan.span} rounds each, on {plan.device}")
+
+    def step(self, cell: Cell, visit: int) -> None:
+        """Show that a cell is done or, on a terminal, that it was visited."""
+        over = visit + 1 == self._visits or cell.outcome is not Outcome.PASS
+        self._done += over
+        came = f"{cell.ratio:.2f} x" if cell.outcome is Outcome.PASS else str(cell.outcome)
+        which = "" if over else f", visit {visit + 1} of {self._visits}"
+        if over or self._live:
+            self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}{which}")
+
+    def end(self) -> None:
+        """Clear the line, once."""
+        if not self._stream.closed:
+            super().end()
+        self._stream.close()

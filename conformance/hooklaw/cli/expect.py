@@ -3,21 +3,25 @@
 `check` reads the file of each named backend, or any file with --file, and lists stale and unexplained entries.
 `update` reads result files and changes only entries of rules that have results. A new divergence gets an entry, with
 the reason of another version's entry if there is one, else with a reason for you to write. A rule that now holds
-loses its entry, or only this version in the entry's range. Every other line stays as it is.
+loses its entry, or only this version in the entry's range. Every other line stays as it is. A file that lies over
+another gets entries only for what differs from it, and the lower file is not changed.
 A rule that shares its entry with others, which did not change alike, gets an entry of its own at the end.
 """
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from hooklaw.backend import loading
-from hooklaw.errors import ExpectationFileError, NotRunError, OutputError
-from hooklaw.law.rule import Level, Rule, load_rules
+from hooklaw.errors import ExpectationFileError, NotRunError
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Level, Rule
 from hooklaw.results import expectation_text, expectations, records
+from hooklaw.results.expectations import HOLDS, ExpectationFile
+from hooklaw.results.output import output_errors, replace_file
 from hooklaw.results.records import Result, Run
 from hooklaw.results.verdict import Exit, Expectation, Outcome
 
@@ -48,7 +52,8 @@ def _check(args: argparse.Namespace) -> int:
         read.append((path, expectations.read(path, rules, versions)))
     stale = False
     for path, found in read:
-        unexplained = [entry for entry in found.known.values() if entry.reason.startswith(expectations.UNEXPLAINED)]
+        entries = [*found.known.values(), *found.holding]
+        unexplained = [entry for entry in entries if entry.reason.startswith(expectations.UNEXPLAINED)]
         stale = stale or bool(found.stale)
         for entry in found.stale:
             sys.stdout.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")
@@ -76,7 +81,8 @@ def _update(args: argparse.Namespace) -> int:
         path = args.file or _file_of(run.header.backend)[0]
         text, changes = updated(path, run)
         if changes:
-            _replace(path, text)
+            with output_errors(f"write {path}", "; name another file with --file"):
+                replace_file(path, text)
         sys.stdout.write("".join(f"{path}: {line}\n" for line in changes) or f"{path}: nothing to change\n")
     return Exit.OK.code
 
@@ -86,27 +92,37 @@ def updated(path: Path, run: Run) -> tuple[str, list[str]]:
 
     Known divergences are those in the file now, not those at the time of the run.
     """
-    entries = expectations.parse(path) if path.exists() else []
-    known = {entry.rule: entry for entry in entries if expectations.applies(entry, run.header.versions)}
-    pairs = [(known[rule.id], _after(known[rule.id], run, rule)) for rule in run.header.rules if rule.id in known]
-    fails = [run.results[rule.id] for rule in run.header.rules if rule.id not in known and _fails(run, rule)]
-    elsewhere = [_elsewhere(entries, result) for result in fails]
-    shared = expectations.defaults(path) if path.exists() else Expectation("", [Outcome.FAIL], "")
-    text, apart = expectation_text.changed(path.read_text(encoding="utf-8") if path.exists() else "", entries, pairs)
-    fresh = [_new(result, other, run.header.versions) for result, other in zip(fails, elsewhere, strict=True)]
-    text = expectation_text.extended(text, [*apart, *fresh], shared)
-    return text, list(filter(None, map(_said, pairs))) + list(map(_added, fails, elsewhere))
+    file = expectations.load(path) if path.exists() else ExpectationFile()
+    rules, versions = run.header.rules, run.header.versions
+    known = {entry.rule: entry for entry in file.entries if expectations.applies(entry, versions)}
+    pairs = [(known[rule.id], _after(known[rule.id], run, rule)) for rule in rules if rule.id in known]
+    expected = expectations.inherited(file, [rule.id for rule in rules], versions).known
+    expected |= {new.rule: new for _, new in pairs if new and expectations.applies(new, versions)}
+    new = [run.results[rule.id] for rule in rules if _is_new(run, rule, expected.get(rule.id))]
+    elsewhere = [_elsewhere(file.entries, result) for result in new]
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text, apart = expectation_text.changed(text, file.entries, pairs)
+    fresh = [_new(result, other, versions) for result, other in zip(new, elsewhere, strict=True)]
+    text = expectation_text.extended(text, [*apart, *fresh], file.shared)
+    return text, list(filter(None, map(_said, pairs))) + list(map(_added, new, elsewhere))
 
 
 def _after(entry: Expectation, run: Run, rule: Rule) -> Expectation | None:
     """Return what an entry is after a run, or None if no other version is left for it."""
-    outcome = run.results[rule.id].outcome
-    if outcome is Outcome.PASS:
+    outcome, fails = run.results[rule.id].outcome, _fails(run, rule)
+    if (fails and entry.outcome == HOLDS) or (outcome is Outcome.PASS and entry.outcome != HOLDS):
         when = expectations.without(entry, run.header.versions)
         return msgspec.structs.replace(entry, when=when) if when else None
-    if _fails(run, rule) and outcome not in entry.outcome:
+    if fails and outcome not in entry.outcome:
         return msgspec.structs.replace(entry, outcome=[*entry.outcome, str(outcome)])
     return entry
+
+
+def _is_new(run: Run, rule: Rule, expected: Expectation | None) -> bool:
+    """Return whether a result is neither what an entry expects nor, without an entry, what the law demands."""
+    outcome = run.results[rule.id].outcome
+    judged = outcome is Outcome.PASS or _fails(run, rule)
+    return judged and outcome not in (expected.outcome if expected else HOLDS)
 
 
 def _fails(run: Run, rule: Rule) -> bool:
@@ -116,25 +132,27 @@ def _fails(run: Run, rule: Rule) -> bool:
 
 def _said(pair: tuple[Expectation, Expectation | None]) -> str:
     before, after = pair
+    now = "fails" if before.outcome == HOLDS else "holds"
     if after is None:
-        return f"{before.rule} holds now: entry removed"
+        return f"{before.rule} {now} now: entry removed"
     if after.when != before.when:
-        return f"{before.rule} holds now: entry kept for {after.when}"
+        return f"{before.rule} {now} now: entry kept for {after.when}"
     return f"{before.rule}: outcome {after.outcome[-1]} added" if after != before else ""
 
 
-def _elsewhere(entries: Sequence[Expectation], result: Result) -> Expectation | None:
+def _elsewhere(entries: Iterable[Expectation], result: Result) -> Expectation | None:
     """Return the entry for the same outcome in other versions."""
     return next((entry for entry in entries if entry.rule == result.rule and result.outcome in entry.outcome), None)
 
 
 def _new(result: Result, other: Expectation | None, versions: Mapping[str, str]) -> Expectation:
     name, version = next(iter(versions.items()))
+    seen = result.detail[:200] or "the rule holds, though a lower file says that it does not"
     when = f"{name}=={version.partition('+')[0]}"
     return Expectation(
         result.rule,
         [str(result.outcome)],
-        other.reason if other else expectations.UNEXPLAINED + result.detail[:200],
+        other.reason if other else expectations.UNEXPLAINED + seen,
         other.issue if other else "",
         when if expectations.is_range(when) else "",
     )
@@ -142,10 +160,3 @@ def _new(result: Result, other: Expectation | None, versions: Mapping[str, str])
 
 def _added(result: Result, other: Expectation | None) -> str:
     return f"{result.rule}: entry added, " + (f"with the reason of line {other.line}" if other else "write its reason")
-
-
-def _replace(path: Path, text: str) -> None:
-    try:
-        records.replace_file(path, text)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --file") from error

@@ -14,7 +14,8 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.errors import HooklawError
-from hooklaw.law.rule import Registered, Rule, find_rule
+from hooklaw.law.collection import find_rule
+from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
@@ -94,8 +95,7 @@ def _program(found: Registered) -> list[str]:
 def _happened(rule: Rule, run: Run) -> list[str]:
     result = run.results.get(rule.id)
     head = run.header
-    version = next(iter(head.versions.items()), ("", ""))
-    lines = ["", f"  on {head.backend} ({' '.join(version)})"]
+    lines = ["", f"  on {head.backend} ({head.version})"]
     if not result:
         return [*lines, "    the result was lost"]
     word = describe(result.outcome, rule.level, run.verdict(rule), result.expectation)

@@ -12,8 +12,9 @@ from pathlib import Path
 from time import monotonic
 
 from hooklaw.cli import fuzz_output, say
-from hooklaw.cli.run import LONGEST, seconds
-from hooklaw.errors import OutputError, ProgramError
+from hooklaw.cli.options import LONGEST, add_limit, count, minutes, positive
+from hooklaw.cli.progress import StatusLine
+from hooklaw.errors import ProgramError
 from hooklaw.fuzz.campaign import known_findings
 from hooklaw.fuzz.campaign.findings import PART, Findings
 from hooklaw.fuzz.campaign.known_findings import KnownFindings
@@ -23,8 +24,9 @@ from hooklaw.fuzz.campaign.tasks import Programs, of_seed
 from hooklaw.fuzz.program import Program, dump, parse
 from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.fuzz.replay.required_capabilities import ALWAYS
-from hooklaw.law.rule import Rule, load_rules
-from hooklaw.results.records import make_room
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Rule
+from hooklaw.results.output import make_room, output_errors
 from hooklaw.results.summary import counted
 from hooklaw.results.verdict import Exit
 
@@ -59,32 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-after", type=count, default=STOP_AFTER, metavar="N", help=f"new findings, 0 never; default {STOP_AFTER}"
     )
-    parser.add_argument(
-        "--limit",
-        type=seconds,
-        metavar="SECONDS",
-        help=f"limit of one program; {LIMIT:.0f}, or {LONG_LIMIT:.0f} compiled",
-    )
+    add_limit(parser, None, f"limit of one program; {LIMIT:.0f}, or {LONG_LIMIT:.0f} compiled")
     parser.add_argument("--save", type=Path, metavar="FILE", help="append the shrunk programs, as --replay reads them")
     parser.add_argument("--format", choices=["text", "json"], default="text")
-
-
-def count(text: str) -> int:
-    """Read a number from 0 on; argparse names this function in its refusal."""
-    number = int(text)
-    if not 0 <= number < LONGEST:
-        raise ValueError
-    return number
-
-
-def positive(text: str) -> int:
-    """Read a number from 1 on."""
-    return count(text) or int("none")
-
-
-def minutes(text: str) -> float:
-    """Read a number of minutes above zero."""
-    return seconds(text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -187,22 +166,18 @@ def _check_use(target: Target) -> None:
 
 def _check_room(path: Path) -> None:
     """Check before anything runs that the programs can be saved."""
-    try:
+    with output_errors(f"save programs in {path}"):
         make_room(path)
         path.open("a").close()
-    except OSError as error:
-        raise OutputError(f"cannot save programs in {path}: {error.strerror}") from error
 
 
 def _save(path: Path, findings: Findings) -> None:
     """Append each shrunk program that the file does not have."""
-    try:
+    with output_errors(f"save programs in {path}"):
         there = set(path.read_text(encoding="utf-8").splitlines())
         lines = [dump(finding.program) for finding in findings.values() if finding.shrunk]
         with path.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines if line not in there)
-    except OSError as error:
-        raise OutputError(f"cannot save programs in {path}: {error.strerror}") from error
 
 
 def _cpu_seconds() -> float:
@@ -211,12 +186,12 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class CampaignProgress:
-    """A line of progress that is rewritten on a terminal; elsewhere a new line now and then."""
+class CampaignProgress(StatusLine):
+    """Counts programs and findings: at each tick on a terminal, now and then elsewhere."""
 
     def __init__(self, spec: str, findings: Findings, start: float) -> None:
+        super().__init__()
         self._spec, self._findings, self._start = spec, findings, start
-        self._live = sys.stderr.isatty()
         self._last = start
 
     def tick(self, done: int) -> None:
@@ -227,12 +202,4 @@ class CampaignProgress:
         self._last = now
         rate = done / (now - self._start)
         found = f"{len(self._findings.known)} known, {len(self._findings.new)} new"
-        line = f"{self._spec}: {counted(done, 'program')}, {rate:.0f}/s, {found}"
-        sys.stderr.write(f"\r\x1b[K{line}" if self._live else f"{line}\n")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._live:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        self.say(f"{self._spec}: {counted(done, 'program')}, {rate:.0f}/s, {found}")

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hooklaw.errors import UnknownRuleError
-from hooklaw.law.rule import Rule, load_rules
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Rule
 from hooklaw.results.verdict import Exit
 
 

@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from hooklaw.cli import say
-from hooklaw.cli.run import seconds
+from hooklaw.cli.options import add_limit, add_parts
 from hooklaw.mutation import matrix, report
 from hooklaw.workers.watchdog import MUTANT_LIMIT
 
@@ -18,14 +18,7 @@ MODULE = "hooklaw_backends.mutants"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument(
-        "-k",
-        dest="parts",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="only mutants whose name contains this text; repeatable",
-    )
+    add_parts(parser, "only mutants whose name contains this text")
     parser.add_argument(
         "--of",
         action="append",
@@ -34,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only mutants of this backend; repeatable; default: all that are installed",
     )
     parser.add_argument("--mutants", default=MODULE, metavar="MODULE", help="module of mutants; default: hooklaw's own")
-    parser.add_argument(
-        "--limit", type=seconds, default=MUTANT_LIMIT, metavar="SECONDS", help="time limit of one rule on one mutant"
-    )
+    add_limit(parser, MUTANT_LIMIT, "time limit of one rule on one mutant")
     parser.add_argument("--format", choices=report.FORMATS, default="text")
 
 

@@ -10,7 +10,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.cli.run import seconds
+from hooklaw.cli.options import add_limit, add_parts, examples
+from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, PackerError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.packing import report
@@ -28,31 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", action="append", metavar="DEVICE", help="repeatable; default: the CPU, and CUDA if there is a GPU"
     )
-    parser.add_argument(
-        "-k",
-        dest="parts",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="only properties whose id contains this text; repeatable",
-    )
+    add_parts(parser, "only properties whose id contains this text")
     parser.add_argument(
         "--examples", type=examples, default=EXAMPLES, metavar="N", help="examples that a property tries"
     )
-    parser.add_argument(
-        "--limit", type=seconds, default=PROPERTY_LIMIT, metavar="SECONDS", help="time limit of one property"
-    )
+    add_limit(parser, PROPERTY_LIMIT, "time limit of one property")
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the records there (JSON lines)")
     parser.add_argument("--expectations", default="", metavar="FILE", help="file of known failures")
     parser.add_argument("--format", choices=report.FORMATS, default="text")
-
-
-def examples(text: str) -> int:
-    """Return a number of examples; argparse names this function in its message."""
-    number = int(text)
-    if not 0 < number < 100_000:  # noqa: PLR2004 - more is a typing mistake
-        raise ValueError
-    return number
 
 
 def main(args: argparse.Namespace) -> int:
@@ -87,14 +71,8 @@ def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judg
         limit=args.limit,
         expectations=args.expectations,
     )
-    live = sys.stderr.isatty()
-
-    def show(done: str) -> None:
-        if live:
-            sys.stderr.write(f"\r\x1b[K{done}")
-            sys.stderr.flush()
-
+    line = StatusLine()
     try:
-        return judge(options, writer, on_result=show)
+        return judge(options, writer, on_result=line.update)
     finally:
-        show("")
+        line.end()

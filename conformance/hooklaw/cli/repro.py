@@ -5,7 +5,7 @@ import sys
 
 from hooklaw.backend import loading
 from hooklaw.errors import ScriptError
-from hooklaw.law.rule import find_rule
+from hooklaw.law.collection import find_rule
 from hooklaw.repro import script_of
 from hooklaw.results.verdict import Exit
 

@@ -13,14 +13,15 @@ from pathlib import Path
 
 from hooklaw.backend import loading
 from hooklaw.cli import say, summary
+from hooklaw.cli.options import add_limit
+from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
-from hooklaw.results.records import Result, Run, Writer, make_room
+from hooklaw.results.output import make_room, output_errors
+from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
-from hooklaw.workers import watchdog
-
-LONGEST = 1e9
+from hooklaw.workers.watchdog import RULE_LIMIT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,22 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
     )
-    parser.add_argument(
-        "--limit", type=seconds, default=watchdog.RULE_LIMIT, metavar="SECONDS", help="limit of one rule"
-    )
+    add_limit(parser, RULE_LIMIT, "limit of one rule")
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )
     parser.add_argument("--rules", default=RULES_PACKAGE, metavar="PACKAGE", help="other rules than hooklaw's own")
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
-
-
-def seconds(text: str) -> float:
-    """Read a number of seconds above zero; argparse words the refusal from the function's name."""
-    number = float(text)
-    if not 0 < number < LONGEST:
-        raise ValueError
-    return number
 
 
 def main(args: argparse.Namespace) -> int:
@@ -61,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
     runs = [session.run for session in sessions if session.run]
     say(summary.render(runs, args.format) if runs else "")
     sys.stderr.write(_why_broken(runs))
-    if args.report and runs and not _interrupted(runs[-1]):
+    if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
     return worst(session.exit for session in sessions).code
 
@@ -70,7 +61,7 @@ def _sessions(backends: Sequence[str], args: argparse.Namespace, writer: Writer 
     for spec in backends:
         session = _judge(spec, args, writer)
         yield session
-        if _interrupted(session.run):
+        if session.run and session.run.interrupted:
             return
 
 
@@ -84,17 +75,13 @@ def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path
         return
     if results and report.resolve() == results.resolve():
         raise OutputError(f"{report} is to hold both the results and the report: name two files")
-    try:
+    with output_errors(f"write the report to {report}", "; name another file with --report=FILE"):
         make_room(report)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the report to {report}: {error.strerror}; name another file with --report=FILE"
-        ) from error
 
 
 def _why_broken(runs: Sequence[Run]) -> str:
     """Return in one sentence why the exit code is 3, if it is."""
-    if runs and _interrupted(runs[-1]):
+    if runs and runs[-1].interrupted:
         done, all_ = len(runs[-1].results), runs[-1].header.collected
         return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
     broken = [result for run in runs for result in run.results.values() if result.outcome is Outcome.ERROR]
@@ -110,9 +97,9 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Sessio
         selection=args.selection,
         rules=args.rules,
         imports=args.imports,
-        expectations=args.expectations,
+        expectations=args.expectations and str(Path(args.expectations).absolute()),
         limit=args.limit,
-        in_process=args.in_process,
+        contained=not args.in_process,
         probe_unsupported=args.probe_unsupported,
     )
     progress = RunProgress(spec)
@@ -125,10 +112,6 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Sessio
         progress.end()
 
 
-def _interrupted(run: Run | None) -> bool:
-    return bool(run and run.footer and run.footer.interrupted)
-
-
 def _report(report: Path, runs: list[Run]) -> None:
     if not all(run.complete for run in runs):
         sys.stderr.write("hooklaw: no report was made, since a run is incomplete\n")
@@ -136,12 +119,12 @@ def _report(report: Path, runs: list[Run]) -> None:
     importlib.import_module("hooklaw_reports.cli").write(report, runs)  # by name: the law does not import the reports
 
 
-class RunProgress:
-    """One line that is rewritten on a terminal, a line a chapter elsewhere."""
+class RunProgress(StatusLine):
+    """Names each rule on a terminal, each chapter that is done elsewhere."""
 
     def __init__(self, spec: str) -> None:
+        super().__init__()
         self._spec = spec
-        self._live = sys.stderr.isatty()
         self._chapter_of: dict[str, str] = {}
         self._left: Counter[str] = Counter()
         self._done = 0
@@ -150,7 +133,7 @@ class RunProgress:
         """Learn how much there is to do."""
         self._chapter_of = {rule.id: rule.chapter for rule in rules}
         self._left = Counter(self._chapter_of.values())
-        self._say(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters")
+        sys.stderr.write(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters\n")
 
     def step(self, result: Result) -> None:
         """Show that one more is done."""
@@ -158,16 +141,6 @@ class RunProgress:
         chapter = self._chapter_of[result.rule]
         self._left[chapter] -= 1
         if self._live:
-            self._say(f"\r\x1b[K{self._done}/{len(self._chapter_of)} {result.rule}", end="")
+            self.say(f"{self._done}/{len(self._chapter_of)} {result.rule}")
         elif not self._left[chapter]:
-            self._say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._live:
-            self._say("\r\x1b[K", end="")
-
-    @staticmethod
-    def _say(text: str, end: str = "\n") -> None:
-        sys.stderr.write(text + end)
-        sys.stderr.flush()
+            self.say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")

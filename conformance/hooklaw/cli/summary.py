@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -46,9 +45,7 @@ def _one(run: Run) -> list[str]:
         said = _why_fixed(result) if what == "fixed" else result.detail
         lines.append(f"           {said}" + (f"  [{result.where}]" if result.where else ""))
         lines += [f"           stderr: {line}" for line in result.stderr.splitlines()]
-    lines += [
-        f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in _stale(run)
-    ]
+    lines += [f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in run.stale]
     lines += [
         f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)
     ]
@@ -67,10 +64,6 @@ def _why_fixed(result: Result) -> str:
     return f"holds, though {known.file}:{known.line} expects it to {'/'.join(known.outcome)}" if known else "holds"
 
 
-def _stale(run: Run) -> list[Any]:
-    return run.footer.stale if run.footer else []
-
-
 def _json(runs: Sequence[Run]) -> str:
     made = [
         {
@@ -82,7 +75,7 @@ def _json(runs: Sequence[Run]) -> str:
                 {"rule": rule.id, "outcome": result.outcome, "verdict": verdict, "detail": result.detail}
                 for rule, result, verdict in cells(run)
             ],
-            "stale": msgspec.to_builtins(_stale(run)),
+            "stale": msgspec.to_builtins(run.stale),
         }
         for run in runs
     ]

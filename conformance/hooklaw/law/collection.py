@@ -24,6 +24,24 @@ def collect(where: str = RULES_PACKAGE) -> list[Registered]:
     return [rule for rule in registered() if file_of(rule) in found]
 
 
+def load_rules() -> dict[str, Registered]:
+    """Import every chapter and return all rules by id, sorted by chapter, then in order of definition."""
+    collect()
+    return {found.rule.id: found for found in registered()}
+
+
+def find_rule(rule_id: str) -> Registered:
+    """Return the rule with this id; UnknownRuleError suggests similar ids if there is none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - needed for a wrong id only
+
+    known = load_rules()
+    if rule_id in known:
+        return known[rule_id]
+    near = get_close_matches(rule_id, known, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw list` shows all ids"
+    raise UnknownRuleError(f"no rule has the id {rule_id!r}: {hint}")
+
+
 def file_of(rule: Registered) -> str:
     """Return the file that a rule stands in."""
     return inspect.unwrap(rule.function).__code__.co_filename

@@ -1,7 +1,5 @@
 """Rule, Level, Source, the `rule` decorator, and the registry of all rules."""
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -10,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hooklaw.errors import RuleDefinitionError, UnknownRuleError
+from hooklaw.errors import RuleDefinitionError
 from hooklaw.law._links import docstring_url, page_url
 
 RULES_PACKAGE = "hooklaw.rules"
@@ -165,36 +163,6 @@ def _check(made: Rule) -> None:
         raise RuleDefinitionError(f"rule {made.id!r} is only observed, so it cannot be a MUST: make it SHOULD or MAY")
     if made.level is Level.MUST and not made.mutants:
         raise RuleDefinitionError(f"MUST rule {made.id!r} names no mutant: name a wrong backend that it catches")
-
-
-def load_rules() -> dict[str, Registered]:
-    """Import every chapter and return all rules by id, sorted by chapter, then in order of definition."""
-    package = importlib.import_module(RULES_PACKAGE)
-    for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
-        if module.startswith("test_"):
-            _import(f"{RULES_PACKAGE}.{module}")
-    return dict(_registry)
-
-
-def _import(module: str) -> None:
-    try:
-        importlib.import_module(module)
-    except RuleDefinitionError:
-        raise
-    except Exception as error:
-        raise RuleDefinitionError(f"chapter {module} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def find_rule(rule_id: str) -> Registered:
-    """Return the rule with this id; UnknownRuleError suggests similar ids if there is none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - needed for a wrong id only
-
-    known = load_rules()
-    if rule_id in known:
-        return known[rule_id]
-    near = get_close_matches(rule_id, known, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw list` shows all ids"
-    raise UnknownRuleError(f"no rule has the id {rule_id!r}: {hint}")
 
 
 def registered() -> Iterator[Registered]:

@@ -14,7 +14,8 @@ from hooklaw.backend import loading
 from hooklaw.backend.protocol import Backend
 from hooklaw.errors import BackendImportError, NotRunError
 from hooklaw.law import hypothesis_settings
-from hooklaw.law.rule import Registered, Rule, load_rules, registered
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Registered, Rule, registered
 from hooklaw.results import expectations
 from hooklaw.results.recorder import DIED
 from hooklaw.results.verdict import Outcome

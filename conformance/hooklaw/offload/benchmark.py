@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from hooklaw import __version__
-from hooklaw.errors import BenchError, OutputError
+from hooklaw.errors import BenchError
 from hooklaw.law.rule import digest
 from hooklaw.offload import _sampling
 from hooklaw.offload._cell_worker import BrokenCellError, CellWorker, kept
@@ -19,6 +19,7 @@ from hooklaw.offload._measurement import Measurement
 from hooklaw.offload._sampling import Round
 from hooklaw.offload.plan import CellPlan, Plan, cells, recomputes, refuse
 from hooklaw.results import host, records
+from hooklaw.results.output import output_errors, replace_file
 from hooklaw.results.records import FORMAT, Cell, Footer, Header, Run, RunKind
 from hooklaw.results.verdict import Outcome
 
@@ -183,10 +184,8 @@ class BenchmarkRun:
             return
         run = self.run
         lines = [run.header, *run.cells, *([run.footer] if run.footer else [])]
-        try:
-            records.replace_file(self._results, "".join(msgspec.json.encode(line).decode() + "\n" for line in lines))
-        except OSError as error:
-            raise OutputError(f"cannot write the results to {self._results}: {error.strerror}") from error
+        with output_errors(f"write the results to {self._results}"):
+            replace_file(self._results, "".join(msgspec.json.encode(line).decode() + "\n" for line in lines))
 
     def _plan_of(self, cell: Cell) -> CellPlan | None:
         key, device = (cell.workload, cell.strategy, cell.setting), self._inventory.device

@@ -1,4 +1,4 @@
-"""The runner: pytest with pytest-benchmark, whose own output is hidden, and a line of progress."""
+"""The runner: pytest with pytest-benchmark, whose own output is hidden."""
 
 import io
 import os
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from hooklaw.errors import HooklawError, OutputError
+from hooklaw.errors import HooklawError
 from hooklaw.offload import bench_cells
 from hooklaw.offload.bench_cells import NAME, Runner
 from hooklaw.offload.benchmark import BenchmarkRun
-from hooklaw.results.records import Cell, Run, replace_file
-from hooklaw.results.verdict import Outcome
+from hooklaw.results.output import output_errors, replace_file
+from hooklaw.results.records import Run
 
 HERE = Path(__file__).parent
 EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
@@ -53,46 +53,8 @@ def _arguments(json: Path | None) -> list[str]:
 
 
 def _keep(made: Path, json: Path) -> None:
-    try:
+    with output_errors(f"write pytest-benchmark's JSON to {json}"):
         replace_file(json, made.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise OutputError(f"cannot write pytest-benchmark's JSON to {json}: {error.strerror}") from error
-
-
-class BenchmarkProgress:
-    """One line that is rewritten on a terminal, or one line per cell; pytest does not capture it."""
-
-    def __init__(self) -> None:
-        self._stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
-        self._live = self._stream.isatty()
-        self._all = self._done = self._visits = 0
-
-    def start(self, benchmark: BenchmarkRun) -> None:
-        """Show how much there is to do."""
-        plan = benchmark.plan
-        self._all, self._visits = len(benchmark.cells), plan.visits
-        self._done = self._all - len(benchmark.left())
-        self.say(f"{self._all} cells, {plan.span} rounds each, on {plan.device}")
-
-    def step(self, cell: Cell, visit: int) -> None:
-        """Show that a cell is done or, on a terminal, that it was visited."""
-        over = visit + 1 == self._visits or cell.outcome is not Outcome.PASS
-        self._done += over
-        came = f"{cell.ratio:.2f} x" if cell.outcome is Outcome.PASS else str(cell.outcome)
-        which = "" if over else f", visit {visit + 1} of {self._visits}"
-        if over or self._live:
-            self.say(f"  {self._done:3}/{self._all} {cell.workload} {cell.strategy}: {came}{which}")
-
-    def say(self, text: str) -> None:
-        """Show a line."""
-        self._stream.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
-        self._stream.flush()
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._live and not self._stream.closed:
-            self.say("")
-        self._stream.close()
 
 
 class _Keeper:

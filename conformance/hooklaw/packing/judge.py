@@ -57,19 +57,14 @@ def judge(
         loaded = worker.hello()
         rules = choose(loaded.rules, options.parts)
         subject = _subject(options, loaded)
-        recorder = Recorder(subject, rules, writer=writer, selection=" or ".join(options.parts))
-        ended = False
-        try:
+        with Recorder(subject, rules, writer=writer, selection=" or ".join(options.parts)) as recorder:
             for rule in rules:
                 execution = _check(worker, rule.id, options.limit)
                 if execution.outcome is Outcome.FAIL and rule.level is Level.SHOULD:
                     subject.known.setdefault(rule.id, Expectation(rule.id, [str(Outcome.FAIL)], ALLOWED))
                 recorder.add(execution)
                 on_result(rule.id)
-            ended = True
-        finally:
-            run = recorder.finish(interrupted=not ended)
-    return Judged(run, loaded.further_devices)
+    return Judged(recorder.run, loaded.further_devices)
 
 
 def laws() -> list[Rule]:

@@ -3,12 +3,17 @@
 A backend has one TOML file with an ``[[expect]]`` table for each known divergence: ``rule`` (one or several),
 ``reason``, and optionally ``outcome`` (one or several; else ``fail``), ``issue``, ``when`` (e.g. ``torch>=2.13,<2.14``)
 and ``expires``. A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do not.
+
+Before all tables, ``over`` may name a file that this file lies over: a shipped file by its stem (``torch-eager``), or
+a relative path that ends in ``.toml``. The entries of that file hold too, in the versions that ``[defaults]`` names,
+except for a rule that has an entry here. ``outcome = "pass"`` says that a rule of the lower file holds.
 """
 
 import datetime as dt
 from collections.abc import Collection, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
@@ -16,21 +21,41 @@ from packaging.version import InvalidVersion, Version
 
 from hooklaw.errors import ExpectationFileError
 from hooklaw.results import toml_tables
+from hooklaw.results.toml_tables import Table
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
+HOLDS: list[str] = [Outcome.PASS]
+"""The outcome of an entry that cancels an entry of the lower file."""
 UNEXPLAINED = "unexplained: "
 """Prefix of a reason that `expect update` wrote and a person must replace."""
 DEFAULTS = {"outcome": "fail", "when": ""}
-FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS))
+FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS), ("over",))
 KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
+BACKENDS = "hooklaw_backends"
+"""The package with the shipped files; a string, since this package imports no backend."""
+
+
+class ExpectationFile(NamedTuple):
+    """A file as it is written: what its entries share, its own entries, and the file that it lies over."""
+
+    shared: Expectation = Expectation("", [Outcome.FAIL], "")
+    entries: Collection[Expectation] = ()
+    lower: "ExpectationFile | None" = None
+
+    @property
+    def rules(self) -> set[str]:
+        """The rules that have an entry here or in a lower file."""
+        return {entry.rule for entry in self.entries} | (self.lower.rules if self.lower else set())
 
 
 class Expectations(msgspec.Struct):
-    """The entries of a file that apply, by rule, and the stale ones."""
+    """The entries of a file and of its lower files that apply, by rule, and the stale ones."""
 
     known: dict[str, Expectation] = {}
     stale: list[Stale] = []
+    holding: list[Expectation] = []
+    """The entries that cancel one of a lower file."""
 
 
 def read(
@@ -45,44 +70,78 @@ def read(
     Raises ExpectationFileError, with file and line, if the file cannot be read, an entry is malformed, or two entries
     for the same rule apply.
     """
-    found = Expectations()
-    for entry in parse(path):
-        stale = _why_stale(entry, rules, today or dt.datetime.now(tz=dt.UTC).date())
+    return _applying(load(path), rules, versions, today)
+
+
+def inherited(
+    file: ExpectationFile, rules: Collection[str], versions: Mapping[str, str] | None, today: dt.date | None = None
+) -> Expectations:
+    """Return the entries of the lower file that apply, as `read` does."""
+    if not file.lower or not (versions is None or applies(file.shared, versions)):
+        return Expectations()
+    return _applying(file.lower, rules, versions, today)
+
+
+def _applying(
+    file: ExpectationFile, rules: Collection[str], versions: Mapping[str, str] | None, today: dt.date | None
+) -> Expectations:
+    found, own = inherited(file, rules, versions, today), dict[str, Expectation]()
+    for entry in file.entries:
+        stale = _why_stale(entry, file, rules, today or dt.datetime.now(tz=dt.UTC).date())
         if stale:
             found.stale.append(Stale(entry.rule, stale, entry.file, entry.line))
         elif versions is None or applies(entry, versions):
-            if entry.rule in found.known and versions is not None:
-                first = found.known[entry.rule].line
-                _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
-            found.known[entry.rule] = entry
+            if entry.rule in own and versions is not None:
+                _refuse_second(entry, own[entry.rule])
+            own[entry.rule] = entry
+    found.holding += [entry for entry in own.values() if entry.outcome == HOLDS]
+    merged = found.known | own
+    found.known = {rule: entry for rule, entry in merged.items() if entry.outcome != HOLDS}
     return found
 
 
-def parse(path: Path) -> list[Expectation]:
-    """Return an entry for each rule of each table, with the table's line; ExpectationFileError if one is malformed."""
+def load(path: Path, above: Collection[Path] = ()) -> ExpectationFile:
+    """Return a file with an entry for each rule of each table, and its lower files; `above` are those that led here.
+
+    Raises ExpectationFileError if one is malformed.
+    """
     file = toml_tables.read(path, FORM)
-    shared = _shared(path, file.defaults)
+    over = file.values.get("over")
+    lower = None if over is None else load(_lower(path, over, above), [*above, path.resolve()])
+    named = {**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}
+    shared = _entry(named, path, file.defaults.line, over=bool(over))
     plain = {"outcome": shared.outcome, "when": shared.when}
-    entries = [entry for table in file.tables for entry in _entries({**plain, **table.values}, path, table.line)]
+    tables = [Table({**plain, **table.values}, table.line) for table in file.tables]
+    entries = [entry for table in tables for entry in _entries(table, path, over=bool(over))]
     _refuse_duplicates(entries)
-    return entries
+    return ExpectationFile(shared, entries, lower)
 
 
-def defaults(path: Path) -> Expectation:
-    """Return what an entry of a file is that names no rule; ExpectationFileError if this is malformed."""
-    return _shared(path, toml_tables.read(path, FORM).defaults)
+def _lower(path: Path, over: Any, above: Collection[Path]) -> Path:
+    """Return the path of the file that a file lies over."""
+    shipped, name = _shipped(), str(over)
+    if name not in shipped and not name.endswith(".toml"):
+        known = ", ".join(sorted(shipped))
+        raise ExpectationFileError(f"{path}: over = {over!r} names no file: write {known}, or a path to a .toml file")
+    lower = shipped.get(name, path.parent / name)
+    if lower.resolve() in {*above, path.resolve()}:
+        raise ExpectationFileError(f"{path}: over = {over!r} goes in a circle: the file would lie over itself")
+    return lower
 
 
-def _shared(path: Path, given: toml_tables.Table) -> Expectation:
-    return _entry({**DEFAULTS, **given.values, "rule": "any", "reason": "any"}, path, given.line)
+def _shipped() -> dict[str, Path]:
+    package = find_spec(BACKENDS)
+    folders = package.submodule_search_locations or () if package else ()
+    return {path.stem: path for folder in folders for path in Path(folder, "expectations").glob("*.toml")}
 
 
-def _entries(table: dict[str, Any], path: Path, line: int) -> list[Expectation]:
-    rules: list[Any] = table["rule"] if isinstance(table.get("rule"), list) and table["rule"] else [table.get("rule")]
-    return [_entry({**table, "rule": rule}, path, line) for rule in rules]
+def _entries(table: Table, path: Path, *, over: bool) -> list[Expectation]:
+    given = table.values.get("rule")
+    rules: list[Any] = given if isinstance(given, list) and given else [given]
+    return [_entry({**table.values, "rule": rule}, path, table.line, over=over) for rule in rules]
 
 
-def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
+def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expectation:
     place = f"{path}:{line}"
     for key in ("rule", "outcome", "reason"):
         if not table.get(key):
@@ -91,7 +150,7 @@ def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
         raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
     outcomes = table["outcome"] if isinstance(table["outcome"], list) else [table["outcome"]]
     for outcome in outcomes:
-        if outcome not in EXPECTABLE:
+        if outcome not in EXPECTABLE and not (over and outcomes == HOLDS):
             raise ExpectationFileError(
                 f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
             )
@@ -106,17 +165,22 @@ def _entry(table: dict[str, Any], path: Path, line: int) -> Expectation:
 
 
 def _refuse_duplicates(entries: list[Expectation]) -> None:
-    seen: dict[tuple[str, str], int] = {}
+    seen: dict[tuple[str, str], Expectation] = {}
     for entry in entries:
         if (entry.rule, entry.when) in seen:
-            first = seen[entry.rule, entry.when]
-            _fail(entry, f"rule {entry.rule!r} already has an entry in line {first}: merge the two")
-        seen[entry.rule, entry.when] = entry.line
+            _refuse_second(entry, seen[entry.rule, entry.when])
+        seen[entry.rule, entry.when] = entry
 
 
-def _why_stale(entry: Expectation, rules: Collection[str], today: dt.date) -> str:
+def _refuse_second(entry: Expectation, first: Expectation) -> NoReturn:
+    _fail(entry, f"rule {entry.rule!r} already has an entry in line {first.line}: merge the two")
+
+
+def _why_stale(entry: Expectation, file: ExpectationFile, rules: Collection[str], today: dt.date) -> str:
     if entry.rule not in rules:
         return "matches no rule"
+    if entry.outcome == HOLDS and not (file.lower and entry.rule in file.lower.rules):
+        return "cancels nothing: no lower file has an entry for the rule"
     expiry = _expiry(entry)
     return f"expired on {expiry}" if expiry and expiry < today else ""
 

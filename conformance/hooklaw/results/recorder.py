@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -67,6 +68,12 @@ class Recorder:
         )
         self._write(self.run.footer)
         return self.run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.finish(interrupted=kind is not None)
 
     def _write(self, line: Line) -> None:
         if self._writer:

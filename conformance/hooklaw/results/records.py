@@ -4,7 +4,6 @@ Each line names its run, so a file can hold several runs, and files can be conca
 `record.schema.json` in this folder is generated from the types below (`python -m hooklaw.results.records`).
 """
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ import msgspec
 from hooklaw.errors import OutputError, RecordConflictError, RecordFileError
 from hooklaw.law.rule import Rule
 from hooklaw.law.trace import Check, Event
+from hooklaw.results.output import make_room, output_errors
 from hooklaw.results.verdict import JUDGED, Expectation, Outcome, Stale, Verdict, judge
 
 FORMAT = 2
@@ -55,6 +55,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     """The -k expression, if only some rules were run."""
     not_run: str = ""
     """Why this machine could not run the backend."""
+
+    @property
+    def version(self) -> str:
+        """What was judged in which version, e.g. ``torch 2.13.0``."""
+        return " ".join(next(iter(self.versions.items()), ("", "")))
 
     @property
     def subject(self) -> str:
@@ -191,10 +196,19 @@ class Run(msgspec.Struct):
         return len(self.results) + len(self.cells)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the run says of itself that it was interrupted."""
+        return self.footer is not None and self.footer.interrupted
+
+    @property
     def complete(self) -> bool:
         """Whether the run ended with a result for every rule, or all cells."""
-        ended = self.footer is not None and not self.footer.interrupted
-        return ended and self.done == self.header.collected
+        return self.footer is not None and not self.interrupted and self.done == self.header.collected
+
+    @property
+    def stale(self) -> list[Stale]:
+        """Return the stale entries of the expectation file."""
+        return self.footer.stale if self.footer else []
 
     def outcome(self, rule: str) -> Outcome:
         """Return the outcome of a rule, not-run if it has no result."""
@@ -221,13 +235,9 @@ class Writer:
         self.path = path
         self._fresh = not append
         self._full = False
-        try:
+        with output_errors(f"write the results to {path}", "; name another file with --results=FILE"):
             make_room(path)
             self._file = path.open("ab")
-        except OSError as error:
-            raise OutputError(
-                f"cannot write the results to {path}: {error.strerror}; name another file with --results=FILE",
-            ) from error
 
     def write(self, line: Line) -> None:
         """Append one line and flush it."""
@@ -260,29 +270,6 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def make_room(path: Path) -> None:
-    """Make the folder of an output file; OSError if the file cannot be a regular file."""
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True)
-    if not path.parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    if path.exists() and not path.is_file():  # never truncate or remove a device or a pipe
-        raise OSError(errno.EINVAL, "Is a directory" if path.is_dir() else "Not a regular file")
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace the file's text atomically; OSError if it cannot be written."""
-    part = path.parent / f".{path.name}.{os.getpid()}"
-    try:
-        make_room(path)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink()
-        raise
 
 
 def read(path: Path, *, incomplete: bool = False) -> list[Run]:
@@ -421,7 +408,7 @@ def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: boo
 def _incomplete(path: Path, run: Run) -> str:
     have, want = run.done, run.header.collected
     why = "is incomplete" if run.footer else "did not end"
-    if run.footer and run.footer.interrupted:
+    if run.interrupted:
         why = "was interrupted"
     what = "rules have a result" if run.header.rules else "cells are measured"
     return f"{path}: the run of {run.header.title!r} {why}, {have} of {want} {what}: run it again"

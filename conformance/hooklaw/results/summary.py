@@ -61,7 +61,7 @@ def of_verdict(run: Run, verdict: Verdict) -> list[str]:
 def exit_of_run(run: Run) -> Exit:
     """Return how a run as a whole came out."""
     cells = [(run.outcome(rule.id), run.verdict(rule)) for rule in run.header.rules]
-    return exit_of(cells, stale=bool(run.footer and run.footer.stale))
+    return exit_of(cells, stale=bool(run.stale))
 
 
 def count(run: Run) -> Counts:
@@ -76,7 +76,7 @@ def count(run: Run) -> Counts:
         differs=number["differs"],
         regressions=len(of_verdict(run, Verdict.REGRESSION)),
         fixed=number["fixed"],
-        stale=len(run.footer.stale) if run.footer else 0,
+        stale=len(run.stale),
         unsupported=number["unsupported"],
         not_run=number["not-run"],
         lost=run.header.collected - len(run.results),

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from hooklaw.errors import HooklawError, WorkerError, broken
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
@@ -66,10 +64,9 @@ class Contained:
 
     def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
         """Return what is judged, and the rules; WorkerError where no worker survives loading them."""
-        subject = self._worker.hello()
         found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
-        return msgspec.structs.replace(subject, known=found.known, stale=found.stale), found.rules
+        return found.subject, found.rules
 
     def execute(self, listed: Listed) -> Execution:
         """Execute a rule; if the worker dies of it, its death is what came of it."""
@@ -113,8 +110,8 @@ class Direct:
             raise
         except BaseException as error:
             raise WorkerError(broken(error)) from error
-        self._subject = msgspec.structs.replace(self._service.hello(), known=found.known, stale=found.stale)
-        return self._subject, found.rules
+        self._subject = found.subject
+        return found.subject, found.rules
 
     def execute(self, listed: Listed) -> Execution:
         """Execute a rule, unless it is known to end the process."""

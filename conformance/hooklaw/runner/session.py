@@ -1,7 +1,7 @@
 """A session of the command line: one backend judged by the rules."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 import msgspec
 
@@ -18,19 +18,14 @@ from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Wanted(RuleSettings, frozen=True, kw_only=True):
     """What a session judges, and how."""
 
-    backend: str
     selection: str = ""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
     rules: str = RULES_PACKAGE
-    imports: list[str] = []
-    expectations: str = ""
     limit: float = RULE_LIMIT
-    in_process: bool = False
-    probe_unsupported: bool = False
 
 
 class Session(msgspec.Struct):
@@ -54,7 +49,7 @@ def judge(
     is_wanted = matcher(wanted.selection)
     files(wanted.rules)
     keep_hypothesis_out_of_here()
-    made = executor(_settings(wanted), wanted.limit)
+    made = executor(wanted, wanted.limit)
     try:
         made.start()
         subject, listed = made.collect([wanted.rules])
@@ -73,26 +68,11 @@ def judge(
 
 def _run(made: Executor, recorder: Recorder, chosen: Sequence[Listed], on_result: Callable[[Result], None]) -> Session:
     """Run the rules; those known to end the process stand last, so that no worker is replaced for them."""
-    ended = False
-    try:
+    with suppress(KeyboardInterrupt), recorder:
         for listed in chosen:
             on_result(recorder.add(made.execute(listed)))
-        ended = True
-    except KeyboardInterrupt:
-        pass
-    finally:
-        run = recorder.finish(interrupted=not ended)
-    return Session(run, exit_of_run(run) if ended else Exit.BROKEN)
-
-
-def _settings(wanted: Wanted) -> RuleSettings:
-    return RuleSettings(
-        backend=wanted.backend,
-        imports=wanted.imports,
-        expectations=wanted.expectations and str(Path(wanted.expectations).absolute()),
-        probe_unsupported=wanted.probe_unsupported,
-        contained=not wanted.in_process,
-    )
+    run = recorder.run
+    return Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run))
 
 
 def _names(listed: Listed) -> list[str]:

@@ -10,8 +10,8 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.errors import NotRunError
-from hooklaw.law.collection import collect, file_of, files
-from hooklaw.law.rule import Registered, Rule, load_rules, registered_rule
+from hooklaw.law.collection import collect, file_of, files, load_rules
+from hooklaw.law.rule import Registered, Rule, registered_rule
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
@@ -57,11 +57,10 @@ class Collect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Collected(msgspec.Struct, frozen=True, tag="collected", tag_field="kind"):
-    """The rules that were collected, and what the backend is known to break."""
+    """The rules that were collected, and what is judged, with what it is known to break."""
 
     rules: list[Listed]
-    known: dict[str, Expectation] = {}
-    stale: list[Stale] = []
+    subject: Subject
 
 
 class Try(msgspec.Struct, frozen=True, tag=True):
@@ -110,10 +109,11 @@ class RuleService:
         own = self._backend.expectations if self._backend else None
         path = self._settings.expectations or own
         known = self._expectations(Path(path)) if path else {}
+        subject = msgspec.structs.replace(self._subject, **known)
         gc.freeze()  # a rule that collects garbage need not look at a whole framework
         gc.set_threshold(YOUNG)
         gc.enable()
-        return Collected([_listed(rule) for rule in rules], **known)
+        return Collected([_listed(rule) for rule in rules], subject)
 
     def _import(self, where: str) -> list[Registered]:
         if any(b"hypothesis" in file.read_bytes() for file in files(where)):

@@ -10,25 +10,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import msgspec
 
 from hooklaw.errors import HooklawError, NotRunError, WorkerError, broken
 from hooklaw.workers._messages import Answer, Fault, Note, Reply, Request, Start, raw
 from hooklaw.workers.watchdog import LOADING_LIMIT, WORDS, Watchdog
-
-
-class Service(Protocol):
-    """What a worker runs."""
-
-    def hello(self) -> object:
-        """Return what the supervisor should know before its first request."""
-        ...
-
-    def answer(self, request: Any, note: Callable[[object], None]) -> object:
-        """Answer a request."""
-        ...
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from hooklaw.fuzz.judge.judge import Judge
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.replay.required_capabilities import needs
 from hooklaw.fuzz.replay.run import Event, replay
-from hooklaw.law.rule import load_rules
+from hooklaw.law.collection import load_rules
 
 FIRST = (
     Instruction("leaf", ("x1",), (), ((2,), "float64", True)),

@@ -1,0 +1,48 @@
+"""Options of several verbs, and numbers: argparse words a refusal by the name of the function that reads a number."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", bound=float)
+
+LONGEST = 1e9
+
+
+def number(
+    name: str, kind: Callable[[str], Number], above: float = 0, below: float = LONGEST
+) -> Callable[[str], Number]:
+    """Return a function of this name that reads a number between two bounds."""
+
+    def read(text: str) -> Number:
+        found = kind(text)
+        if not above < found < below:
+            raise ValueError
+        return found
+
+    read.__name__ = name
+    return read
+
+
+seconds = number("seconds", float)
+minutes = number("minutes", float)
+count = number("count", int, above=-1)
+positive = number("positive", int)
+examples = number("examples", int, below=100_000)
+rounds = number("rounds", int, below=1001)
+batch = number("batch", int)
+
+
+def percent(text: str) -> float:
+    """Read a percentage of at least zero."""
+    return number("percent", float, above=-1e-9, below=1000)(text.removesuffix("%")) / 100
+
+
+def add_limit(parser: ArgumentParser, default: float | None, what: str) -> None:
+    """Declare --limit."""
+    parser.add_argument("--limit", type=seconds, default=default, metavar="SECONDS", help=what)
+
+
+def add_parts(parser: ArgumentParser, what: str) -> None:
+    """Declare -k for several texts."""
+    parser.add_argument("-k", dest="parts", action="append", default=[], metavar="TEXT", help=f"{what}; repeatable")

@@ -1,0 +1,246 @@
+"""Expectation files that lie over another: what they inherit, what they say otherwise, and what an update writes."""
+
+import datetime as dt
+
+import pytest
+
+import made_records as made
+from helpers import complaint, entry
+from hooklaw.errors import ExpectationFileError
+from hooklaw.results import expectations
+from hooklaw.results.verdict import Outcome
+
+RULES = {"toy.broken", "toy.order", "toy.last"}
+VERSIONS = {"torch": "2.13.0+cpu"}
+OVER = 'over = "lower.toml"\n'
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return the path of the upper file."""
+    return tmp_path / "upper.toml"
+
+
+@pytest.fixture
+def write(file):
+    """Return a function that writes both files."""
+
+    def both(lower, upper, head=OVER):
+        file.with_name("lower.toml").write_text(lower)
+        file.write_text(head + upper)
+
+    return both
+
+
+def read(file, versions=VERSIONS):
+    """Read the upper file."""
+    return expectations.read(file, RULES, versions, today=dt.date(2026, 6, 15))
+
+
+def known(file, versions=VERSIONS):
+    """Return the reason for each rule that is known to break."""
+    return {rule: known.reason for rule, known in read(file, versions).known.items()}
+
+
+def test_inherits(file, write):
+    """An entry of the lower file holds here too, and says where it stands."""
+    write("# first\n" + entry(), entry(rule="toy.order"))
+    found = read(file).known
+
+    assert [(found[rule].file.rpartition("/")[2], found[rule].line) for rule in ("toy.broken", "toy.order")] == [
+        ("lower.toml", 2),
+        ("upper.toml", 2),
+    ]
+
+
+def test_own_entry_wins(file, write):
+    """An entry of the upper file stands in place of the lower file's entry for the rule."""
+    write(entry(reason="low") + entry(rule="toy.order", reason="low"), entry(reason="high"))
+
+    assert known(file) == {"toy.broken": "high", "toy.order": "low"}
+
+
+def test_own_entry_of_other_versions(file, write):
+    """An entry of the upper file that does not apply leaves that of the lower file."""
+    write(entry(reason="low"), entry(reason="high", when="torch<2"))
+
+    assert known(file) == {"toy.broken": "low"}
+
+
+def test_rule_that_holds(file, write):
+    """The outcome pass cancels an entry of the lower file, in the versions that it names."""
+    write(entry() + entry(rule="toy.order"), entry(outcome="pass", when="torch>=2.13"))
+
+    assert {"toy.order"} == {*known(file)}
+    assert {"toy.order", "toy.broken"} == {*known(file, {"torch": "2.12.0"})}
+
+
+def test_versions_of_the_upper_file(file, write):
+    """The lower file counts in the versions that the upper file's defaults name."""
+    write(entry(), "[defaults]\nwhen = 'torch>=2.13'\n")
+
+    assert ({"toy.broken"}, {}) == ({*known(file)}, known(file, {"torch": "2.12.0"}))
+
+
+def test_three_files(file, write):
+    """A lower file may lie over another, by a path relative to its own folder."""
+    (file.parent / "sub").mkdir()
+    (file.parent / "sub" / "lowest.toml").write_text(entry(rule="toy.last") + entry(rule="toy.order"))
+    write('over = "sub/lowest.toml"\n' + entry(), entry(rule="toy.last", outcome="pass"))
+
+    assert {"toy.order", "toy.broken"} == {*known(file)}
+
+
+def test_all_versions(file, write):
+    """Without a version all entries count, those of the lower file too."""
+    write(entry(when="torch<2"), entry(rule="toy.order", when="torch<2"))
+
+    assert {"toy.broken", "toy.order"} == {*known(file, None)}
+
+
+def test_shipped(file, write):
+    """A file that hooklaw ships is named by its stem."""
+    write("", "", 'over = "torch-eager"\n')
+    rule = "order.retain-grad-before-node-prehook"
+    found = expectations.read(file, {rule}, VERSIONS).known
+
+    assert found[rule].file.endswith("expectations/torch-eager.toml")
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "stale"),
+    [
+        (entry(rule="toy.gone"), "", ("lower.toml", 1, "matches no rule")),
+        (entry(expires="2026-06-14"), "", ("lower.toml", 1, "expired on 2026-06-14")),
+        ("", entry(outcome="pass"), ("upper.toml", 2, "cancels nothing: no lower file has an entry for the rule")),
+    ],
+)
+def test_stale(file, write, lower, upper, stale):
+    """A stale entry is named where it stands, also one that cancels nothing."""
+    write(lower, upper)
+    found = read(file)
+
+    assert [stale] == [(one.file.rpartition("/")[2], one.line, one.why) for one in found.stale]
+    assert not found.known
+
+
+@pytest.mark.parametrize(
+    ("lower", "head", "said"),
+    [
+        ("", "over = 'torch-egger'\n", r"upper.toml: over = 'torch-egger' names no file: write paddle, .*torch-eager"),
+        ("", "over = ['x']\n", r"upper.toml: over = \['x'\] names no file"),
+        ("", "over = 'no.toml'\n", r"cannot read the expectation file .*/no.toml: No such file or directory"),
+        ("", "over = 'upper.toml'\n", r"upper.toml: over = 'upper.toml' goes in a circle: the file would lie over it"),
+        ("over = 'upper.toml'\n", OVER, r"lower.toml: over = 'upper.toml' goes in a circle"),
+        (entry(outcome="pass"), OVER, r"lower.toml:1: outcome 'pass' cannot be expected"),
+        ("", OVER + entry(outcome=["pass", "fail"]), r"upper.toml:2: outcome 'pass' cannot be expected"),
+    ],
+)
+def test_refused(file, write, lower, head, said):
+    """A name that is not known, and a file that lies over itself, are refused in one sentence."""
+    write(lower, "", head)
+
+    with pytest.raises(ExpectationFileError, match=said):
+        read(file)
+
+
+def test_check_of_both(verb, file, write):
+    """`expect check` names the line and the file of each entry that must be explained, also of one that cancels."""
+    ids = "order.six-steps.leaf", "order.six-steps.non-leaf"
+    lower = entry(rule=ids[0], reason="unexplained: low") + entry(rule=ids[1], reason="unexplained: low")
+    write(lower, entry(rule=ids[0], outcome="pass", reason="unexplained: high"))
+    done = verb("expect", "check", "--file", file)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{file}:2: unexplained: write why {ids[0]!r}" in done.stdout
+    assert f"{file.with_name('lower.toml')}:5: unexplained: write why {ids[1]!r}" in done.stdout
+    assert f"{file}: 1 entries apply, 0 are stale\n" in done.stdout
+
+
+def test_check_refuses_a_circle(verb, file, write):
+    """`expect check` refuses a circle in one sentence and exits 3."""
+    write("", "", "over = 'upper.toml'\n")
+    done = verb("expect", "check", "--file", file)
+
+    assert (done.returncode, "goes in a circle" in complaint(done)) == (3, True)
+
+
+RULE = made.three()[0].header.rules[0]
+
+
+@pytest.fixture
+def update(verb, tmp_path, file):
+    """Return `expect update` as a function of a rule's result on torch 2.13; it returns the output and the entries."""
+
+    def run(result):
+        lower = file.with_name("lower.toml").read_text()
+        made_run = made.run("toy", [RULE], [result], versions={"torch": "2.13.0+cpu"})
+        done = verb("expect", "update", made.write(tmp_path / "results.jsonl", made_run), "--file", file)
+        own = [(one.outcome, one.when) for one in expectations.load(file).entries]
+
+        assert lower == file.with_name("lower.toml").read_text()
+        return done.stdout.removeprefix(f"{file}: "), own
+
+    return run
+
+
+KNOWN = entry(rule="order.first")
+HOLDS = entry(rule="order.first", outcome="pass")
+PASS, FAIL, CRASH = made.passed("order.first"), made.failed("order.first"), made.failed("order.first", Outcome.CRASH)
+ADDED = "order.first: entry added, write its reason\n"
+NOTHING = "nothing to change\n"
+NOW = "torch==2.13.0"
+ELSEWHERE = "torch>=2.4,!=2.13.*"
+RANGE = {"rule": "order.first", "when": "torch>=2.4"}
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "result", "said", "own"),
+    [
+        (KNOWN, "", FAIL, NOTHING, []),
+        (KNOWN, "", PASS, ADDED, [(["pass"], NOW)]),
+        (KNOWN, "", CRASH, ADDED, [(["crash"], NOW)]),
+        (KNOWN, HOLDS, PASS, NOTHING, [(["pass"], "")]),
+        (KNOWN, HOLDS, FAIL, "order.first fails now: entry removed\n", []),
+        (
+            KNOWN,
+            entry(outcome="pass", **RANGE),
+            FAIL,
+            f"order.first fails now: entry kept for {ELSEWHERE}\n",
+            [(["pass"], ELSEWHERE)],
+        ),
+        (
+            KNOWN,
+            entry(outcome="crash", **RANGE),
+            PASS,
+            f"order.first holds now: entry kept for {ELSEWHERE}\n",
+            [(["crash"], ELSEWHERE), (["pass"], NOW)],
+        ),
+        (KNOWN, entry(rule="order.first", outcome="crash"), CRASH, NOTHING, [(["crash"], "")]),
+        ("", "", FAIL, ADDED, [(["fail"], NOW)]),
+        ("", "", PASS, NOTHING, []),
+    ],
+)
+def test_update(update, write, lower, upper, result, said, own):  # noqa: PLR0913, PLR0917 - a table
+    """An update writes into the upper file only what differs from the lower file, and never changes that."""
+    write(lower, upper)
+    told, entries = update(result)
+
+    assert (own, True) == (entries, told.startswith(said))
+
+
+def test_update_twice(update, write):
+    """A second update with the same results changes nothing."""
+    write(KNOWN, "")
+    update(PASS)
+
+    assert update(PASS) == (NOTHING, [(["pass"], NOW)])
+
+
+def test_run_names_the_lower_file(judge, file, write):
+    """A rule that passes though the lower file expects it to fail is fixed; the run says where the entry stands."""
+    write(entry(rule="toy.order"), "")
+    done = judge("--in-process", "--expectations", file)
+
+    assert done.returncode == 1
+    assert "lower.toml:1 expects it to fail" in done.stdout
