@@ -60,6 +60,10 @@ def _everywhere(verb: str, module: Any = modules) -> Hook:
     return named(register, verb)
 
 
+class PlainTensor(torch.Tensor):
+    """A subclass of tensors that changes nothing."""
+
+
 class TorchEager(TorchLike):
     """The verbs as PyTorch has them."""
 
@@ -101,6 +105,9 @@ class TorchEager(TorchLike):
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         return torch.tensor(data, dtype=getattr(torch, dtype), device=self._device, requires_grad=requires_grad)
+
+    def as_subclass(self, tensor: Any) -> Any:
+        return tensor.as_subclass(PlainTensor)
 
     # operations
     def detect_anomaly(self) -> AbstractContextManager[Any]:

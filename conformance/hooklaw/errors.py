@@ -21,6 +21,10 @@ class UnknownRuleError(HooklawError):
     """No rule has this id, or the selection matches none."""
 
 
+class UnknownConditionError(HooklawError):
+    """No condition has this name."""
+
+
 class UnknownMutantError(HooklawError):
     """No mutant's name contains this text."""
 

@@ -9,13 +9,14 @@ import pytest
 import made_records as made
 from helpers import DATA, TOY_RULES, complaint, entry
 from hooklaw import __version__
+from hooklaw.backend.conditions import CONDITIONS
 from hooklaw.cli import VERBS, summary
 from hooklaw.errors import OutputError
 from hooklaw.law.collection import load_rules
 from hooklaw.results import records
 from hooklaw.results.verdict import Outcome
 
-RULE_KEYS = {"id", "chapter", "statement", "level", "basis", "sources", "needs", "mutants"}
+RULE_KEYS = {"id", "chapter", "statement", "level", "basis", "sources", "needs", "mutants", "except_under"}
 
 
 def test_list_json_is_a_contract(verb):
@@ -295,6 +296,37 @@ def test_run_of_what_this_machine_lacks(judge, tmp_path):
     assert done.returncode == 0
     assert "not run: no toy box on this machine" in done.stdout
     assert ({Outcome.NOT_RUN}, 5) == ({one.outcome for one in run.results.values()}, len(run.results))
+
+
+def test_run_under_conditions(judge, tmp_path):
+    """Each condition is a run of its own; what the backend cannot do for one is said, and is no failure."""
+    done = judge("--in-process", "--condition", "hooked", "--condition", "thread", "--results=r.jsonl")
+    runs = records.read(tmp_path / "r.jsonl")
+
+    assert done.returncode == 1
+    assert [run.header.title for run in runs] == ["toy:backend under hooked", "toy:backend under thread"]
+    assert "toy:backend under hooked (toy 1.0.0+plain, " in done.stdout
+    assert "not run: the condition thread needs threads, which toy lacks" in done.stdout
+
+
+def test_run_under_all_conditions(judge, tmp_path):
+    """All conditions come after a run without one."""
+    judge("--in-process", "--condition", "all", "--results=r.jsonl")
+
+    assert ["", *CONDITIONS] == [run.header.condition for run in records.read(tmp_path / "r.jsonl")]
+
+
+def test_run_leaves_out_what_a_condition_changes(judge):
+    """A rule that says that its law is another one under a condition is not run under it."""
+    assert "toy:backend under again: 4 rules in" in judge("--in-process", "--condition", "again").stderr
+
+
+def test_run_under_an_unknown_condition(judge):
+    """A condition that does not exist is answered with those like it."""
+    done = judge("--condition", "float61")
+
+    assert done.returncode == 3
+    assert complaint(done) == "hooklaw: no condition has the name 'float61': did you mean float64 or float16?"
 
 
 def test_run_several_backends(judge, tmp_path):

@@ -9,12 +9,11 @@ import pytest
 
 import hooklaw.fuzz
 from helpers import complaint, diverges
-from hooklaw.fuzz.emit._analysis import action_of
 from hooklaw.fuzz.emit.compiled import compiled, parted
 from hooklaw.fuzz.judge.compare import by_name, same, streams
 from hooklaw.fuzz.judge.judge import engine
 from hooklaw.fuzz.program import Instruction as Do
-from hooklaw.fuzz.program import parse
+from hooklaw.fuzz.program import action_of, parse
 from hooklaw.fuzz.replay.hooks import ACTIONS
 from hooklaw.fuzz.replay.operations import OPERATIONS
 from hooklaw.fuzz.replay.run import replay

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import toy
 
+from hooklaw.backend.conditions import Condition
 from hooklaw.law.rule import Registered
 from hooklaw.results.verdict import Outcome
 from hooklaw.runner.execute import execute
@@ -51,6 +52,20 @@ def test_exit_is_what_the_rule_does():
         raise SystemExit(0)
 
     assert execute(law(leave), toy.Toy()).outcome is Outcome.FAIL
+
+
+def test_condition():
+    """Under a condition the rule is given another backend, and runs where the condition has it run."""
+    seen = []
+    condition = Condition(
+        "test",
+        "A test.",
+        wrap=lambda backend: seen.append("wrapped") or backend,
+        around=lambda backend, trace, body: [body(), trace.clear(), body()],
+    )
+    done = execute(law(lambda backend, trace: trace.log("ran")), toy.Toy(), condition=condition)
+
+    assert (done.outcome, seen, len(done.observed)) == (Outcome.PASS, ["wrapped"], 1)
 
 
 def test_interrupt():

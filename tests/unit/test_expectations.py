@@ -21,7 +21,7 @@ MALFORMED = {
     "no entries": ("expect = 3\n", f"{ONLY}, found a value"),
     "other tables": ("[other]\nx = 1\n", f"{ONLY}, found other"),
     "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
-    "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has expires, issue, outcome, reason"),
+    "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has condition, expires, issue, outcome"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
     "no rule": ("\n\n" + entry(rule=None), "3: the entry has no 'rule'"),
@@ -49,6 +49,11 @@ MALFORMED = {
     "bad range": (entry(when="torch>>2"), "1: when = 'torch>>2' is not a version range: write for example"),
     "range with a marker": (entry(when='torch; os_name=="nt"'), "is not a version range"),
     "range of a file": (entry(when="torch @ file:///x"), "is not a version range"),
+    "unknown condition": (entry(condition="float15"), "1: no condition has the name 'float15': did you mean float16"),
+    "duplicate under a condition": (
+        entry(condition=["float16", "thread"]) + entry(condition="thread"),
+        "6: rule 'toy.broken' already has an entry in line 1",
+    ),
     "bad date": (entry(expires="soon"), "1: expires = 'soon' is not a date: write YYYY-MM-DD"),
     "date that is none": (entry(expires="2026-02-30"), "1: expires = '2026-02-30' is not a date"),
 }
@@ -168,6 +173,14 @@ def test_version_ranges(file, when, applies):
 def test_versions_before_a_release(file, version, applies):
     """Nightly builds and release candidates are versions like any other."""
     assert applies is bool(read(file, entry(when="torch>=2.13"), {"torch": version}).known)
+
+
+def test_conditions(file):
+    """An entry for a condition concerns runs under it alone, and may stand beside one without."""
+    found = read(file, entry() + entry(condition=["float16", "thread"], outcome="crash"))
+
+    assert found.known["toy.broken"].outcome == ["fail"]
+    assert [(one.rule, one.condition) for one in found.known_under] == [("toy.broken", ["float16", "thread"])]
 
 
 def test_version_that_is_none(file):
@@ -411,6 +424,45 @@ def test_update_leaves_cells_without_a_result(update, file, result):
     done, after = update(*all_pass(third=result))
 
     assert (text, f"{file}: nothing to change\n") == (after, done.stdout)
+
+
+@pytest.fixture
+def update_under(verb, tmp_path, file):
+    """Return `expect update` as a function of the results of a run under a condition."""
+
+    def run(condition, *found):
+        rules = [FIRST, SECOND, THIRD, MAY]
+        made_run = made.run("toy", rules, found, versions={"torch": "2.13.0+cpu"}, condition=condition)
+        return verb("expect", "update", made.write(tmp_path / "results.jsonl", made_run), "--file", file)
+
+    return run
+
+
+def test_update_under_a_condition_adds_its_name(update_under, file):
+    """A divergence that shows under a condition alone gets an entry for that condition."""
+    update_under("float16", *all_pass(first=made.failed("order.first")))
+    (known,) = expectations.load(file).entries
+
+    assert (known.rule, known.condition, known.when) == ("order.first", ["float16"], "torch==2.13.0")
+    assert "nothing to change" in update_under("float16", *all_pass(first=made.failed("order.first"))).stdout
+
+
+def test_update_under_a_condition_knows_what_fails_without(update_under, file):
+    """A divergence that is known without a condition needs no entry, whether it shows under one or not."""
+    file.write_text(entry(rule="order.first"))
+
+    for found in (all_pass(), all_pass(first=made.failed("order.first"))):
+        assert "nothing to change" in update_under("thread", *found).stdout
+
+
+def test_update_takes_a_condition_from_an_entry(update_under, file):
+    """A rule that holds under one of an entry's conditions keeps the others; under the last one the entry goes."""
+    file.write_text(entry(rule="order.first", condition=["float16", "thread"]))
+    done = update_under("thread", *all_pass())
+
+    assert "order.first holds now: entry kept under float16\n" in done.stdout
+    assert [one.condition for one in expectations.load(file).entries] == [["float16"]]
+    assert "entry removed" in update_under("float16", *all_pass()).stdout
 
 
 def test_update_leaves_what_was_not_selected(update, file, tmp_path, verb):

@@ -71,6 +71,26 @@ def test_wellformed_id(rule_id):
     assert rule_id == register(rule_id).id
 
 
+def test_except_under():
+    """A rule keeps the conditions that change its law, with the reasons."""
+    assert register(except_under={"retained": "it is about freeing"}).except_under == {
+        "retained": "it is about freeing"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "said"),
+    [
+        ("retain", "it frees", "no condition has the name 'retain': did you mean retained"),
+        ("retained", " ", "under retained without a reason: say why"),
+    ],
+)
+def test_except_under_is_checked(name, reason, said):
+    """A condition that does not exist, and an exception without a reason, are refused."""
+    with pytest.raises(RuleDefinitionError, match=said):
+        register(except_under={name: reason})
+
+
 def test_no_docstring():
     """A rule without a docstring is refused."""
     with pytest.raises(RuleDefinitionError, match="'family.what' has no docstring"):

@@ -1,9 +1,9 @@
 """Mutants: deliberately wrong backends with one vice each, which a rule must catch.
 
-A mutant's name is its class's name in kebab-case; each rule lists in ``mutants`` the mutants it catches. Each module
-holds the mutants of one topic, and they are built over torch-eager and over the reference engine. `torch_only` holds
-mutants that need torch, `engine` those that replace a step of the engine itself. Shared base classes begin with an
-underscore, or stand in a module named in `SHARED`.
+A mutant is a function that a decorator of `base` made a class, or a class; its name in kebab-case is the mutant's. Each
+rule lists in ``mutants`` the mutants it catches. Each module holds the mutants of one topic, and they are built over
+torch-eager and over the reference engine. `torch_only` holds mutants that need torch, `engine` those that replace a
+step of the engine itself. Shared base classes begin with an underscore, or stand in a module named in `SHARED`.
 
 ``hooklaw mutants`` runs all mutants. A single mutant is a backend: ``hooklaw_backends.mutants:backend:NAME`` over
 torch-eager, ``hooklaw_backends.mutants:of_reference:NAME`` over the engine.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 from hooklaw_backends.mutants.base import Mutant, name_of
 
-SHARED = {"base", "inside", "over_reference", "over_torch"}
+SHARED = {"base", "inside", "over_reference", "over_torch", "shared", "verbs"}
 OVER = {
     "torch-eager": ("over_torch", "OverTorch", "torch_only"),
     "reference": ("over_reference", "OverReference", "engine"),

@@ -1,36 +1,56 @@
-"""Base classes and helpers of the mutants.
+"""Mutants as functions: the decorators that make them, and what they share.
 
 A mutant uses the backend's verbs, and the few further methods that `OverTorch` and `OverReference` share, so that
 `mutants.backend` and `mutants.of_reference` can build it over either backend.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hooklaw.backend.torchlike import named
 
 if TYPE_CHECKING:
     from hooklaw_backends.mutants.over_torch import OverTorch as Over
 else:
     Over = object
 
+Made = TypeVar("Made")
 Hook = Callable[..., Any]
 Pair = tuple[Hook, Hook]
-_open: list[AbstractContextManager[Any]] = []
 
 
 def name_of(mutant: type) -> str:
-    """Return a mutant's name: its class's name in kebab-case."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", mutant.__name__).lower()
+    """Return a mutant's name: the name of its function or class in kebab-case."""
+    return re.sub(r"(?<!^)(?=[A-Z])|_", "-", mutant.__name__).lower()
+
+
+def fresh(make: Callable[[], Made]) -> Made:
+    """Return an attribute that is made when a mutant first uses it."""
+    made: Any = cached_property(lambda _: make())
+    return made
 
 
 class Mutant(Over):
     """A deliberately wrong backend; the docstring of each subclass says what it breaks."""
 
+    kept = fresh(list[Any])
+    """What the mutant keeps alive, or remembers."""
+
     def __init__(self) -> None:
         super().__init__()
         of = "" if self.original == "torch-eager" else f" of {self.original}"
         self.name = f"mutant {name_of(type(self))}{of}"
+
+    def reset(self) -> None:
+        super().reset()
+        self.kept = []
+
+    def keeps(self, thing: Any) -> bool:
+        """Whether a thing is among those kept."""
+        return any(thing is kept for kept in self.kept)
 
     def leaves_of(self, root: Any) -> Iterator[Any]:
         """Yield the leaves of a graph."""
@@ -55,167 +75,36 @@ class Mutant(Over):
         changed = self.tensor(_each(function, self.tolist(tensor)), dtype=self.dtype(tensor))
         return self.laid_out_like(changed, tensor)
 
+    @contextmanager
+    def products_by(self, multiply: Hook) -> Generator[None]:
+        """Inside the context compute ``left * right`` as ``multiply(original, left, right)``."""
+        tensors, original = self.product
+        tensors.__mul__ = lambda left, right: multiply(original, left, right)
+        try:
+            yield
+        finally:
+            tensors.__mul__ = original
+
+    def zeros_like(self, tensor: Any) -> Any:
+        return self.mapped(tensor, lambda _: 0.0)
+
 
 def _each(function: Callable[[Any], Any], data: Any) -> Any:
     return [_each(function, row) for row in data] if isinstance(data, list) else function(data)
 
 
-def within(context: Callable[[], AbstractContextManager[Any]], hook: Hook) -> Hook:
-    """Return a hook that runs inside a context."""
-
-    def inside(*arguments: Any) -> Any:
-        with context():
-            return hook(*arguments)
-
-    return inside
-
-
-def without_result(hook: Hook) -> Hook:
-    """Return a hook whose return value is dropped."""
-    return lambda *given: (hook(*given), None)[1]
-
-
-def once(hook: Hook) -> Hook:
-    """Return a hook that runs only the first time."""
-    fired: list[bool] = []
-    return lambda *given: None if fired else (fired.append(True), hook(*given))[1]
-
-
-def enter_for_good(context: AbstractContextManager[Any]) -> None:
-    """Enter a context that is never left; keep a reference, because a context left by garbage collection would exit."""
-    _open.append(context)
-    context.__enter__()
-
-
-def move_to_front(hooks: dict[int, Hook], handle: int) -> None:
-    """Move one of the hooks to the front."""
-    rest = {other: hooks.pop(other) for other in list(hooks) if other != handle}
-    hooks.update(rest)
-
-
-class Handle:
-    """A handle that calls the given function on remove, and is a context manager."""
-
-    def __init__(self, remove: Callable[[], object] = lambda: None) -> None:
-        self.remove = remove
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-class TensorHooks(Mutant):
-    """A mutant that replaces each tensor hook by an altered one."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        altered = self.altered(tensor, hook)
-        altered.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, for example
-        return super().register_hook(tensor, altered)
-
-
-class PostAccumulateHooks(Mutant):
-    """A mutant that replaces each post-accumulate hook by an altered one."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_post_accumulate_grad_hook(tensor, self.altered(tensor, hook))
-
-
-class NodeHooks(Mutant):
-    """A mutant that replaces each Node hook by an altered one, or keeps it."""
-
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
-        return hook
-
-    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
-        return hook
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return super().node_register_prehook(node, self.altered_pre(node, hook))
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return super().node_register_hook(node, self.altered_post(node, hook))
-
-
-class EveryHook(TensorHooks, PostAccumulateHooks, NodeHooks):
-    """A mutant that alters every hook that runs during backward in the same way."""
-
-    def around(self, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return self.around(hook)
-
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
-        return self.around(hook)
-
-    def altered_post(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - as above
-        return self.around(hook)
-
-
-class OwnDispatch(Mutant):
-    """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists and runs them itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lists: dict[tuple[str, int], list[Hook]] = {}
-        self._kept: list[Any] = []
-
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
-        raise NotImplementedError
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return self._put("tensor", tensor, hook, super().register_hook)
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return self._put("leaf", tensor, hook, super().register_post_accumulate_grad_hook)
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return self._put("pre", node, hook, super().node_register_prehook)
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return self._put("post", node, hook, super().node_register_hook)
-
-    def _put(self, kind: str, target: Any, hook: Hook, register: Hook) -> Handle:
-        key = (kind, id(target))
-        if key not in self._lists:
-            self._kept.append(target)  # so that no other object gets its id
-            hooks = self._lists[key] = []
-            register(target, lambda *arguments: self.run(hooks, target, *arguments))
-        hooks = self._lists[key]
-        hooks.append(hook)
-        return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
-
-
-class Products(Mutant):
-    """A mutant that computes products in its own way during the forward pass."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        raise NotImplementedError
-
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        with self.products_by(self.product):
-            return super().call(fn, *tensors)
-
-
 class InBackward(Mutant):
-    """A mutant that knows the root of the running backward."""
+    """A mutant that knows the root of the running backward, and whether it is limited to some inputs."""
 
     root: Any = None
+    is_limited = False
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.root = root
+        self.root, self.is_limited = root, how.get("inputs") is not None
         try:
             super().backward(root, gradient, **how)
         finally:
-            self.root = None
+            self.root, self.is_limited = None, False
 
 
 class InGrad(Mutant):
@@ -230,98 +119,128 @@ class InGrad(Mutant):
         finally:
             self.inputs = ()
 
-
-def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
-    """Run hooks, each on the result of the one before; return the last result that is not None."""
-    last = None
-    for hook in hooks:
-        result = hook(value, *rest)
-        if result is not None:
-            value = last = result
-    return last
+    def asks_for(self, tensor: Any) -> bool:
+        """Whether a tensor is among the inputs of the running autograd.grad."""
+        return any(tensor is asked for asked in self.inputs)
 
 
-class Pairs(Mutant):
-    """A mutant that replaces each pair of saved-tensor hooks by an altered one."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        raise NotImplementedError
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        return super().saved_tensors_hooks(*self.altered(pack, unpack))
+Maker = Callable[[Hook], type[Mutant]]
 
 
-class ChangedOnUnpack(Pairs):
-    """A mutant that changes what unpack returns."""
-
-    def changed(self, tensor: Any) -> Any:
-        raise NotImplementedError
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return pack, lambda packed: self.changed(unpack(packed))
+def named_after(step: Hook, base: type[Mutant], **members: Any) -> type[Mutant]:
+    """Return a mutant that has the name of a function, and breaks what the function's docstring says."""
+    return type(step.__name__, (base,), {"__doc__": step.__doc__, "__module__": step.__module__, **members})
 
 
-class Passes(Mutant):
-    """A mutant that runs code around each backward."""
+def overriding(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that runs ``(self, old, ...)`` in place of these verbs, where `old` is the backend's own verb."""
 
-    def around(self, run: Callable[[], Any]) -> Any:
-        raise NotImplementedError
+    def make(step: Hook) -> type[Mutant]:
+        made = named_after(step, base)
+        for verb in verbs:
+            setattr(made, verb, _instead(made, verb, step))
+        return made
 
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.around(lambda: super(Passes, self).backward(root, gradient, **how))
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return self.around(lambda: super(Passes, self).grad(outputs, inputs, grad_outputs, **how))
-
-
-class Deferring(Passes):
-    """A mutant that runs hooks only after the whole backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._deferred: list[Callable[[], object]] = []
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        result = run()
-        while self._deferred:
-            self._deferred.pop(0)()
-        return result
-
-    def later(self, hook: Hook) -> Hook:
-        """Return a hook that is called with the same arguments after the backward."""
-        return lambda *given: self._deferred.append(lambda: hook(*given))
+    return make
 
 
-class ModuleHooks(Mutant):
-    """A mutant that replaces each hook on a module, or on all modules, by an altered one."""
+def _instead(made: type[Mutant], verb: str, step: Hook) -> Hook:
+    def run(self: Any, *given: Any, **options: Any) -> Any:
+        return step(self, getattr(super(made, self), verb), *given, **options)
 
-    def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - a subclass may need it
-        return hook
+    return named(run, verb)
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
-        """Register a hook on the module in `where`, or on all modules if `where` is empty."""
-        return register(*where, self.altered(kind, hook), **options)
 
-    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("forward_pre", super().register_forward_pre_hook, [module], hook, options)
+def with_options(*verbs: str, **given: Any) -> Maker:
+    """Make a mutant that gives these verbs these options, whatever the caller gave."""
 
-    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("forward", super().register_forward_hook, [module], hook, options)
+    def make(said: Hook) -> type[Mutant]:
+        return overriding(*verbs)(wraps(said)(lambda _, old, *values, **options: old(*values, **{**options, **given})))
 
-    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("full_backward_pre", super().register_full_backward_pre_hook, [module], hook, options)
+    return make
 
-    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return self.put("full_backward", super().register_full_backward_hook, [module], hook, options)
 
-    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
-        return self.put("forward_pre", super().register_module_forward_pre_hook, [], hook, {})
+def altering(*verbs: str, base: type[Mutant] = Mutant, only: str = "") -> Maker:
+    """Make a mutant that registers what ``(self, *where, hook)`` returns in place of each hook of these verbs.
 
-    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
-        return self.put("forward", super().register_module_forward_hook, [], hook, options)
+    `only` is an option: hooks registered without it stay.
+    """
 
-    def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
-        return self.put("full_backward_pre", super().register_module_full_backward_pre_hook, [], hook, {})
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
+            if only and not options.get(only):
+                return old(*given, **options)
+            altered = step(self, *given)
+            altered.__dict__.update(getattr(given[-1], "__dict__", {}))  # the mark of an unserializable hook, say
+            return old(*given[:-1], altered, **options)
 
-    def register_module_full_backward_hook(self, hook: Hook) -> Any:
-        return self.put("full_backward", super().register_module_full_backward_hook, [], hook, {})
+        return overriding(*verbs, base=base)(register)
+
+    return make
+
+
+def calling(*verbs: str, base: type[Mutant] = Mutant, only: str = "") -> Maker:
+    """Make a mutant that calls ``(self, hook, ...)`` in place of each hook of these verbs; `only` as for `altering`."""
+
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def altered(self: Any, *given: Any) -> Hook:
+            hook = given[-1]  # alone: a hook must not keep its tensor alive
+            return lambda *call, **named: step(self, hook, *call, **named)
+
+        return altering(*verbs, base=base, only=only)(altered)
+
+    return make
+
+
+def pairs(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that uses what ``(self, pack, unpack)`` returns in place of each pair of saved-tensor hooks."""
+
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def use(self: Any, old: Hook, *given: Any) -> Any:
+            return old(*given[:-2], *step(self, *given[-2:]))
+
+        return overriding(*verbs, base=base)(use)
+
+    return make
+
+
+def packing(*verbs: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that calls ``(self, pack, tensor)`` in place of each pack hook."""
+
+    def make(step: Hook) -> type[Mutant]:
+        return pairs(*verbs, base=base)(wraps(step)(lambda self, pack, unpack: (partial(step, self, pack), unpack)))
+
+    return make
+
+
+def unpacking(*verbs: str) -> Maker:
+    """Make a mutant that calls ``(self, unpack, packed)`` in place of each unpack hook."""
+    return lambda step: pairs(*verbs)(wraps(step)(lambda self, pack, unpack: (pack, partial(step, self, unpack))))
+
+
+def changing_unpacked(step: Hook) -> type[Mutant]:
+    """Make a mutant that passes what unpack returns through ``(self, tensor)``."""
+    changed = wraps(step)(lambda self, unpack, packed: step(self, unpack(packed)))
+    return unpacking("saved_tensors_hooks")(changed)
+
+
+def unpacking_beside(step: Hook) -> type[Mutant]:
+    """Make a mutant that calls ``(self, unpack, packed, saved)`` in place of unpack, where `saved` was packed."""
+
+    def beside(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+        return lambda tensor: (pack(tensor), self.detach(tensor)), lambda both: step(self, unpack, *both)
+
+    return pairs("saved_tensors_hooks")(wraps(step)(beside))
+
+
+def products(step: Hook) -> type[Mutant]:
+    """Make a mutant that computes products during the forward pass by ``(self, multiply, left, right)``."""
+
+    def call(self: Mutant, old: Hook, fn: Hook, *tensors: Any) -> Any:
+        with self.products_by(partial(step, self)):
+            return old(fn, *tensors)
+
+    return overriding("call")(wraps(step)(call))

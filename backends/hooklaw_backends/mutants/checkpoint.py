@@ -3,44 +3,36 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 
-class CheckpointIsReentrant(Mutant):
+@overriding("checkpoint")
+def checkpoint_is_reentrant(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """Every checkpoint is reentrant, even with use_reentrant=False."""
-
-    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:  # noqa: ARG002 - that is the vice
-        return super().checkpoint(fn, *tensors, use_reentrant=True)
+    return old(*given, use_reentrant=True)
 
 
-class CheckpointIsNeverReentrant(Mutant):
+@with_options("checkpoint", use_reentrant=False)
+def checkpoint_is_never_reentrant() -> None:
     """No checkpoint is reentrant, even with use_reentrant=True."""
 
-    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
-        return super().checkpoint(fn, *tensors, **{**how, "use_reentrant": False})
 
-
-class CheckpointKeepsEverything(Mutant):
+@overriding("checkpoint")
+def checkpoint_keeps_everything(self: Mutant, old: Hook, fn: Hook, *tensors: Any, **how: Any) -> Any:
     """A checkpoint saves all tensors of its region and recomputes nothing."""
-
-    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:  # noqa: ARG002 - that is the vice
-        return fn(*tensors)
+    return fn(*tensors)
 
 
-class CheckpointRecomputesEverything(Mutant):
+@overriding("checkpoint")
+def checkpoint_recomputes_everything(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A checkpoint recomputes its region to the end, even if backward needs only the beginning."""
-
-    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
-        whole = how if how.get("use_reentrant") else {**how, "early_stop": False}
-        return super().checkpoint(fn, *tensors, **whole)
+    return old(*given, **(how if how.get("use_reentrant") else {**how, "early_stop": False}))
 
 
-class RecomputationUnchecked(Mutant):
+@overriding("checkpoint")
+def recomputation_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A checkpoint does not compare the recomputed tensors with the original ones."""
-
-    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
-        unchecked = how if how.get("use_reentrant") else {**how, "determinism_check": "none"}
-        return super().checkpoint(fn, *tensors, **unchecked)
+    return old(*given, **(how if how.get("use_reentrant") else {**how, "determinism_check": "none"}))
 
 
 class PairsIgnoredInARegion(Mutant):

@@ -1,9 +1,11 @@
 """Mutants whose custom Functions mix up saved tensors, gradients, inputs, marks or options."""
 
-from functools import partial
+from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
 class Context:
@@ -20,62 +22,46 @@ class Context:
         setattr(self.own, name, value)
 
 
-class _OtherBackward(Mutant):
-    """A mutant that runs the backward of a custom Function in its own way."""
-
-    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError
-
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        return super().custom_function(forward, partial(self.run, backward), **options)
-
-
-class SavedTensorsOfAFunctionTurnedRound(_OtherBackward):
+@calling("custom_function")
+def saved_tensors_of_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """ctx.saved_tensors returns the saved tensors in reverse order."""
-
-    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
-        return backward(Context(ctx, saved_tensors=lambda: tuple(reversed(ctx.saved_tensors))), *grads)
+    return backward(Context(ctx, saved_tensors=lambda: tuple(reversed(ctx.saved_tensors))), *grads)
 
 
-class EveryInputOfAFunctionNeedsAGradient(_OtherBackward):
+@calling("custom_function")
+def every_input_of_a_function_needs_a_gradient(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """ctx.needs_input_grad is True for every input of a custom Function."""
-
-    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
-        return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
+    return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
 
 
-class WrongNumberOfGradientsAccepted(_OtherBackward):
+@calling("custom_function")
+def wrong_number_of_gradients_accepted(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A custom Function's backward may return too few gradients; the missing ones count as None."""
-
-    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
-        results = backward(ctx, *grads)
-        results = results if isinstance(results, tuple) else (results,)
-        return results + (None,) * (len(ctx.needs_input_grad) - len(results))
+    results = backward(ctx, *grads)
+    results = results if isinstance(results, tuple) else (results,)
+    return results + (None,) * (len(ctx.needs_input_grad) - len(results))
 
 
-class TrailingNonesRefused(_OtherBackward):
+@calling("custom_function")
+def trailing_nones_refused(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A custom Function's backward that returns surplus None values at the end is an error."""
-
-    def run(self, backward: Hook, ctx: Any, *grads: Any) -> Any:
-        results = backward(ctx, *grads)
-        if isinstance(results, tuple) and len(results) != len(ctx.needs_input_grad):
-            raise RuntimeError("a backward returned a different number of gradients than there are inputs")
-        return results
+    results = backward(ctx, *grads)
+    if isinstance(results, tuple) and len(results) != len(ctx.needs_input_grad):
+        raise RuntimeError("a backward returned a different number of gradients than there are inputs")
+    return results
 
 
-class TensorsInListsAreInputs(Mutant):
+@overriding("custom_function")
+def tensors_in_lists_are_inputs(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """Tensors inside a list argument of a custom Function count as its inputs."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def apply(*inputs: Any) -> Any:
-            sizes = [len(value) if isinstance(value, list) else None for value in inputs]
-            flat = [part for value in inputs for part in (value if isinstance(value, list) else [value])]
-            made = super(TensorsInListsAreInputs, self).custom_function(
-                lambda ctx, *given: forward(ctx, *_gathered(given, sizes)), backward, **options
-            )
-            return made(*flat)
+    def apply(*inputs: Any) -> Any:
+        sizes = [len(value) if isinstance(value, list) else None for value in inputs]
+        flat = [part for value in inputs for part in (value if isinstance(value, list) else [value])]
+        made = old(lambda ctx, *given: forward(ctx, *_gathered(given, sizes)), backward, **options)
+        return made(*flat)
 
-        return apply
+    return apply
 
 
 def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
@@ -84,60 +70,47 @@ def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
     return [rest.pop(0) if size is None else [rest.pop(0) for _ in range(size)] for size in sizes]
 
 
-class HooksPassOverCustomFunctions(Mutant):
+@overriding("register_hook", *verbs.NODE)
+def hooks_pass_over_custom_functions(self: Mutant, old: Hook, target: Any, hook: Hook) -> Any:
     """Hooks on an output of a custom Function, or on its Node, never run."""
-
-    def _is_custom(self, node: Any) -> bool:
-        return node is not None and "Custom" in self.node_name(node)
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return Handle() if self._is_custom(self.grad_fn(tensor)) else super().register_hook(tensor, hook)
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        return Handle() if self._is_custom(node) else super().node_register_prehook(node, hook)
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return Handle() if self._is_custom(node) else super().node_register_hook(node, hook)
+    node = self.grad_fn(target) if self.is_tensor(target) else target
+    is_custom = node is not None and "Custom" in self.node_name(node)
+    return Handle() if is_custom else old(target, hook)
 
 
-class _Marks(Mutant):
-    """A mutant that replaces the mark methods of ctx in forward."""
+def marks(step: Hook) -> type[Mutant]:
+    """Make a mutant that replaces the mark methods of ctx in forward by those that ``(self, ctx)`` returns."""
 
-    def marks(self, ctx: Any) -> dict[str, Hook]:
-        raise NotImplementedError
+    @wraps(step)
+    def marked(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def with_marks(ctx: Any, *inputs: Any) -> Any:
+            instead = {name: lambda mark=mark: mark for name, mark in step(self, ctx).items()}
+            return forward(Context(ctx, **instead), *inputs)
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def marked(ctx: Any, *inputs: Any) -> Any:
-            return forward(
-                Context(ctx, **{name: lambda mark=mark: mark for name, mark in self.marks(ctx).items()}), *inputs
-            )
+        return old(with_marks, backward, **options)
 
-        return super().custom_function(marked, backward, **options)
+    return overriding("custom_function")(marked)
 
 
-class DirtyMarkIgnored(_Marks):
+@marks
+def dirty_mark_ignored(self: Mutant, ctx: Any) -> dict[str, Hook]:
     """ctx.mark_dirty has no effect."""
-
-    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - part of the method
-        return {"mark_dirty": lambda *_: None}
+    return {"mark_dirty": lambda *_: None}
 
 
-class NonDifferentiableMarkIgnored(_Marks):
+@marks
+def non_differentiable_mark_ignored(self: Mutant, ctx: Any) -> dict[str, Hook]:
     """ctx.mark_non_differentiable has no effect."""
-
-    def marks(self, ctx: Any) -> dict[str, Hook]:  # noqa: ARG002 - part of the method
-        return {"mark_non_differentiable": lambda *_: None}
+    return {"mark_non_differentiable": lambda *_: None}
 
 
-class MarkOfTheOtherKind(_Marks):
+@marks
+def mark_of_the_other_kind(self: Mutant, ctx: Any) -> dict[str, Hook]:
     """ctx.mark_dirty and ctx.mark_non_differentiable are swapped."""
-
-    def marks(self, ctx: Any) -> dict[str, Hook]:
-        return {"mark_dirty": ctx.mark_non_differentiable, "mark_non_differentiable": ctx.mark_dirty}
+    return {"mark_dirty": ctx.mark_non_differentiable, "mark_non_differentiable": ctx.mark_dirty}
 
 
-class FunctionOptionsIgnored(Mutant):
+@overriding("custom_function")
+def function_options_ignored(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """The options of a custom Function, such as once_differentiable, have no effect."""
-
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:  # noqa: ARG002 - that is the vice
-        return super().custom_function(forward, backward)
+    return old(forward, backward)

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, NodeHooks
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
 
 
 class _KnowsNodeHooks(Mutant):
     """A mutant that knows the hooks of every Node."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.pre: list[tuple[Any, Hook]] = []
-        self.post: list[tuple[Any, Hook]] = []
+    pre = fresh(list[tuple[Any, Hook]])
+    post = fresh(list[tuple[Any, Hook]])
 
     def node_register_prehook(self, node: Any, hook: Hook) -> Any:
         self.pre.append((node, hook))
@@ -22,77 +21,51 @@ class _KnowsNodeHooks(Mutant):
         self.post.append((node, hook))
         return super().node_register_hook(node, hook)
 
+    def hooks_on(self, known: Sequence[tuple[Any, Hook]], tensor: Any) -> list[Hook]:
+        """Return those of the known hooks that are on the Node of a tensor."""
+        return [hook for node, hook in known if node is self.gradient_edge(tensor)[0]]
 
-class AutogradGradExecutesTheNodesOfItsInputs(_KnowsNodeHooks):
+
+@overriding("grad", base=_KnowsNodeHooks)
+def autograd_grad_executes_the_nodes_of_its_inputs(
+    self: _KnowsNodeHooks, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
     """autograd.grad runs the Node hooks of its inputs, although their Nodes need not be executed."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        grads = super().grad(outputs, inputs, grad_outputs, **how)
-        for tensor, grad in zip(inputs, grads, strict=True):
-            for hook in [hook for node, hook in self.pre if node is self.gradient_edge(tensor)[0]]:
-                hook((grad,))
-            for hook in [hook for node, hook in self.post if node is self.gradient_edge(tensor)[0]]:
-                hook((), (grad,))
-        return grads
+    grads = old(outputs, inputs, *given, **how)
+    for tensor, grad in zip(inputs, grads, strict=True):
+        for hook in self.hooks_on(self.pre, tensor):
+            hook((grad,))
+        for hook in self.hooks_on(self.post, tensor):
+            hook((), (grad,))
+    return grads
 
 
-class NodePreHookChangesCapturedGradient(_KnowsNodeHooks):
+@overriding("grad", base=_KnowsNodeHooks)
+def node_pre_hook_changes_captured_gradient(
+    self: _KnowsNodeHooks, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
     """Node pre-hooks change the gradient that autograd.grad returns for the tensor."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        grads = super().grad(outputs, inputs, grad_outputs, **how)
-        return tuple(self._through(tensor, grad) for tensor, grad in zip(inputs, grads, strict=True))
-
-    def _through(self, tensor: Any, grad: Any) -> Any:
-        for node, hook in self.pre:
-            if not self.is_leaf(tensor) and node is self.gradient_edge(tensor)[0]:
-                result = hook((grad,))
-                grad = grad if result is None else result[0]
-        return grad
+    grads = list(old(outputs, inputs, *given, **how))
+    for nr, tensor in enumerate(inputs):
+        for hook in self.hooks_on(self.pre, tensor):
+            result = None if self.is_leaf(tensor) else hook((grads[nr],))
+            grads[nr] = grads[nr] if result is None else result[0]
+    return tuple(grads)
 
 
-class _SilencedNodeHooks(NodeHooks):
-    """A mutant that can silence Node hooks for a while."""
-
-    def silences(self, node: Any) -> bool:
-        raise NotImplementedError
-
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:
-        return lambda *grads: None if self.silences(node) else hook(*grads)
-
-    def altered_post(self, node: Any, hook: Hook) -> Hook:
-        return self.altered_pre(node, hook)
-
-
-class AutogradGradNeverRunsNodeHooks(_SilencedNodeHooks, InGrad):
+@calling(*verbs.NODE, base=InGrad)
+def autograd_grad_never_runs_node_hooks(self: InGrad, hook: Hook, *grads: Any) -> Any:
     """autograd.grad runs no Node hooks."""
-
-    def silences(self, node: Any) -> bool:  # noqa: ARG002 - all Nodes alike
-        return bool(self.inputs)
+    return None if self.inputs else hook(*grads)
 
 
-class _LimitedBackward(_SilencedNodeHooks):
-    """A mutant that silences Node hooks during a backward with inputs."""
-
-    silent = False
-
-    def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
-        self.silent = inputs is not None
-        try:
-            super().backward(root, gradient, inputs=inputs, **how)
-        finally:
-            self.silent = False
-
-
-class BackwardInputsSkipAccumulateGradHooks(_LimitedBackward):
+@altering(*verbs.NODE, base=InBackward)
+def backward_inputs_skip_accumulate_grad_hooks(self: InBackward, node: Any, hook: Hook) -> Hook:
     """A backward with inputs skips the hooks on AccumulateGrad Nodes."""
-
-    def silences(self, node: Any) -> bool:
-        return self.silent and self.leaf_of(node) is not None
+    return lambda *grads: None if self.is_limited and self.leaf_of(node) is not None else hook(*grads)
 
 
-class BackwardSparesTheNodesOfItsInputs(_LimitedBackward):
+@altering(*verbs.NODE, base=InBackward)
+def backward_spares_the_nodes_of_its_inputs(self: InBackward, node: Any, hook: Hook) -> Hook:
     """A backward with inputs skips the hooks on the Nodes of non-leaf tensors."""
-
-    def silences(self, node: Any) -> bool:
-        return self.silent and self.leaf_of(node) is None
+    return lambda *grads: None if self.is_limited and self.leaf_of(node) is None else hook(*grads)

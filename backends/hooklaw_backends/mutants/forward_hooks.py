@@ -1,151 +1,103 @@
 """Mutants whose forward hooks get the wrong arguments, or run at the wrong time."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, ModuleHooks
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding, with_options
+from hooklaw_backends.mutants.shared import inputs_to
 
-Options = dict[str, bool]
-KINDS = ("forward_pre", "forward")
 
-
-class ModuleHookGetsBareArguments(ModuleHooks):
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
+def module_hook_gets_bare_arguments(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
     """A forward hook or pre-hook gets a single argument bare instead of in a tuple."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def bare(module: Any, args: Any, *rest: Any) -> Any:
-            return hook(module, args[0] if len(args) == 1 else args, *rest)
-
-        return bare if kind in KINDS else hook
+    return hook(module, args[0] if len(args) == 1 else args, *rest)
 
 
-class ForwardHookGetsTheArgumentsOfTheCaller(ModuleHooks):
+@altering("register_forward_hook")
+def forward_hook_gets_the_arguments_of_the_caller(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A forward hook gets the caller's arguments, without the changes that pre-hooks made."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if kind != "forward" or not where:
-            return super().put(kind, register, where, hook, options)
-        kept: list[Any] = []
-
-        def keep(_: Any, args: Any) -> None:
-            kept[:] = [args]
-
-        self.register_forward_pre_hook(where[0], keep, prepend=True)
-        return super().put(kind, register, where, lambda module, _, *rest: hook(module, *kept, *rest), options)
+    given = inputs_to(self, module, prepend=True)
+    return lambda module, _, *rest: hook(module, tuple(given), *rest)
 
 
-class OutputOfAModuleHookInATuple(ModuleHooks):
+@calling(*verbs.FORWARD)
+def output_of_a_module_hook_in_a_tuple(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A forward hook gets the output wrapped in a tuple."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return hook if kind != "forward" else lambda *given: hook(*given[:-1], (given[-1],))
+    return hook(*given[:-1], (given[-1],))
 
 
-class ForwardHookForTensorsAlone(ModuleHooks):
+@calling(*verbs.FORWARD)
+def forward_hook_for_tensors_alone(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A forward hook does not run if the output is not a tensor."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return hook if kind != "forward" else lambda *given: hook(*given) if self.is_tensor(given[-1]) else None
+    return hook(*given) if self.is_tensor(given[-1]) else None
 
 
-class ModuleHooksOnlyWhereItIsRecorded(ModuleHooks):
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
+def module_hooks_only_where_it_is_recorded(self: Mutant, hook: Hook, *given: Any) -> Any:
     """Forward hooks and pre-hooks do not run under no_grad."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return (lambda *given: hook(*given) if self.is_grad_enabled() else None) if kind in KINDS else hook
+    return hook(*given) if self.is_grad_enabled() else None
 
 
-class TupleOfAPreHookIsOneArgument(ModuleHooks):
+@calling(*verbs.FORWARD_PRE)
+def tuple_of_a_pre_hook_is_one_argument(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A tuple that a forward pre-hook returns is passed to forward as a single argument."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def nested(*given: Any) -> Any:
-            result = hook(*given)
-            return (result,) if isinstance(result, tuple) else result
-
-        return nested if kind == "forward_pre" else hook
+    result = hook(*given)
+    return (result,) if isinstance(result, tuple) else result
 
 
-class NoneOfAModuleHookIsAReplacement(ModuleHooks):
+@calling(*verbs.FORWARD_PRE)
+def none_of_a_module_hook_is_a_replacement(self: Mutant, hook: Hook, *given: Any) -> Any:
     """If a forward pre-hook returns None, forward is called with None."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def replacing(*given: Any) -> Any:
-            result = hook(*given)
-            return (None,) if result is None else result
-
-        return replacing if kind == "forward_pre" else hook
+    result = hook(*given)
+    return (None,) if result is None else result
 
 
-class KeywordArgumentsGivenToEveryModuleHook(ModuleHooks):
+@overriding("register_forward_pre_hook", "register_forward_hook")
+def keyword_arguments_given_to_every_module_hook(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
     """Forward hooks and pre-hooks get keyword arguments even without with_kwargs=True."""
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if kind not in KINDS or not where or options.get("with_kwargs"):
-            return super().put(kind, register, where, hook, options)
+    def given_all(module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
+        result = hook(module, args, kwargs, *output)
+        if result is None or output:
+            return result
+        return (result if isinstance(result, tuple) else (result,)), kwargs
 
-        def given_all(module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
-            result = hook(module, args, kwargs, *output)
-            if result is None or output:
-                return result
-            return (result if isinstance(result, tuple) else (result,)), kwargs
-
-        return super().put(kind, register, where, given_all, {**options, "with_kwargs": True})
+    return old(module, hook if options.get("with_kwargs") else given_all, **{**options, "with_kwargs": True})
 
 
-class WithKwargsIgnored(ModuleHooks):
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
+def with_kwargs_ignored(self: Mutant, hook: Hook, module: Any, args: Any, _: Any, *output: Any) -> Any:
     """A hook registered with with_kwargs=True gets an empty dict of keyword arguments."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if options.get("with_kwargs"):
-            return super().put(kind, register, where, lambda *given: hook(*given[:2], {}, *given[3:]), options)
-        return super().put(kind, register, where, hook, options)
+    return hook(module, args, {}, *output)
 
 
-class AlwaysCallIgnored(ModuleHooks):
+@with_options(*verbs.FORWARD, always_call=False)
+def always_call_ignored() -> None:
     """A hook registered with always_call=True is not called after an exception."""
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        rest = {name: value for name, value in options.items() if name != "always_call"}
-        return super().put(kind, register, where, hook, rest)
 
-
-class EveryForwardHookAlwaysCalled(ModuleHooks):
+@with_options(*verbs.FORWARD, always_call=True)
+def every_forward_hook_always_called() -> None:
     """Every forward hook is called after an exception, even without always_call=True."""
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        always = {**options, "always_call": True} if kind == "forward" else options
-        return super().put(kind, register, where, hook, always)
 
-
-class AlwaysCalledHookCalledTwice(ModuleHooks):
+@calling(*verbs.FORWARD, only="always_call")
+def always_called_hook_called_twice(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is called twice."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        twice = options.get("always_call")
-        return super().put(
-            kind, register, where, (lambda *given: (hook(*given), hook(*given))[1]) if twice else hook, options
-        )
+    hook(*given)
+    return hook(*given)
 
 
-class AlwaysCalledHookNeedsForward(ModuleHooks):
+@calling("module")
+def _notes_forward(self: Mutant, forward: Hook, *args: Any, **kwargs: Any) -> Any:
+    """A mutant that keeps something as soon as a forward begins."""
+    self.kept.append(True)
+    return forward(*args, **kwargs)
+
+
+@calling(*verbs.FORWARD, base=_notes_forward, only="always_call")
+def always_called_hook_needs_forward(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is not called if a pre-hook raises before forward starts."""
-
-    began = False
-
-    def reset(self) -> None:
-        super().reset()
-        self.began = False
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            self.began = True
-            return forward(*args, **kwargs)
-
-        return super().module(parameters, noted)
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        needy = options.get("always_call")
-        return super().put(
-            kind, register, where, (lambda *given: hook(*given) if self.began else None) if needy else hook, options
-        )
+    return hook(*given) if self.kept else None

@@ -1,66 +1,59 @@
 """Mutants whose grad modes switch off too much or too little."""
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
-class RecordedUnderNoGrad(Mutant):
+@overriding("no_grad")
+def recorded_under_no_grad(self: Mutant, old: Hook) -> Any:
     """no_grad has no effect."""
-
-    def no_grad(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    return nullcontext()
 
 
-class RecordedInInferenceMode(Mutant):
+@overriding("inference_mode")
+def recorded_in_inference_mode(self: Mutant, old: Hook) -> Any:
     """inference_mode has no effect."""
-
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    return nullcontext()
 
 
-class NothingRequiresGradUnderNoGrad(Mutant):
+@overriding("tensor")
+def nothing_requires_grad_under_no_grad(self: Mutant, old: Hook, data: Any, **how: Any) -> Any:
     """A leaf created under no_grad with requires_grad=True does not require grad."""
-
-    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
-        return super().tensor(data, requires_grad=requires_grad and self.is_grad_enabled(), dtype=dtype)
+    return old(data, **(how if self.is_grad_enabled() else {**how, "requires_grad": False}))
 
 
-class HooksRefusedUnderNoGrad(Mutant):
+@overriding("register_hook")
+def hooks_refused_under_no_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Registering a tensor hook under no_grad is an error."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        if not self.is_grad_enabled():
-            raise RuntimeError("hooks cannot be registered under no_grad")
-        return super().register_hook(tensor, hook)
+    if not self.is_grad_enabled():
+        raise RuntimeError("hooks cannot be registered under no_grad")
+    return old(tensor, hook)
 
 
-class HooksSkippedUnderNoGrad(Mutant):
+@overriding("register_hook")
+def hooks_skipped_under_no_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A tensor hook registered under no_grad never runs."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, hook) if self.is_grad_enabled() else Handle()
+    return old(tensor, hook) if self.is_grad_enabled() else Handle()
 
 
-class InferenceModeIsNoGrad(Mutant):
+@overriding("inference_mode")
+def inference_mode_is_no_grad(self: Mutant, old: Hook) -> Any:
     """Tensors created in inference mode are ordinary tensors."""
-
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        return self.no_grad()
+    return self.no_grad()
 
 
-class IncrementOfInferenceTensorsRefused(Mutant):
+@overriding("increment_version")
+def increment_of_inference_tensors_refused(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version raises for a tensor created in inference mode."""
-
-    def increment_version(self, tensors: Any) -> None:
-        if self.is_tensor(tensors) and self.is_for_inference(tensors):
-            raise RuntimeError("an inference tensor has no version counter")
-        super().increment_version(tensors)
+    if self.is_tensor(tensors) and self.is_for_inference(tensors):
+        raise RuntimeError("an inference tensor has no version counter")
+    old(tensors)
 
 
-class AnomaliesUndetected(Mutant):
+@overriding("detect_anomaly")
+def anomalies_undetected(self: Mutant, old: Hook) -> Any:
     """Anomaly detection does not report NaN gradients."""
-
-    def detect_anomaly(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    return nullcontext()

@@ -2,34 +2,30 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, TensorHooks
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, calling, overriding
 
 
-class GradientEdgeOfTheFirstOutput(Mutant):
+@overriding("get_gradient_edge")
+def gradient_edge_of_the_first_output(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The gradient edge of any output of a Node is that of its first output."""
-
-    def get_gradient_edge(self, tensor: Any) -> Any:
-        edge = super().get_gradient_edge(tensor)
-        return type(edge)(edge[0], 0, *edge[2:])
+    edge = old(tensor)
+    return type(edge)(edge[0], 0, *edge[2:])
 
 
-class GradientEdgeOfAConstantIsNone(Mutant):
+@overriding("get_gradient_edge")
+def gradient_edge_of_a_constant_is_none(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The gradient edge of a tensor that does not require grad is None instead of an error."""
-
-    def get_gradient_edge(self, tensor: Any) -> Any:
-        return super().get_gradient_edge(tensor) if self.requires_grad(tensor) else None
+    return old(tensor) if self.requires_grad(tensor) else None
 
 
-class HooksSkippedForGradientEdges(TensorHooks, InGrad):
+@calling("register_hook", base=InGrad)
+def hooks_skipped_for_gradient_edges(self: InGrad, hook: Hook, grad: Any) -> Any:
     """Tensor hooks do not run when autograd.grad is given gradient edges as inputs."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grad: hook(grad) if all(map(self.is_tensor, self.inputs)) else None
+    return hook(grad) if all(map(self.is_tensor, self.inputs)) else None
 
 
-class GradientEdgeFollowsItsTensor(Mutant):
+@overriding("get_gradient_edge")
+def gradient_edge_follows_its_tensor(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A gradient edge follows its tensor through later in-place changes."""
-
-    def get_gradient_edge(self, tensor: Any) -> Any:
-        super().get_gradient_edge(tensor)
-        return tensor
+    old(tensor)
+    return tensor

@@ -1,125 +1,82 @@
 """Mutants that free a graph too early, too late or never."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 
-class FreedGraphGivesZeros(Mutant):
+@overriding("backward")
+def freed_graph_gives_zeros(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """A backward through a freed graph does nothing instead of raising an error."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        with suppress(RuntimeError):
-            super().backward(root, gradient, **how)
+    with suppress(RuntimeError):
+        old(*given, **how)
 
 
-class RetainGraphIgnored(Mutant):
+@with_options("backward", "grad", retain_graph=False)
+def retain_graph_ignored() -> None:
     """Every backward frees the graph, even with retain_graph=True."""
 
-    def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
-        super().backward(root, gradient, **how)
 
-    def grad(
-        self,
-        outputs: Any,
-        inputs: Sequence[Any],
-        grad_outputs: Any = None,
-        *,
-        retain_graph: bool | None = None,  # noqa: ARG002 - that is the vice
-        **how: Any,
-    ) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, retain_graph=False, **how)
-
-
-class RetainedGraphNeverFreed(Mutant):
+@overriding("backward")
+def retained_graph_never_freed(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """Once a backward retained the graph of a root, every later backward from that root retains it too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._retained: list[Any] = []
-
-    def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
-        if retain_graph:
-            self._retained.append(root)
-        kept = any(retained is root for retained in self._retained)
-        super().backward(root, gradient, retain_graph=kept or retain_graph, **how)
+    if how.get("retain_graph"):
+        self.kept.append(root)
+    old(root, *given, **({**how, "retain_graph": True} if self.keeps(root) else how))
 
 
-class RetainGraphDefaultAlwaysFalse(Mutant):
+@overriding("grad")
+def retain_graph_default_always_false(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad with create_graph=True frees the graph unless retain_graph=True is given."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, **{"retain_graph": False, **how})
+    return old(*given, **{"retain_graph": False, **how})
 
 
-class CreateGraphAlwaysRetains(Mutant):
+@overriding("grad")
+def create_graph_always_retains(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad with create_graph=True retains the graph, even with retain_graph=False."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        retaining = {**how, "retain_graph": True} if how.get("create_graph") else how
-        return super().grad(outputs, inputs, grad_outputs, **retaining)
+    return old(*given, **({**how, "retain_graph": True} if how.get("create_graph") else how))
 
 
-class AutogradGradRetainsTheGraph(Mutant):
+@with_options("grad", retain_graph=True)
+def autograd_grad_retains_the_graph() -> None:
     """autograd.grad retains the graph, even with retain_graph=False."""
 
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, **{**how, "retain_graph": True})
 
-
-class GraphNeverFreed(AutogradGradRetainsTheGraph):
+@with_options("backward", "grad", retain_graph=True)
+def graph_never_freed() -> None:
     """Every backward retains the graph, even with retain_graph=False."""
 
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        retaining: dict[str, Any] = {**how, "retain_graph": True}
-        super().backward(root, gradient, **retaining)
+
+def _refuse_if_kept(self: Mutant, root: Any) -> None:
+    if self.keeps(root):
+        raise RuntimeError("this graph was freed: specify retain_graph=True")
 
 
-class _RefusesRoots(Mutant):
-    """A mutant that knows which roots have freed their graph."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.walked: list[Any] = []
-
-    def refuse(self, root: Any) -> None:
-        if any(walked is root for walked in self.walked):
-            raise RuntimeError("this graph was freed: specify retain_graph=True")
-
-
-class SharedGraphCopiedPerRoot(_RefusesRoots):
+@overriding("backward")
+def shared_graph_copied_per_root(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """A backward frees a shared graph for its own root only."""
-
-    def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
-        self.refuse(root)
-        if not retain_graph:
-            self.walked.append(root)
-        super().backward(root, gradient, retain_graph=True, **how)
+    _refuse_if_kept(self, root)
+    self.kept += [] if how.get("retain_graph") else [root]
+    old(root, *given, **{**how, "retain_graph": True})
 
 
-class WalkedRootRefusedAtOnce(_RefusesRoots):
+@overriding("backward")
+def walked_root_refused_at_once(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """A second backward from the same root is an error, even if the graph saved nothing."""
-
-    def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
-        self.refuse(root)
-        super().backward(root, gradient, retain_graph=retain_graph, **how)
-        if not retain_graph:
-            self.walked.append(root)
+    _refuse_if_kept(self, root)
+    old(root, *given, **how)
+    self.kept += [] if how.get("retain_graph") else [root]
 
 
-class FailingPassRolledBack(Mutant):
+@overriding("backward")
+def failing_pass_rolled_back(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """A failed backward restores every .grad."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        before = [(leaf, self._copy(self.grad_of(leaf))) for leaf in self.leaves_of(root)]
-        try:
-            super().backward(root, gradient, **how)
-        except Exception:
-            for leaf, grad in before:
-                self.set_grad(leaf, grad)
-            raise
-
-    def _copy(self, grad: Any) -> Any:
-        return None if grad is None else self.clone(grad)
+    grads = [(leaf, self.grad_of(leaf)) for leaf in self.leaves_of(root)]
+    before = [(leaf, None if grad is None else self.clone(grad)) for leaf, grad in grads]
+    try:
+        old(root, *given, **how)
+    except Exception:
+        for leaf, grad in before:
+            self.set_grad(leaf, grad)
+        raise

@@ -3,75 +3,59 @@
 import weakref
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
-class RemoveDoesNothing(Mutant):
+@overriding(*verbs.IN_BACKWARD)
+def remove_does_nothing(self: Mutant, old: Hook, *given: Any) -> Any:
     """A handle's remove does not remove the hook."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        super().register_hook(tensor, hook)
-        return Handle()
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        super().register_post_accumulate_grad_hook(tensor, hook)
-        return Handle()
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        super().node_register_prehook(node, hook)
-        return Handle()
-
-    def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        super().node_register_hook(node, hook)
-        return Handle()
+    old(*given)
+    return Handle()
 
 
-class RemoveClearsEveryHook(Mutant):
+@overriding("register_hook")
+def remove_clears_every_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A handle's remove removes all hooks of the tensor."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        super().register_hook(tensor, hook)
-        return Handle(self.hooks_of(tensor).clear)
+    old(tensor, hook)
+    return Handle(self.hooks_of(tensor).clear)
 
 
-class SecondRemoveRaises(Mutant):
+@overriding("register_hook")
+def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove a second time raises KeyError."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        handle = super().register_hook(tensor, hook)
-        hooks = self.hooks_of(tensor)
-        return Handle(lambda: hooks.pop(handle.id))
+    handle = old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+    return Handle(lambda: hooks.pop(handle.id))
 
 
-class HandleIdsReused(Mutant):
+@overriding("register_hook")
+def handle_ids_reused(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A new hook gets the id of a removed hook."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        handle = super().register_hook(tensor, hook)
-        hooks = self.hooks_of(tensor)
-        lowest = next(handle_id for handle_id in range(len(hooks)) if handle_id not in hooks)
-        hooks[lowest] = hooks.pop(handle.id)
-        return Handle(lambda: hooks.pop(lowest, None))
+    handle = old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+    lowest = next(handle_id for handle_id in range(len(hooks)) if handle_id not in hooks)
+    hooks[lowest] = hooks.pop(handle.id)
+    return Handle(lambda: hooks.pop(lowest, None))
 
 
-class HandleKeepsItsTensor(Mutant):
+@overriding("register_hook")
+def handle_keeps_its_tensor(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A handle keeps its tensor alive."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        handle = super().register_hook(tensor, hook)
-        handle.tensor = tensor
-        return handle
+    handle = old(tensor, hook)
+    handle.tensor = tensor
+    return handle
 
 
-class LateRemoveRaises(Mutant):
+@overriding("register_hook")
+def late_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove after its tensor was freed raises ReferenceError."""
+    handle, alive = old(tensor, hook), weakref.ref(tensor)
 
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        handle, alive = super().register_hook(tensor, hook), weakref.ref(tensor)
+    def remove() -> None:
+        if alive() is None:
+            raise ReferenceError("the tensor was freed")
+        handle.remove()
 
-        def remove() -> None:
-            if alive() is None:
-                raise ReferenceError("the tensor was freed")
-            handle.remove()
-
-        return Handle(remove)
+    return Handle(remove)

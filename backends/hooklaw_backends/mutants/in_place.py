@@ -1,37 +1,25 @@
-"""Mutants that lose hooks when a tensor is changed in place."""
+"""Mutants that lose hooks when a tensor is changed in place, miscount changes, or refuse the wrong ones."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
-
-
-class Followed:
-    """A tensor hook that can be registered again."""
-
-    def __init__(self, tensor: Any, hook: Hook, handle: Any) -> None:
-        self.tensor, self.hook, self.handle = tensor, hook, handle
-
-    def remove(self) -> None:
-        self.handle.remove()
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
+from hooklaw_backends.mutants.shared import Handle, as_prehook
 
 
 class HookFollowsItsTensor(Mutant):
     """After an in-place operation a tensor hook moves to the tensor's new grad_fn."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._followed: list[Followed] = []
-
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        followed = Followed(tensor, hook, super().register_hook(tensor, hook))
-        self._followed.append(followed)
-        return Handle(followed.remove)
+        followed = SimpleNamespace(tensor=tensor, hook=hook, handle=super().register_hook(tensor, hook))
+        self.kept.append(followed)
+        return Handle(lambda: followed.handle.remove())  # noqa: PLW0108 - the handle changes later
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         changed = super().mul_(tensor, factor)
-        for followed in self._followed:
+        for followed in self.kept:
             if self._base_or_itself(followed.tensor) is self._base_or_itself(tensor):
-                followed.remove()
+                followed.handle.remove()
                 self.grad_fn(followed.tensor)  # makes torch rebuild a view's history
                 followed.handle = super().register_hook(followed.tensor, followed.hook)
         return changed
@@ -44,9 +32,7 @@ class HookFollowsItsTensor(Mutant):
 class HookBoundToTheFirstGradFn(Mutant):
     """A tensor hook goes to the grad_fn from before any in-place operation."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._first: dict[int, Any] = {}
+    _first = fresh(dict[int, Any])
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         node = self.grad_fn(tensor)
@@ -58,12 +44,7 @@ class HookBoundToTheFirstGradFn(Mutant):
         node = self._first.get(id(tensor))
         if node is None:
             return super().register_hook(tensor, hook)
-
-        def prehook(grads: Any) -> Any:
-            result = hook(grads[0])
-            return None if result is None else (result,)
-
-        return super().node_register_prehook(node, prehook)
+        return super().node_register_prehook(node, as_prehook(hook, 0))
 
 
 class HandleLostAfterInPlace(Mutant):
@@ -93,3 +74,39 @@ class VersionCheckedUnderHooks(Mutant):
         if self.hooked:
             raise RuntimeError("a saved tensor would be modified by an inplace operation")
         return super().mul_(tensor, factor)
+
+
+@overriding("mul_")
+def leaf_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that requires grad can be changed in place, and the change is not recorded."""
+    if not (self.is_leaf(tensor) and self.requires_grad(tensor)):
+        return old(tensor, factor)
+    with self.no_grad():
+        return old(tensor, factor)
+
+
+@overriding("mul_")
+def change_to_the_same_values_goes_uncounted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """An in-place operation that leaves the values equal does not increase the version."""
+    return tensor if factor == 1 else old(tensor, factor)
+
+
+@products
+def every_operation_counts_as_a_change(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A product increases the version of its first factor."""
+    made = multiply(left, right)
+    self.overwrite(self.detach(left), self.clone(self.detach(left)))
+    return made
+
+
+@overriding("mul_")
+def every_change_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """Every in-place change of a tensor that requires grad is an error."""
+    if self.requires_grad(tensor):
+        raise RuntimeError("a tensor that requires grad must not be changed in place")
+    return old(tensor, factor)
+
+
+@overriding("increment_version")
+def version_never_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version does nothing."""

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, named_after
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -58,6 +58,11 @@ def _check_arguments(owner: "ModuleType | type", name: str, step: Hook) -> None:
 def another(owner: "ModuleType | type", name: str) -> Callable[[Callable[[Any, Any], Any]], Swap]:
     """Replace an attribute of the engine by what a method ``(self, old)`` returns."""
     return lambda made: Swap(owner, name, made)
+
+
+def inside(owner: "ModuleType | type", name: str) -> Maker:
+    """Make a mutant that runs ``(self, old, ...)`` in place of one function, method or property of the engine."""
+    return lambda step: named_after(step, Inside, **{step.__name__: instead_of(owner, name)(step)})
 
 
 class _Installed:

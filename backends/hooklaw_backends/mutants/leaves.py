@@ -4,137 +4,117 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Passes, Products
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
 
 
-class ResultRequiresGradWithItsFirstInput(Products):
+@products
+def result_requires_grad_with_its_first_input(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """A product requires grad only if its first factor does."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        made = multiply(left, right)
-        return made if self.requires_grad(left) else self.detach(made)
+    made = multiply(left, right)
+    return made if self.requires_grad(left) else self.detach(made)
 
 
-class ConstantsAreRecorded(Products):
+@products
+def constants_are_recorded(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """A product requires grad even if neither factor does."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        made = multiply(left, right)
-        return self.requires_grad_(made) if self.is_floating(made) else made
+    made = multiply(left, right)
+    return self.requires_grad_(made) if self.is_floating(made) else made
 
 
 class FlagOfANonLeafIsSet(Mutant):
     """requires_grad of a non-leaf tensor can be set to False."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: list[Any] = []
-
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
         if requires_grad or self.is_leaf(tensor):
             super().set_requires_grad(tensor, requires_grad=requires_grad)
         else:
-            self._told.append(tensor)
+            self.kept.append(tensor)
 
     def requires_grad(self, tensor: Any) -> bool:
-        return super().requires_grad(tensor) and all(tensor is not told for told in self._told)
+        return super().requires_grad(tensor) and not self.keeps(tensor)
 
 
-class FlagOfANonLeafIsIgnored(Mutant):
+@overriding("set_requires_grad")
+def flag_of_a_non_leaf_is_ignored(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
     """Setting requires_grad of a non-leaf tensor to False does nothing instead of raising an error."""
-
-    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
-        with suppress(RuntimeError):
-            super().set_requires_grad(tensor, requires_grad=requires_grad)
+    with suppress(RuntimeError):
+        old(tensor, requires_grad=requires_grad)
 
 
-class FreezingHasNoEffect(Mutant):
+@overriding("set_requires_grad")
+def freezing_has_no_effect(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
     """Setting requires_grad of a leaf to False has no effect."""
-
-    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
-        if requires_grad or not self.is_leaf(tensor):
-            super().set_requires_grad(tensor, requires_grad=requires_grad)
+    if requires_grad or not self.is_leaf(tensor):
+        old(tensor, requires_grad=requires_grad)
 
 
-class FrozenForGood(Mutant):
+@overriding("set_requires_grad")
+def frozen_for_good(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
     """Once requires_grad of a leaf was set to False, it cannot be set to True again."""
-
-    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
-        if not requires_grad:
-            super().set_requires_grad(tensor, requires_grad=False)
+    if not requires_grad:
+        old(tensor, requires_grad=False)
 
 
-class ParametersAreFrozen(Mutant):
+@overriding("module")
+def parameters_are_frozen(self: Mutant, old: Hook, parameters: Mapping[str, Any], forward: Hook) -> Any:
     """The parameters of a module do not require grad."""
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        made = super().module(parameters, forward)
-        for name in parameters:
-            self.set_requires_grad(getattr(made, name), requires_grad=False)
-        return made
+    made = old(parameters, forward)
+    for name in parameters:
+        self.set_requires_grad(getattr(made, name), requires_grad=False)
+    return made
 
 
-class EveryTensorRequiresGrad(Mutant):
+@overriding("tensor")
+def every_tensor_requires_grad(self: Mutant, old: Hook, data: Any, **how: Any) -> Any:
     """A floating-point tensor requires grad by default."""
-
-    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
-        return super().tensor(data, requires_grad=requires_grad or "float" in dtype, dtype=dtype)
+    floating = "float" in how.get("dtype", "float32")
+    return old(data, **({**how, "requires_grad": True} if floating else how))
 
 
 class _Made(Mutant):
-    """A mutant that knows the tensors that the user created."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: list[Any] = []
+    """A mutant that keeps the tensors that the user created."""
 
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
-        self.made.append(super().tensor(data, requires_grad=requires_grad, dtype=dtype))
-        return self.made[-1]
+        self.kept.append(super().tensor(data, requires_grad=requires_grad, dtype=dtype))
+        return self.kept[-1]
 
 
-class ResultsAreNeverLeaves(_Made):
+@overriding("is_leaf", base=_Made)
+def results_are_never_leaves(self: _Made, old: Hook, tensor: Any) -> bool:
     """The result of an operation is never a leaf, even if it does not require grad."""
-
-    def is_leaf(self, tensor: Any) -> bool:
-        return any(tensor is made for made in self.made)
+    return self.keeps(tensor)
 
 
-class ResultsAreLeavesToo(Mutant):
+@overriding("is_leaf")
+def results_are_leaves_too(self: Mutant, old: Hook, tensor: Any) -> bool:
     """Every tensor is a leaf."""
-
-    def is_leaf(self, tensor: Any) -> bool:  # noqa: ARG002 - that is the vice
-        return True
+    return True
 
 
-class LeafOnlyWithoutRequiresGrad(Mutant):
+@overriding("is_leaf")
+def leaf_only_without_requires_grad(self: Mutant, old: Hook, tensor: Any) -> bool:
     """A tensor that requires grad is never a leaf."""
-
-    def is_leaf(self, tensor: Any) -> bool:
-        return not self.requires_grad(tensor)
+    return not self.requires_grad(tensor)
 
 
-class ConstantsAccumulateZeros(_Made, Passes):
+@overriding("backward", "grad", base=_Made)
+def constants_accumulate_zeros(self: _Made, old: Hook, *given: Any, **how: Any) -> Any:
     """After a backward a tensor that does not require grad has a .grad of zeros."""
-
-    def around(self, run: Hook) -> Any:
-        made, self.made = self.made, []
-        result = run()
-        for tensor in made:
-            if self.is_floating(tensor) and not self.requires_grad(tensor):
-                self.set_grad(tensor, self.mapped(tensor, lambda _: 0.0))
-        return result
+    made, self.kept = self.kept, []
+    result = old(*given, **how)
+    for tensor in made:
+        if self.is_floating(tensor) and not self.requires_grad(tensor):
+            self.set_grad(tensor, self.zeros_like(tensor))
+    return result
 
 
-class DetachCopies(Mutant):
+@overriding("detach")
+def detach_copies(self: Mutant, old: Hook, tensor: Any) -> Any:
     """detach copies the data instead of sharing it."""
-
-    def detach(self, tensor: Any) -> Any:
-        return super().detach(self.clone(tensor))
+    return old(self.clone(tensor))
 
 
-class DetachKeepsTheHistory(Mutant):
+@overriding("detach")
+def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A detached tensor still requires grad."""
-
-    def detach(self, tensor: Any) -> Any:
-        return self.clone(tensor)
+    return self.clone(tensor)

@@ -1,90 +1,67 @@
 """Mutants that pass the wrong tensors to a module's forward, or run its hooks in the wrong calls."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw_backends.mutants.base import Hook, ModuleHooks, Mutant
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import inputs_to
 
 
-class ForwardRunsTheModuleHooks(Mutant):
+@overriding("forward")
+def forward_runs_the_module_hooks(self: Mutant, old: Hook, module: Any, *inputs: Any) -> Any:
     """Calling a module's forward directly runs the module's hooks."""
-
-    def forward(self, module: Any, *inputs: Any) -> Any:
-        return module(*inputs)
+    return module(*inputs)
 
 
-class ForwardIsGivenCopies(Mutant):
+@calling("module")
+def forward_is_given_copies(self: Mutant, forward: Hook, module: Any, *args: Any, **kwargs: Any) -> Any:
     """A module's forward gets copies of its inputs."""
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        def copied(module: Any, *args: Any, **kwargs: Any) -> Any:
-            copies = [self.clone(value) if self.is_tensor(value) else value for value in args]
-            return forward(module, *copies, **kwargs)
-
-        return super().module(parameters, copied)
+    copies = [self.clone(value) if self.is_tensor(value) else value for value in args]
+    return forward(module, *copies, **kwargs)
 
 
-class ForwardIsGivenWhatTheCallerGave(Mutant):
+@overriding("module")
+def forward_is_given_what_the_caller_gave(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
     """A module's forward gets the caller's own tensors, even if hooks replace or wrap them."""
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        given: list[Any] = []
-        made = super().module(parameters, lambda module, *_, **kwargs: forward(module, *given, **kwargs))
-
-        def keep(_: Any, args: Any) -> None:
-            given[:] = args
-
-        self.register_forward_pre_hook(made, keep)
-        return made
+    made = old(parameters, lambda module, *_, **kwargs: forward(module, *given, **kwargs))
+    given = inputs_to(self, made)
+    return made
 
 
-class NamedtupleBecomesATuple(Mutant):
+@calling("module")
+def namedtuple_becomes_a_tuple(self: Mutant, forward: Hook, *args: Any, **kwargs: Any) -> Any:
     """A named tuple that a module's forward returns becomes a plain tuple."""
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        def plain(*args: Any, **kwargs: Any) -> Any:
-            output = forward(*args, **kwargs)
-            return tuple(output) if isinstance(output, tuple) else output  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-        return super().module(parameters, plain)
+    output = forward(*args, **kwargs)
+    return tuple(output) if isinstance(output, tuple) else output  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-class WarningsOfACallAreLost(Mutant):
+@overriding("call")
+def warnings_of_a_call_are_lost(self: Mutant, old: Hook, fn: Hook, *tensors: Any) -> Any:
     """Warnings raised during the forward pass are lost."""
-
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        with catch_warnings(action="ignore"):
-            return super().call(fn, *tensors)
+    with catch_warnings(action="ignore"):
+        return old(fn, *tensors)
 
 
-class ModuleHooksOnlyOnTheOriginal(ModuleHooks):
+@altering(*verbs.ON_ONE_MODULE)
+def module_hooks_only_on_the_original(self: Mutant, original: Any, hook: Hook) -> Hook:
     """Module hooks do not run on a copy of the module."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
-        here: Hook = lambda module, *given: hook(module, *given) if module is where[0] else None  # noqa: E731 - a def is no shorter
-        return super().put(kind, register, where, here if where else hook, options)
+    return lambda module, *given: hook(module, *given) if module is original else None
 
 
-class HookRegisteredMeanwhileRunsAtOnce(ModuleHooks):
+@overriding(*verbs.FORWARD)
+def hook_registered_meanwhile_runs_at_once(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """A forward hook registered by another forward hook runs in the same call."""
+    *where, hook = given
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._running: list[tuple[Any, ...]] = []
+    def noted(*call: Any) -> Any:
+        self.kept.append(call)
+        try:
+            return hook(*call)
+        finally:
+            self.kept.pop()
 
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def noted(*given: Any) -> Any:
-            self._running.append(given)
-            try:
-                return hook(*given)
-            finally:
-                self._running.pop()
-
-        return noted if kind == "forward" else hook
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: dict[str, bool]) -> Any:
-        handle = super().put(kind, register, where, hook, options)
-        if kind == "forward" and self._running:
-            hook(*self._running[-1])
-        return handle
+    handle = old(*where, noted, **options)
+    if self.kept:
+        hook(*self.kept[-1])
+    return handle

@@ -1,246 +1,184 @@
 """Mutants whose module hooks run in the wrong order, for the wrong calls, or not at all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    Deferring,
-    Handle,
-    Hook,
-    InGrad,
-    ModuleHooks,
-    Mutant,
-    Passes,
-    once,
-    within,
-    without_result,
-)
-
-Options = dict[str, bool]
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding, with_options
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, handle_of, inputs_to, once
 
 
-def without(options: Options, name: str) -> Options:
-    """Return the options except the named one."""
-    return {option: value for option, value in options.items() if option != name}
-
-
-class ModuleHooksRunInReverseOrder(ModuleHooks):
+@overriding(*verbs.ON_ONE_MODULE)
+def module_hooks_run_in_reverse_order(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """Module hooks run in reverse order of registration."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        turned = {**options, "prepend": not options.get("prepend", False)} if where else options
-        return super().put(kind, register, where, hook, turned)
+    return old(module, hook, **{**options, "prepend": not options.get("prepend", False)})
 
 
-class PrependIgnored(ModuleHooks):
+@with_options(*verbs.ON_ONE_MODULE, prepend=False)
+def prepend_ignored() -> None:
     """A module hook registered with prepend=True runs after the earlier hooks."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        return super().put(kind, register, where, hook, without(options, "prepend"))
 
 
 class _Made(Mutant):
-    """A mutant that knows the modules that the user created."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: list[Any] = []
+    """A mutant that keeps the modules that the user created."""
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        self.made.append(super().module(parameters, forward))
-        return self.made[-1]
+        self.kept.append(super().module(parameters, forward))
+        return self.kept[-1]
 
 
-class GlobalModuleHooksRunLast(ModuleHooks, _Made):
+class GlobalModuleHooksRunLast(_Made):
     """A global module hook runs after the hooks of the module itself."""
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if where:
-            return super().put(kind, register, where, hook, options)
-        handles = [getattr(self, f"register_{kind}_hook")(module, hook, **options) for module in self.made]
-        return Handle(lambda: [handle.remove() for handle in handles])
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        return handle_of([self.register_forward_pre_hook(module, hook) for module in self.kept])
+
+    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
+        return handle_of([self.register_forward_hook(module, hook, **options) for module in self.kept])
+
+    def register_module_full_backward_pre_hook(self, hook: Hook) -> Any:
+        return handle_of([self.register_full_backward_pre_hook(module, hook) for module in self.kept])
+
+    def register_module_full_backward_hook(self, hook: Hook) -> Any:
+        return handle_of([self.register_full_backward_hook(module, hook) for module in self.kept])
 
 
-class GlobalModuleHooksOnTheOutermostModule(ModuleHooks):
-    """A global module hook does not run for a module that another module calls."""
+class _KnowsInnerModules(Mutant):
+    """A mutant that keeps the modules that another module called, and knows how many calls are running."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._depth, self._inner = 0, list[Any]()
+    depth = 0
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         def counted(module: Any, *args: Any, **kwargs: Any) -> Any:
-            self._inner += [module] if self._depth else []
-            self._depth += 1
+            self.kept += [module] if self.depth else []
+            self.depth += 1
             try:
                 return forward(module, *args, **kwargs)
             finally:
-                self._depth -= 1
+                self.depth -= 1
 
         return super().module(parameters, counted)
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        def outermost(module: Any, *rest: Any) -> Any:
-            is_inner = self._depth or any(module is inner for inner in self._inner)
-            return None if is_inner else hook(module, *rest)
 
-        return super().put(kind, register, where, hook if where else outermost, options)
+@calling(*verbs.ON_ALL_MODULES, base=_KnowsInnerModules)
+def global_module_hooks_on_the_outermost_module(self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any) -> Any:
+    """A global module hook does not run for a module that another module calls."""
+    return None if self.depth or self.keeps(module) else hook(module, *rest)
 
 
-class ModuleHandleRemovesNothing(ModuleHooks):
+@overriding(*verbs.MODULE)
+def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook does not remove the hook."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        super().put(kind, register, where, hook, options)
-        return Handle()
+    old(*given, **options)
+    return Handle()
 
 
-class ReplacementByAModuleHookIgnored(ModuleHooks):
+@calling(*verbs.MODULE)
+def replacement_by_a_module_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a module hook is ignored."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return without_result(hook)
+    hook(*given)
 
 
-class ExceptionInAModuleHookIsLost(ModuleHooks):
+@calling(*verbs.MODULE)
+def exception_in_a_module_hook_is_lost(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a module hook is lost."""
+    with suppress(Exception):
+        return hook(*given)
 
-    def altered(self, kind: str, hook: Hook) -> Hook:  # noqa: ARG002 - the same for all
-        return within(lambda: suppress(Exception), hook)
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def _wrong_return_of_a_pre_hook_accepted(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """A forward pre-hook's return value of the wrong type or length is ignored instead of raising an error."""
+    return _fitting(hook(module, args, kwargs), args, 2)
 
 
-class WrongReturnOfAModuleHookAccepted(ModuleHooks):
+@calling(*verbs.MODULE_BACKWARD, base=_wrong_return_of_a_pre_hook_accepted)
+def wrong_return_of_a_module_hook_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """A module hook's return value of the wrong type or length is ignored instead of raising an error."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        def checked(module: Any, *given: Any) -> Any:
-            result = hook(module, *given)
-            expected = 2 if options.get("with_kwargs") else len(given[0])
-            fits = isinstance(result, tuple) and len(result) == expected
-            return result if fits and any(grad is not None for grad in given[0]) else None
-
-        watched = kind.startswith("full") or (kind == "forward_pre" and options.get("with_kwargs"))
-        return super().put(kind, register, where, checked if watched else hook, options)
+    return _fitting(hook(module, grads, *rest), grads, len(grads))
 
 
-class FullBackwardHookAtTheOutputs(ModuleHooks):
+def _fitting(result: Any, given: Any, length: int) -> Any:
+    fits = isinstance(result, tuple) and len(result) == length
+    return result if fits and any(grad is not None for grad in given) else None
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_at_the_outputs(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A full backward hook runs on the gradients of the outputs, and its return value replaces them."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if kind != "full_backward" or not where:
-            return super().put(kind, register, where, hook, options)
-        return self.register_full_backward_pre_hook(
-            where[0], lambda module, grads: hook(module, grads, grads), **options
-        )
+    return self.register_full_backward_pre_hook(module, lambda module, grads: hook(module, grads, grads), **options)
 
 
-class GradientsOfAModuleSwapped(ModuleHooks):
+@calling(*verbs.FULL_BACKWARD)
+def gradients_of_a_module_swapped(self: Mutant, hook: Hook, module: Any, inputs: Any, outputs: Any) -> Any:
     """A full backward hook gets grad_input and grad_output swapped."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return hook if kind != "full_backward" else lambda module, inputs, outputs: hook(module, outputs, inputs)
+    return hook(module, outputs, inputs)
 
 
-class FullBackwardHookHasOneGradientTooMany(ModuleHooks):
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_has_one_gradient_too_many(
+    self: Mutant, hook: Hook, module: Any, inputs: Any, outputs: Any
+) -> Any:
     """The grad_input of a full backward hook has one entry too many."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def longer(module: Any, inputs: Any, outputs: Any) -> Any:
-            result = hook(module, (*inputs, None), outputs)
-            return result and result[: len(inputs)]
-
-        return longer if kind == "full_backward" else hook
+    result = hook(module, (*inputs, None), outputs)
+    return result and result[: len(inputs)]
 
 
-class ModuleHooksGetGradientsOfTensorsAlone(ModuleHooks):
+@calling(*verbs.FULL_BACKWARD)
+def module_hooks_get_gradients_of_tensors_alone(self: Mutant, hook: Hook, module: Any, *grads: Any) -> None:
     """A full backward hook gets gradients without a None for each non-tensor argument."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def shorter(module: Any, *grads: Any) -> Any:
-            hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
-
-        return shorter if kind == "full_backward" else hook
+    hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
 
 
-class ModuleBackwardHooksDeferredToTheEnd(ModuleHooks, Deferring):
+@calling(*verbs.MODULE_BACKWARD, base=Deferring)
+def module_backward_hooks_deferred_to_the_end(self: Deferring, hook: Hook, *given: Any) -> None:
     """Module backward hooks run only after the whole backward."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return self.later(hook) if kind.startswith("full") else hook
+    self.later(hook, *given)
 
 
-class ModuleBackwardHooksCalledForNothing(ModuleHooks, Passes):
+@altering(*verbs.FULL_BACKWARD, base=CallsTheRest)
+def module_backward_hooks_called_for_nothing(self: CallsTheRest, *given: Any) -> Hook:
     """After a backward, each full backward hook that did not run is called with None gradients."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[Hook] = []
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        waiting, self._waiting = self._waiting, self._waiting.copy()
-        result = run()
-        for hook in self._waiting:
-            hook(None, (None,), (None,))
-        self._waiting = waiting
-        return result
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        def called(*given: Any) -> Any:
-            self._waiting = [waiting for waiting in self._waiting if waiting is not hook]
-            return hook(*given)
-
-        self._waiting += [hook] if kind == "full_backward" else []
-        return called if kind == "full_backward" else hook
+    return self.waiting_for(given[-1], None, (None,), (None,))
 
 
-class ModuleBackwardHookFiresOnce(ModuleHooks):
+@altering(*verbs.MODULE_BACKWARD)
+def module_backward_hook_fires_once(self: Mutant, *given: Any) -> Hook:
     """A module backward hook runs only the first time."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return once(hook) if kind.startswith("full") else hook
+    return once(given[-1])
 
 
-class ModuleBackwardHooksSkippedInAutogradGrad(ModuleHooks, InGrad):
+@calling(*verbs.MODULE_BACKWARD, base=InGrad)
+def module_backward_hooks_skipped_in_autograd_grad(self: InGrad, hook: Hook, *given: Any) -> Any:
     """Module backward hooks do not run in autograd.grad."""
-
-    def altered(self, kind: str, hook: Hook) -> Hook:
-        return (lambda *given: None if self.inputs else hook(*given)) if kind.startswith("full") else hook
+    return None if self.inputs else hook(*given)
 
 
-class ModuleHooksSilentWithoutInputGradients(ModuleHooks):
+@altering("register_full_backward_pre_hook", "register_full_backward_hook")
+def module_hooks_silent_without_input_gradients(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A module's backward hooks do not run if none of its inputs requires grad."""
-
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if not where or not kind.startswith("full"):
-            return super().put(kind, register, where, hook, options)
-        wanted: list[bool] = []
-
-        def note(_: Any, args: Any) -> None:
-            wanted[:] = [self.requires_grad(value) for value in args if self.is_tensor(value)]
-
-        self.register_forward_pre_hook(where[0], note)
-        return super().put(kind, register, where, lambda *given: hook(*given) if any(wanted) else None, options)
+    given = inputs_to(self, module)
+    return lambda *call: (
+        hook(*call) if any(self.requires_grad(each) for each in given if self.is_tensor(each)) else None
+    )
 
 
-class BackwardHooksOfAModuleLookedUpLate(ModuleHooks):
+class BackwardHooksOfAModuleLookedUpLate(Mutant):
     """A module's full backward hooks are looked up during backward instead of at the forward call."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._hooks: dict[Any, list[Hook]] = {}
+    _hooks = fresh(dict[Any, list[Hook]])
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         made = super().module(parameters, forward)
-        hooks: list[Hook] = []
-        self.register_full_backward_hook(made, _in_turn(hooks))
-        self._hooks[made] = hooks
+        self._hooks[made] = []
+        super().register_full_backward_hook(made, _in_turn(self._hooks[made]))
         return made
 
-    def put(self, kind: str, register: Hook, where: Sequence[Any], hook: Hook, options: Options) -> Any:
-        if kind != "full_backward" or not where or where[0] not in self._hooks:
-            return super().put(kind, register, where, hook, options)
-        hooks = self._hooks[where[0]]
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        if module not in self._hooks:
+            return super().register_full_backward_hook(module, hook, **options)
+        hooks = self._hooks[module]
         hooks.insert(0 if options.get("prepend") else len(hooks), hook)
         return Handle(lambda: hooks.remove(hook))
 
@@ -255,18 +193,17 @@ def _in_turn(hooks: Sequence[Hook]) -> Hook:
     return run
 
 
-class ModuleWithBackwardHooksRecords(Mutant):
+@calling("module")
+def module_with_backward_hooks_records(self: Mutant, forward: Hook, *args: Any, **kwargs: Any) -> Any:
     """A module's forward is recorded even under no_grad."""
+    with self.enable_grad():
+        return forward(*args, **kwargs)
 
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        return super().module(parameters, within(self.enable_grad, forward))
 
-
-class ChangesInPlaceAroundModulesAccepted(Mutant):
+@overriding("mul_")
+def changes_in_place_around_modules_accepted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A forbidden in-place change is made on a detached tensor instead of raising an error."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        try:
-            return super().mul_(tensor, factor)
-        except RuntimeError:
-            return super().mul_(self.detach(tensor), factor)
+    try:
+        return old(tensor, factor)
+    except RuntimeError:
+        return old(self.detach(tensor), factor)

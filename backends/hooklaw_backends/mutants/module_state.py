@@ -3,109 +3,66 @@
 from copy import copy, deepcopy
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, without_result
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 
 
-class _RegistrationHooks(Mutant):
-    """A mutant that replaces each registration hook by an altered one."""
-
-    def altered(self, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def register_module_parameter_registration_hook(self, hook: Hook) -> Any:
-        return super().register_module_parameter_registration_hook(self.altered(hook))
-
-    def register_module_buffer_registration_hook(self, hook: Hook) -> Any:
-        return super().register_module_buffer_registration_hook(self.altered(hook))
-
-    def register_module_module_registration_hook(self, hook: Hook) -> Any:
-        return super().register_module_module_registration_hook(self.altered(hook))
-
-
-class RegistrationHooksNeverRun(_RegistrationHooks):
+@calling(*verbs.REGISTRATION)
+def registration_hooks_never_run(*_: Any) -> None:
     """Hooks on the registration of parameters, buffers and submodules never run."""
 
-    def altered(self, hook: Hook) -> Hook:  # noqa: ARG002 - it is not called
-        return lambda *_: None
 
-
-class ReturnOfARegistrationHookIgnored(_RegistrationHooks):
+@calling(*verbs.REGISTRATION)
+def return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a registration hook is ignored."""
-
-    def altered(self, hook: Hook) -> Hook:
-        return without_result(hook)
+    hook(*given)
 
 
-class StateDictPreHookAfterTheDict(Mutant):
+@overriding("register_state_dict_pre_hook")
+def state_dict_pre_hook_after_the_dict(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """A state_dict pre-hook of a module runs after the state_dict was made."""
+    if options or not hasattr(owner, "forward"):
+        return old(owner, hook, **options)
 
-    def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        if options or not hasattr(owner, "forward"):
-            return super().register_state_dict_pre_hook(owner, hook, **options)
+    def late(module: Any, _state: Any, prefix: str, _metadata: Any) -> None:
+        hook(module, prefix, False)  # noqa: FBT003 - as torch calls it
 
-        def late(module: Any, _state: Any, prefix: str, _metadata: Any) -> None:
-            hook(module, prefix, False)  # noqa: FBT003 - as torch calls it
-
-        return super().register_state_dict_post_hook(owner, late)
+    return self.register_state_dict_post_hook(owner, late)
 
 
-class StateDictPostHookGivenACopy(Mutant):
+@calling("register_state_dict_post_hook")
+def state_dict_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """A state_dict post-hook gets a copy of the state_dict, so its changes are lost."""
-
-    def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_state_dict_post_hook(
-            owner, lambda given, state, *rest: hook(given, copy(state), *rest), **options
-        )
+    return hook(owner, copy(state), *rest)
 
 
-class _StatePostHooks(Mutant):
-    """A mutant that replaces each post-hook on saving or loading a state by an altered one."""
-
-    def altered(self, hook: Hook) -> Hook:
-        raise NotImplementedError
-
-    def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_state_dict_post_hook(owner, self.altered(hook), **options)
-
-    def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_load_state_dict_post_hook(owner, self.altered(hook), **options)
-
-
-class ReturnOfAStateHookIgnored(_StatePostHooks):
+@calling(*verbs.STATE_POST)
+def return_of_a_state_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a state_dict or load_state_dict post-hook is ignored."""
-
-    def altered(self, hook: Hook) -> Hook:
-        return without_result(hook)
+    hook(*given)
 
 
-class StateHooksOfTheOutermostModuleAlone(_StatePostHooks):
-    """The state_dict and load_state_dict post-hooks of a submodule never run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._inner: list[Any] = []
+class _KnowsSubmodules(Mutant):
+    """A mutant that keeps all submodules."""
 
     def add_module(self, module: Any, name: str, child: Any) -> None:
-        self._inner.append(child)
+        self.kept.append(child)
         super().add_module(module, name, child)
 
-    def altered(self, hook: Hook) -> Hook:
-        return lambda given, *rest: None if any(given is inner for inner in self._inner) else hook(given, *rest)
+
+@calling(*verbs.STATE_POST, base=_KnowsSubmodules)
+def state_hooks_of_the_outermost_module_alone(self: _KnowsSubmodules, hook: Hook, owner: Any, *rest: Any) -> Any:
+    """The state_dict and load_state_dict post-hooks of a submodule never run."""
+    return None if self.keeps(owner) else hook(owner, *rest)
 
 
-class LoadPreHookGivenACopy(Mutant):
+@calling("register_load_state_dict_pre_hook")
+def load_pre_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """A load_state_dict pre-hook gets a copy of the state_dict, so its changes are lost."""
-
-    def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_load_state_dict_pre_hook(
-            owner, lambda given, state, *rest: hook(given, copy(state), *rest), **options
-        )
+    return hook(owner, copy(state), *rest)
 
 
-class LoadPostHookGivenACopy(Mutant):
+@calling("register_load_state_dict_post_hook")
+def load_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
     """A load_state_dict post-hook gets copies of the lists of missing and unexpected keys, so its changes are lost."""
-
-    def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_load_state_dict_post_hook(
-            owner, lambda given, *keys: hook(given, *deepcopy(keys)), **options
-        )
+    return hook(owner, *deepcopy(keys))

@@ -1,151 +1,118 @@
 """Mutants whose multi-grad hooks wait for the wrong gradients, get wrong ones, or run at the wrong time."""
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Deferring, Handle, Hook, InGrad, Mutant, Passes, move_to_front, once
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, handle_of, move_to_front, once
 
 
-class _MultiGradHooks(Mutant):
-    """A mutant that replaces each multi-grad hook by an altered one."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:
-        raise NotImplementedError
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        return super().register_multi_grad_hook(tensors, self.altered(tensors, hook, mode), mode=mode)
-
-
-class MultiGradHookOnceATensor(Mutant):
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_once_a_tensor(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """A multi-grad hook runs once for each of its tensors."""
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        handles = [
-            super(MultiGradHookOnceATensor, self).register_multi_grad_hook([each], hook, mode=mode) for each in tensors
-        ]
-        return Handle(lambda: [handle.remove() for handle in handles])
+    return handle_of([old([each], hook, **how) for each in tensors])
 
 
-class MultiGradHookWaitsForEveryTensor(_MultiGradHooks):
+@calling("register_multi_grad_hook")
+def multi_grad_hook_waits_for_every_tensor(self: Mutant, hook: Hook, given: Any) -> Any:
     """A multi-grad hook in mode all does not run if one of its tensors gets no gradient."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grads: hook(grads) if mode == "any" or all(grad is not None for grad in grads) else None
+    return hook(given) if self.is_tensor(given) or all(grad is not None for grad in given) else None
 
 
-class MultiGradHookGetsZerosForNone(_MultiGradHooks):
+@altering("register_multi_grad_hook")
+def multi_grad_hook_gets_zeros_for_none(self: Mutant, tensors: Any, hook: Hook) -> Hook:
     """A multi-grad hook in mode all gets zeros instead of None for a tensor without gradient."""
 
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:
-        def filled(grads: Sequence[Any]) -> Any:
-            pairs = zip(tensors, grads, strict=True)
-            return hook([self.detach(tensor) * 0 if grad is None else grad for tensor, grad in pairs])
+    def filled(given: Any) -> Any:
+        if self.is_tensor(given):
+            return hook(given)
+        both = zip(tensors, given, strict=True)
+        return hook([self.detach(tensor) * 0 if grad is None else grad for tensor, grad in both])
 
-        return hook if mode == "any" else filled
+    return filled
 
 
-class MultiGradGradientsInReverse(_MultiGradHooks):
+@calling("register_multi_grad_hook")
+def multi_grad_gradients_in_reverse(self: Mutant, hook: Hook, given: Any) -> Any:
     """A multi-grad hook in mode all gets the gradients in reverse order."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return hook if mode == "any" else lambda grads: hook(grads[::-1])
+    return hook(given if self.is_tensor(given) else given[::-1])
 
 
-class MultiGradHookFiresOnceEver(_MultiGradHooks):
+@altering("register_multi_grad_hook")
+def multi_grad_hook_fires_once_ever(self: Mutant, tensors: Any, hook: Hook) -> Hook:
     """A multi-grad hook runs only in the first backward."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return once(hook)
+    return once(hook)
 
 
-class MultiGradHookSkippedInAutogradGrad(_MultiGradHooks, InGrad):
+@calling("register_multi_grad_hook", base=InGrad)
+def multi_grad_hook_skipped_in_autograd_grad(self: InGrad, hook: Hook, given: Any) -> Any:
     """A multi-grad hook does not run in autograd.grad."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda given: None if self.inputs else hook(given)
+    return None if self.inputs else hook(given)
 
 
-class MultiGradHookCalledForNothing(_MultiGradHooks, Passes):
+@overriding("register_multi_grad_hook", base=CallsTheRest)
+def multi_grad_hook_called_for_nothing(self: CallsTheRest, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """A multi-grad hook whose tensors got no gradient is called with None after the backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: dict[Hook, Any] = {}
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        waiting = self._waiting.copy()
-        result = run()
-        for hook, nothing in waiting.items():
-            if hook in self._waiting:
-                hook(nothing)
-        self._waiting = waiting
-        return result
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:
-        self._waiting[hook] = None if mode == "any" else [None] * len(tensors)
-        return lambda given: (self._waiting.pop(hook, None), hook(given))[1]
+    nothing = None if how.get("mode") == "any" else [None] * len(tensors)
+    return old(tensors, self.waiting_for(hook, nothing), **how)
 
 
-class MultiGradHookAnyGetsAList(_MultiGradHooks):
+@calling("register_multi_grad_hook")
+def multi_grad_hook_any_gets_a_list(self: Mutant, hook: Hook, given: Any) -> Any:
     """A multi-grad hook in mode any gets the gradient in a list."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return (lambda grad: hook([grad])) if mode == "any" else hook
+    return hook([given] if self.is_tensor(given) else given)
 
 
-class MultiGradModeUnchecked(Mutant):
+@overriding("register_multi_grad_hook")
+def multi_grad_mode_unchecked(self: Mutant, old: Hook, *given: Any, mode: str = "all") -> Any:
     """An unknown mode of a multi-grad hook is taken for mode all instead of raising an error."""
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        return super().register_multi_grad_hook(tensors, hook, mode="any" if mode == "any" else "all")
+    return old(*given, mode="any" if mode == "any" else "all")
 
 
-class MultiGradHookReplacesTheGradient(Mutant):
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_replaces_the_gradient(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
     """The return value of a multi-grad hook on a single tensor replaces the gradient."""
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        if len(tensors) > 1 or mode not in ("all", "any"):
-            return super().register_multi_grad_hook(tensors, hook, mode=mode)
-        return self.register_hook(tensors[0], hook if mode == "any" else lambda grad: hook([grad]))
+    if len(tensors) > 1 or mode not in ("all", "any"):
+        return old(tensors, hook, mode=mode)
+    return self.register_hook(tensors[0], hook if mode == "any" else lambda grad: hook([grad]))
 
 
-class MultiGradHandleOfTheFirstTensor(Mutant):
+@overriding("register_multi_grad_hook")
+def multi_grad_handle_of_the_first_tensor(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """The handle of a multi-grad hook removes it from the first tensor only."""
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        handle = super().register_multi_grad_hook(tensors, hook, mode=mode)
-        return getattr(handle, "handles", handle)[0]
+    handle = old(*given, **how)
+    return getattr(handle, "handles", handle)[0]
 
 
-class MultiGradHookDeferredToTheEnd(_MultiGradHooks, Deferring):
+@calling("register_multi_grad_hook", base=Deferring)
+def multi_grad_hook_deferred_to_the_end(self: Deferring, hook: Hook, given: Any) -> None:
     """A multi-grad hook runs only after the whole backward."""
-
-    def altered(self, tensors: Sequence[Any], hook: Hook, mode: str) -> Hook:  # noqa: ARG002 - part of the verb
-        return self.later(hook)
+    self.later(hook, given)
 
 
-class MultiGradHookBeforeEarlierTensorHooks(Mutant):
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_before_earlier_tensor_hooks(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """A multi-grad hook runs before tensor hooks that were registered earlier."""
-
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        handle = super().register_multi_grad_hook(tensors, hook, mode=mode)
-        for tensor, own in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
-            move_to_front(self.hooks_of(tensor), own.id)
-        return handle
+    handle = old(tensors, hook, **how)
+    for tensor, own in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
+        move_to_front(self.hooks_of(tensor), own.id)
+    return handle
 
 
-class ThreadsShareTheGradientsOfAMultiGradHook(Mutant):
+@overriding("register_multi_grad_hook")
+def threads_share_the_gradients_of_a_multi_grad_hook(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
     """A multi-grad hook in mode all mixes the gradients of concurrent backward passes."""
+    if mode != "all" or not all(map(self.requires_grad, tensors)):
+        return old(tensors, hook, mode=mode)
+    grads: dict[int, Any] = {}
 
-    def register_multi_grad_hook(self, tensors: Sequence[Any], hook: Hook, *, mode: str = "all") -> Any:
-        if mode != "all" or not all(map(self.requires_grad, tensors)):
-            return super().register_multi_grad_hook(tensors, hook, mode=mode)
-        grads: dict[int, Any] = {}
+    def arrive(nr: int, grad: Any) -> None:
+        grads[nr] = grad
+        if len(grads) == len(tensors):
+            hook([grads.pop(nr) for nr in range(len(tensors))])
 
-        def arrive(nr: int, grad: Any) -> None:
-            grads[nr] = grad
-            if len(grads) == len(tensors):
-                hook([grads.pop(nr) for nr in range(len(tensors))])
-
-        handles = [self.register_hook(each, lambda grad, nr=nr: arrive(nr, grad)) for nr, each in enumerate(tensors)]
-        return Handle(lambda: [handle.remove() for handle in handles])
+    return handle_of([self.register_hook(each, partial(arrive, nr)) for nr, each in enumerate(tensors)])

@@ -1,17 +1,17 @@
 """Mutants of allow_mutation_on_saved_tensors."""
 
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Mutant, Passes
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import Passes
 
 
-class MutationOfSavedTensorsNotAllowed(Mutant):
+@overriding("allow_mutation_on_saved_tensors")
+def mutation_of_saved_tensors_not_allowed(*_: Any) -> Any:
     """allow_mutation_on_saved_tensors has no effect."""
-
-    def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    return nullcontext()
 
 
 class _Lenient(Mutant):
@@ -26,34 +26,30 @@ class _Lenient(Mutant):
         return tensor
 
 
-class MutationOfSavedTensorsUnnoticed(_Lenient):
+@overriding("allow_mutation_on_saved_tensors", base=_Lenient)
+@contextmanager
+def mutation_of_saved_tensors_unnoticed(self: _Lenient, old: Hook) -> Generator[None]:
     """Inside allow_mutation_on_saved_tensors a change goes unnoticed, and backward uses the new values."""
-
-    @contextmanager
-    def allow_mutation_on_saved_tensors(self) -> Generator[None]:
-        self.lenient = True
-        try:
-            yield
-        finally:
-            self.lenient = False
+    self.lenient = True
+    try:
+        yield
+    finally:
+        self.lenient = False
 
 
-class MutationAllowedForGood(_Lenient):
+@overriding("allow_mutation_on_saved_tensors", base=_Lenient)
+@contextmanager
+def mutation_allowed_for_good(self: _Lenient, old: Hook) -> Generator[None]:
     """In-place changes go unnoticed even after allow_mutation_on_saved_tensors was left."""
-
-    @contextmanager
-    def allow_mutation_on_saved_tensors(self) -> Generator[None]:
-        with super().allow_mutation_on_saved_tensors():
-            yield
-        self.lenient = True
+    with old():
+        yield
+    self.lenient = True
 
 
 class MutationContextOpenUntilBackward(Passes):
     """allow_mutation_on_saved_tensors stays active until the next backward ends."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._open = ExitStack()
+    _open = fresh(ExitStack)
 
     def around(self, run: Callable[[], Any]) -> Any:
         with self._open:

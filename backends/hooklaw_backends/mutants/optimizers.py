@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant, move_to_front, without_result
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, move_to_front
 
 
 class StepHooksChangePlaces(Mutant):
@@ -15,85 +16,70 @@ class StepHooksChangePlaces(Mutant):
         return super().register_step_pre_hook(optimizer, hook)
 
 
-class ReturnOfAStepHookIgnored(Mutant):
+@calling("register_step_pre_hook")
+def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a step pre-hook is ignored."""
-
-    def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
-        return super().register_step_pre_hook(optimizer, without_result(hook))
+    hook(*given)
 
 
-class GlobalStepHooksNeverRun(Mutant):
+@overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
+def global_step_hooks_never_run(*_: Any) -> Any:
     """Step hooks registered for all optimizers never run."""
-
-    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - it is not called
-        return Handle()
-
-    def register_optimizer_step_post_hook(self, hook: Hook) -> Any:  # noqa: ARG002 - as above
-        return Handle()
+    return Handle()
 
 
-class StepHookStays(Mutant):
+@overriding("register_step_pre_hook")
+def step_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
     """The handle of a step pre-hook does not remove the hook."""
-
-    def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
-        super().register_step_pre_hook(optimizer, hook)
-        return Handle()
+    old(optimizer, hook)
+    return Handle()
 
 
-class StepHooksInReverse(Mutant):
+@overriding("register_step_pre_hook")
+def step_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
     """Step pre-hooks run in reverse order of registration."""
-
-    def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
-        handle = super().register_step_pre_hook(optimizer, hook)
-        move_to_front(self.step_pre_hooks_of(optimizer), handle.id)
-        return handle
+    handle = old(optimizer, hook)
+    move_to_front(self.step_pre_hooks_of(optimizer), handle.id)
+    return handle
 
 
-class ReturnedStateIgnored(Mutant):
+@calling("register_state_dict_post_hook")
+def returned_state_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of an optimizer's state_dict post-hook is ignored."""
-
-    def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_state_dict_post_hook(owner, without_result(hook), **options)
+    hook(*given)
 
 
-class PrependingAStateHookIgnored(Mutant):
+@overriding("register_state_dict_pre_hook")
+def prepending_a_state_hook_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """A state_dict pre-hook registered with prepend=True runs after the earlier hooks."""
-
-    def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:  # noqa: ARG002 - that is the vice
-        return super().register_state_dict_pre_hook(owner, hook)
+    return old(owner, hook)
 
 
 class LoadHookGivenTheCallersDict(Mutant):
     """An optimizer's load_state_dict pre-hook gets the caller's own dict instead of a copy."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._hooks: list[Hook] = []
-
     def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
         if hasattr(owner, "forward"):
             return super().register_load_state_dict_pre_hook(owner, hook, **options)
-        self._hooks.append(hook)
+        self.kept.append(hook)
         return Handle()
 
     def load_state_dict(self, owner: Any, state: Any) -> None:
-        for hook in self._hooks:
+        for hook in self.kept:
             state = hook(owner, state) or state
         super().load_state_dict(owner, state)
 
 
-class ZeroGradWritesZeros(Mutant):
+@overriding("zero_grad")
+def zero_grad_writes_zeros(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
     """zero_grad writes zeros by default instead of setting .grad to None."""
-
-    def zero_grad(self, optimizer: Any, **options: bool) -> None:
-        super().zero_grad(optimizer, **{"set_to_none": False, **options})
+    old(optimizer, **{"set_to_none": False, **options})
 
 
-class StepTakesNoneForZero(Mutant):
+@overriding("step")
+def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any) -> None:
     """A step treats a .grad of None as zeros."""
-
-    def step(self, optimizer: Any) -> None:
-        for param in (param for group in optimizer.param_groups for param in group["params"]):
-            if self.grad_of(param) is None:
-                self.set_grad(param, self.mapped(param, lambda _: 0.0))
-        super().step(optimizer)
+    for param in (param for group in optimizer.param_groups for param in group["params"]):
+        if self.grad_of(param) is None:
+            self.set_grad(param, self.mapped(param, lambda _: 0.0))
+    old(optimizer)

@@ -1,21 +1,19 @@
 """torch in eager mode on the CPU, with the further methods that mutants need."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 from hooklaw_backends.torch_eager import Hook, TorchEager, torch
 
 ENGINE: Any = import_module("torch._C")._autograd  # noqa: SLF001 - there is no public API for pairs and modes
-PRODUCT = torch.Tensor.__mul__
-"""Read once, so that two threads that replace it at the same time both restore the original."""
 
 
 class OverTorch(TorchEager):
     """The base of every mutant of torch-eager; `OverReference` has the same methods."""
 
     original = "torch-eager"
+    product: tuple[Any, Hook] = (torch.Tensor, torch.Tensor.__mul__)
+    """The class of tensors, and its product; mutants replace it, also two at the same time in two threads."""
 
     def reset(self) -> None:
         """Undo what a mutant or a failed rule left behind in this process: modes, and active or disabled hooks."""
@@ -96,12 +94,3 @@ class OverTorch(TorchEager):
     def allow_pairs(self) -> None:
         """Enable saved-tensor hooks."""
         ENGINE._saved_tensors_hooks_enable()  # noqa: SLF001 - there is no public API
-
-    @contextmanager
-    def products_by(self, multiply: Callable[[Hook, Any, Any], Any]) -> Generator[None]:
-        """Inside the context compute ``left * right`` as ``multiply(original, left, right)``."""
-        torch.Tensor.__mul__ = lambda left, right: multiply(PRODUCT, left, right)  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            torch.Tensor.__mul__ = PRODUCT  # type: ignore[method-assign]

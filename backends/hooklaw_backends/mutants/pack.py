@@ -2,191 +2,169 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import wraps
 from math import prod
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, Pairs, Products, within
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, calling, overriding, packing, pairs
 
 
-class PackedAgainByBackward(Pairs):
+@pairs("saved_tensors_hooks")
+def packed_again_by_backward(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """pack is called again each time the tensor is unpacked."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def keep(tensor: Any) -> Any:
-            pack(tensor)
-            return self.detach(tensor)
+    def keep(tensor: Any) -> Any:
+        pack(tensor)
+        return self.detach(tensor)
 
-        return keep, lambda tensor: unpack(pack(tensor))
+    return keep, lambda tensor: unpack(pack(tensor))
 
 
-class PackedByBackward(Pairs):
+@pairs("saved_tensors_hooks")
+def packed_by_backward(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """pack is called during backward instead of when the tensor is saved."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return self.detach, lambda tensor: unpack(pack(tensor))
+    return self.detach, lambda tensor: unpack(pack(tensor))
 
 
-class PackedAtContextExit(Mutant):
+@overriding("saved_tensors_hooks")
+@contextmanager
+def packed_at_context_exit(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
     """pack is called when the context is left instead of when the tensor is saved."""
+    cells: list[list[Any]] = []
 
-    @contextmanager
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
-        cells: list[list[Any]] = []
+    def keep(tensor: Any) -> Any:
+        cells.append([self.detach(tensor)])
+        return cells[-1]
 
-        def keep(tensor: Any) -> Any:
-            cells.append([self.detach(tensor)])
-            return cells[-1]
-
-        with super().saved_tensors_hooks(keep, lambda cell: unpack(cell[0])):
-            yield
-        for cell in cells:
-            cell[0] = pack(cell[0])
+    with old(keep, lambda cell: unpack(cell[0])):
+        yield
+    for cell in cells:
+        cell[0] = pack(cell[0])
 
 
-class UnpackedDuringForward(Pairs):
+@pairs("saved_tensors_hooks")
+def unpacked_during_forward(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """unpack is called right after pack, and the packed object is released."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: unpack(pack(tensor)), lambda tensor: tensor
+    return lambda tensor: unpack(pack(tensor)), lambda tensor: tensor
 
 
-class SavesOfOneTensorPackedOnce(Pairs):
+@pairs("saved_tensors_hooks")
+def saves_of_one_tensor_packed_once(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """A tensor that is saved twice is packed only once."""
+    packed: dict[int, Any] = {}
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        packed: dict[int, Any] = {}
+    def pack_once(tensor: Any) -> Any:
+        place = self.data_ptr(tensor)
+        if place not in packed:
+            packed[place] = pack(tensor)
+        return packed[place]
 
-        def once(tensor: Any) -> Any:
-            place = self.data_ptr(tensor)
-            if place not in packed:
-                packed[place] = pack(tensor)
-            return packed[place]
-
-        return once, unpack
+    return pack_once, unpack
 
 
-class PackMustReturnATensor(Pairs):
+@packing("saved_tensors_hooks")
+def pack_must_return_a_tensor(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """A pack hook that returns anything but a tensor is an error."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def strict(tensor: Any) -> Any:
-            packed = pack(tensor)
-            if not self.is_tensor(packed):
-                raise TypeError("a pack hook must return a tensor")
-            return packed
-
-        return strict, unpack
+    packed = pack(tensor)
+    if not self.is_tensor(packed):
+        raise TypeError("a pack hook must return a tensor")
+    return packed
 
 
-class PackedContainersFlattened(Pairs):
+@packing("saved_tensors_hooks")
+def packed_containers_flattened(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """If pack returns a list or tuple, only its first element is kept."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def flattened(tensor: Any) -> Any:
-            packed = pack(tensor)
-            return packed[0] if isinstance(packed, tuple | list) else packed
-
-        return flattened, unpack
+    packed = pack(tensor)
+    return packed[0] if isinstance(packed, tuple | list) else packed
 
 
-class PackInPlaceNotDetected(Pairs):
+@packing("saved_tensors_hooks", "saved_tensor_register_hooks")
+def pack_in_place_not_detected(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """A pack hook that changes its input in place is not an error, because the input is a copy."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: pack(self.clone(self.detach(tensor))), unpack
-
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        super().saved_tensor_register_hooks(saved, *self.altered(pack, unpack))
+    return pack(self.clone(self.detach(tensor)))
 
 
-class PackReceivesADetachedTensor(Pairs):
+@packing("saved_tensors_hooks")
+def pack_receives_a_detached_tensor(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """The pack hook of a context gets a detached tensor."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: pack(self.detach(tensor)), unpack
+    return pack(self.detach(tensor))
 
 
-class PackRunsWithGrad(Pairs):
+@packing("saved_tensors_hooks")
+def pack_runs_with_grad(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """Grad mode is on while pack runs."""
+    with self.enable_grad():
+        return pack(tensor)
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return within(self.enable_grad, pack), unpack
 
-
-class PerTensorPackDeferred(Mutant):
+@pairs("saved_tensor_register_hooks")
+def per_tensor_pack_deferred(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """The pack hook registered on a single saved tensor is called only when the tensor is read."""
-
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        super().saved_tensor_register_hooks(saved, self.detach, lambda kept: unpack(pack(kept)))
+    return self.detach, lambda kept: unpack(pack(kept))
 
 
-class PerTensorHooksIgnoredByBackward(InBackward):
+@pairs("saved_tensor_register_hooks", base=InBackward)
+def per_tensor_hooks_ignored_by_backward(self: InBackward, pack: Hook, unpack: Hook) -> Pair:
     """Hooks registered on a single saved tensor are used by reads but not by backward."""
-
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        def choose(both: Any) -> Any:
-            return unpack(both[0]) if self.root is None else both[1]
-
-        super().saved_tensor_register_hooks(saved, lambda tensor: (pack(tensor), tensor), choose)
+    return lambda tensor: (pack(tensor), tensor), lambda both: unpack(both[0]) if self.root is None else both[1]
 
 
-class PerTensorPackReceivesTheLiveTensor(Mutant):
+@packing("saved_tensor_register_hooks")
+def per_tensor_pack_receives_the_live_tensor(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """The pack hook registered on a single saved tensor gets a tensor that requires grad."""
-
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        super().saved_tensor_register_hooks(
-            saved, lambda tensor: pack(self.requires_grad_(self.detach(tensor))), unpack
-        )
+    return pack(self.requires_grad_(self.detach(tensor)))
 
 
-class HooksAcceptedAfterRelease(Mutant):
+@overriding("saved_tensor_register_hooks")
+def hooks_accepted_after_release(self: Mutant, old: Hook, *given: Any) -> None:
     """Registering hooks on a released saved tensor does nothing instead of raising an error."""
-
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        try:
-            super().saved_tensor_register_hooks(saved, pack, unpack)
-        except RuntimeError as error:
-            if "freed" not in str(error):
-                raise
+    with _accepting("freed"):
+        old(*given)
 
 
-class SecondPairReplacesTheFirst(Mutant):
+@overriding("saved_tensor_register_hooks")
+def second_pair_replaces_the_first(self: Mutant, old: Hook, *given: Any) -> None:
     """Registering hooks twice on a saved tensor is not an error."""
+    with _accepting("already"):
+        old(*given)
 
-    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
-        try:
-            super().saved_tensor_register_hooks(saved, pack, unpack)
-        except RuntimeError as error:
-            if "already" not in str(error):
-                raise
+
+@contextmanager
+def _accepting(word: str) -> Generator[None]:
+    """Suppress an error whose message has a word in it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if word not in str(error):
+            raise
 
 
 class _SavesMore(Mutant):
-    """A mutant that knows which saved-tensor hooks are active."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._active: list[Hook] = []
+    """A mutant that keeps the pack hooks that are active."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
-        self._active.append(pack)
+        self.kept.append(pack)
         try:
             with super().saved_tensors_hooks(pack, unpack):
                 yield
         finally:
-            self._active.pop()
+            self.kept.pop()
 
     def save_too(self, tensor: Any) -> None:
         """Pack a tensor that need not be saved."""
-        if self._active:
-            self._active[-1](tensor)
+        if self.kept:
+            self.kept[-1](tensor)
 
 
-class EveryOperandSaved(_SavesMore, Products):
+class EveryOperandSaved(_SavesMore):
     """A product also saves a factor that backward does not need, and a sum saves its input."""
 
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        with self.products_by(self.saving):
+            return super().call(fn, *tensors)
+
+    def saving(self, multiply: Hook, left: Any, right: Any) -> Any:
         if self.is_tensor(right) and self.requires_grad(left) and not self.requires_grad(right):
             self.save_too(left)
         return multiply(left, right)
@@ -196,41 +174,37 @@ class EveryOperandSaved(_SavesMore, Products):
         return super().sum(tensor)
 
 
-class SavedWithoutGrad(_SavesMore):
+@overriding("exp", base=_SavesMore)
+def saved_without_grad(self: _SavesMore, old: Hook, tensor: Any) -> Any:
     """An operation saves its output even if nothing requires grad."""
-
-    def exp(self, tensor: Any) -> Any:
-        output = super().exp(tensor)
-        if not self.requires_grad(output):
-            self.save_too(output)
-        return output
+    output = old(tensor)
+    if not self.requires_grad(output):
+        self.save_too(output)
+    return output
 
 
-class _PacksSome(Pairs):
-    """A mutant that packs only some tensors."""
+def packing_only(step: Hook) -> type[Mutant]:
+    """Make a mutant that packs only the tensors for which ``(self, tensor)`` is true."""
 
-    def packs(self, tensor: Any) -> bool:
-        raise NotImplementedError
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
+    def only(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
         def some(tensor: Any) -> Any:
-            return (True, pack(tensor)) if self.packs(tensor) else (False, self.detach(tensor))
+            return (True, pack(tensor)) if step(self, tensor) else (False, self.detach(tensor))
 
         return some, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
 
+    return pairs("saved_tensors_hooks")(wraps(step)(only))
 
-class IntegersNotPacked(_PacksSome):
+
+@packing_only
+def integers_not_packed(self: Mutant, tensor: Any) -> bool:
     """Saved integer tensors are not packed."""
-
-    def packs(self, tensor: Any) -> bool:
-        return self.is_floating(tensor) or "complex" in self.dtype(tensor)
+    return self.is_floating(tensor) or "complex" in self.dtype(tensor)
 
 
-class EmptyTensorsNotPacked(_PacksSome):
+@packing_only
+def empty_tensors_not_packed(self: Mutant, tensor: Any) -> bool:
     """Saved tensors without elements are not packed."""
-
-    def packs(self, tensor: Any) -> bool:
-        return prod(self.shape(tensor)) > 0
+    return prod(self.shape(tensor)) > 0
 
 
 class BareContext:
@@ -242,56 +216,56 @@ class BareContext:
         self.saved_tensors = tensors
 
 
-class CustomFunctionsBypassSavedTensorHooks(Mutant):
+@overriding("custom_function")
+def custom_functions_bypass_saved_tensor_hooks(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
     """Tensors that a custom Function saves are not packed."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def plain_forward(ctx: Any, *tensors: Any) -> Any:
-            ctx.plain = BareContext()
-            return forward(ctx.plain, *tensors)
+    def plain_forward(ctx: Any, *tensors: Any) -> Any:
+        ctx.plain = BareContext()
+        return forward(ctx.plain, *tensors)
 
-        return super().custom_function(plain_forward, lambda ctx, *grads: backward(ctx.plain, *grads), **options)
+    return old(plain_forward, lambda ctx, *grads: backward(ctx.plain, *grads), **options)
 
 
-class CtxAttributesPacked(Mutant):
+@overriding("custom_function")
+def ctx_attributes_packed(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """Tensors that a custom Function stores as attributes of ctx are packed."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def saving(ctx: Any, *tensors: Any) -> Any:
-            output = forward(ctx, *tensors)
-            found = [value for value in vars(ctx).values() if self.is_tensor(value)]
-            if found:
-                ctx.save_for_backward(*(ctx.to_save or ()), *found)
-            return output
+    def saving(ctx: Any, *tensors: Any) -> Any:
+        output = forward(ctx, *tensors)
+        found = [value for value in vars(ctx).values() if self.is_tensor(value)]
+        if found:
+            ctx.save_for_backward(*(ctx.to_save or ()), *found)
+        return output
 
-        return super().custom_function(saving, backward, **options)
+    return old(saving, backward, **options)
 
 
-class IntermediatesOfCustomFunctionsNotPacked(Mutant):
+@overriding("custom_function")
+def intermediates_of_custom_functions_not_packed(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
     """Only the inputs among the tensors that a custom Function saves are packed."""
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def bare(ctx: Any, *tensors: Any) -> Any:
-            ctx.bare = BareContext()
-            output = forward(ctx.bare, *tensors)
-            saved = ctx.bare.saved_tensors
-            ctx.save_for_backward(*(kept for kept in saved if any(kept is tensor for tensor in tensors)))
-            return output
+    def bare(ctx: Any, *tensors: Any) -> Any:
+        ctx.bare = BareContext()
+        output = forward(ctx.bare, *tensors)
+        saved = ctx.bare.saved_tensors
+        ctx.save_for_backward(*(kept for kept in saved if any(kept is tensor for tensor in tensors)))
+        return output
 
-        def reading(ctx: Any, *grads: Any) -> Any:
-            _ = ctx.saved_tensors
-            return backward(ctx.bare, *grads)
+    def reading(ctx: Any, *grads: Any) -> Any:
+        _ = ctx.saved_tensors
+        return backward(ctx.bare, *grads)
 
-        return super().custom_function(bare, reading, **options)
+    return old(bare, reading, **options)
 
 
-class UnpackedBeforeTheNodeRuns(Mutant):
+@calling("custom_function")
+def unpacked_before_the_node_runs(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A custom Function's saved tensors are unpacked before its backward starts."""
-
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        def early(ctx: Any, *grads: Any) -> Any:
-            bare = BareContext()
-            bare.save_for_backward(*ctx.saved_tensors)
-            return backward(bare, *grads)
-
-        return super().custom_function(forward, early, **options)
+    bare = BareContext()
+    bare.save_for_backward(*ctx.saved_tensors)
+    return backward(bare, *grads)

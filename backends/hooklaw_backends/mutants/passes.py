@@ -1,159 +1,132 @@
 """Mutants that ignore or misread the roots, inputs and options of a backward."""
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Passes
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 Inputs = Sequence[Any] | None
 
 
-class BackwardInputsIgnored(Mutant):
+@with_options("backward", inputs=None)
+def backward_inputs_ignored() -> None:
     """backward accumulates into all leaves, even if inputs are given."""
 
-    def backward(self, root: Any, gradient: Any = None, *, inputs: Inputs = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
-        super().backward(root, gradient, **how)
 
-
-class BackwardInputsTakeLeavesAlone(Mutant):
+@overriding("backward")
+def backward_inputs_take_leaves_alone(self: Mutant, old: Hook, *given: Any, inputs: Any = None, **how: Any) -> None:
     """backward accumulates no gradient into inputs that are not leaves."""
-
-    def backward(self, root: Any, gradient: Any = None, *, inputs: Inputs = None, **how: Any) -> None:
-        leaves = inputs and [tensor for tensor in inputs if self.is_leaf(tensor)]
-        if leaves or not inputs:
-            super().backward(root, gradient, inputs=leaves, **how)
+    leaves = inputs and [tensor for tensor in inputs if self.is_leaf(tensor)]
+    if leaves or not inputs:
+        old(*given, inputs=leaves, **how)
 
 
-class BackwardInputsCountRetainedGradientsTwice(Mutant):
+@overriding("backward")
+def backward_inputs_count_retained_gradients_twice(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """backward counts the gradient twice for an input that retains its gradient."""
+    inputs = how.get("inputs") or ()
+    retaining = [tensor for tensor in inputs if not self.is_leaf(tensor) and self.retains_grad(tensor)]
+    old(*given, **how)
+    for tensor in retaining:
+        self.set_grad(tensor, self.grad_of(tensor) * 2)
 
-    def backward(self, root: Any, gradient: Any = None, *, inputs: Inputs = None, **how: Any) -> None:
-        retaining = [tensor for tensor in inputs or () if not self.is_leaf(tensor) and self.retains_grad(tensor)]
-        super().backward(root, gradient, inputs=inputs, **how)
-        for tensor in retaining:
-            self.set_grad(tensor, self.grad_of(tensor) * 2)
 
-
-class GradientOfARootIsOnes(Mutant):
+@overriding("backward")
+def gradient_of_a_root_is_ones(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
     """backward starts from ones, even if a gradient is given."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:  # noqa: ARG002 - that is the vice
-        super().backward(root, self.mapped(root, lambda _: 1.0) if self.shape(root) else None, **how)
+    old(root, self.mapped(root, lambda _: 1.0) if self.shape(root) else None, **how)
 
 
-class GradientOfARootBroadcast(Mutant):
+@overriding("backward")
+def gradient_of_a_root_broadcast(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
     """A root gradient of the wrong shape is broadcast instead of raising an error."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        if gradient is not None and self.shape(gradient) != self.shape(root):
-            gradient = self.mapped(root, lambda _: 0.0) + gradient
-        super().backward(root, gradient, **how)
+    if gradient is not None and self.shape(gradient) != self.shape(root):
+        gradient = self.zeros_like(root) + gradient
+    old(root, gradient, **how)
 
 
-class BackwardFromAConstantDoesNothing(Mutant):
+@overriding("backward")
+def backward_from_a_constant_does_nothing(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """A backward from a tensor that does not require grad does nothing instead of raising an error."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        if self.requires_grad(root):
-            super().backward(root, gradient, **how)
+    if self.requires_grad(root):
+        old(root, *given, **how)
 
 
-class _Unused(Mutant):
-    """A mutant that finds a gradient for inputs that autograd.grad did not use."""
+def unused(step: Hook) -> type[Mutant]:
+    """Make a mutant whose autograd.grad returns ``(self, tensor)`` for each unused input."""
 
-    def found(self, tensor: Any) -> Any:
-        raise NotImplementedError
+    @wraps(step)
+    def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any) -> tuple[Any, ...]:
+        found = zip(inputs, old(outputs, inputs, *given, **how), strict=True)
+        return tuple(step(self, tensor) if grad is None else grad for tensor, grad in found)
 
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        grads = super().grad(outputs, inputs, grad_outputs, **how)
-        pairs = zip(inputs, grads, strict=True)
-        return tuple(self.found(tensor) if grad is None else grad for tensor, grad in pairs)
+    return overriding("grad")(grad)
 
 
-class UnusedInputsGetZeros(_Unused):
+@unused
+def unused_inputs_get_zeros(self: Mutant, tensor: Any) -> Any:
     """autograd.grad returns zeros instead of None for an unused input."""
-
-    def found(self, tensor: Any) -> Any:
-        return self.mapped(tensor, lambda _: 0.0)
+    return self.zeros_like(tensor)
 
 
-class HooksOfUnusedInputsRun(_Unused):
+@unused
+def hooks_of_unused_inputs_run(self: Mutant, tensor: Any) -> None:
     """autograd.grad runs the hooks of an unused input on zeros."""
-
-    def found(self, tensor: Any) -> None:
-        for hook in list((self.hooks_of(tensor) or {}).values()):
-            hook(self.mapped(tensor, lambda _: 0.0))
+    for hook in list((self.hooks_of(tensor) or {}).values()):
+        hook(self.zeros_like(tensor))
 
 
-class UnusedInputsAlwaysAllowed(Mutant):
+@with_options("grad", allow_unused=True)
+def unused_inputs_always_allowed() -> None:
     """An unused input of autograd.grad is never an error, even without allow_unused=True."""
 
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, **{**how, "allow_unused": True})
 
-
-class UnusedInputsNeverAllowed(Mutant):
+@with_options("grad", allow_unused=False)
+def unused_inputs_never_allowed() -> None:
     """An unused input of autograd.grad is an error even with allow_unused=True."""
 
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, **{**how, "allow_unused": False})
 
-
-class CreateGraphIgnored(Mutant):
+@overriding("grad")
+def create_graph_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad ignores create_graph=True, except that it retains the graph."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        kept: dict[str, Any] = {
-            **how,
-            "create_graph": False,
-            "retain_graph": how.get("create_graph") or how.get("retain_graph"),
-        }
-        return super().grad(outputs, inputs, grad_outputs, **kept)
+    retain = how.get("create_graph") or how.get("retain_graph")
+    return old(*given, **{**how, "create_graph": False, "retain_graph": retain})
 
 
-class CreateGraphAlways(Mutant):
+@with_options("grad", create_graph=True)
+def create_graph_always() -> None:
     """autograd.grad always behaves as with create_graph=True."""
 
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        return super().grad(outputs, inputs, grad_outputs, **{**how, "create_graph": True})
 
-
-class BackwardCreatesNoGraph(Mutant):
+@with_options("backward", create_graph=False)
+def backward_creates_no_graph() -> None:
     """backward ignores create_graph=True."""
 
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        plain: dict[str, Any] = {**how, "create_graph": False}
-        super().backward(root, gradient, **plain)
 
-
-class BackwardInsideAHookRefused(Passes):
+@overriding("backward", "grad")
+def backward_inside_a_hook_refused(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A backward inside a hook of another backward is an error."""
-
-    running = False
-
-    def around(self, run: Hook) -> Any:
-        if self.running:
-            raise RuntimeError("a backward was run inside another backward")
-        self.running = True
-        try:
-            return run()
-        finally:
-            self.running = False
+    if self.kept:
+        raise RuntimeError("a backward was run inside another backward")
+    self.kept.append("a backward is running")
+    try:
+        return old(*given, **how)
+    finally:
+        self.kept.clear()
 
 
-class MaterializeGradsIgnored(Mutant):
+@overriding("grad")
+def materialize_grads_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad returns None for an unused input even with materialize_grads=True."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        if how.pop("materialize_grads", False):
-            how.setdefault("allow_unused", True)
-        return super().grad(outputs, inputs, grad_outputs, **how)
+    if how.pop("materialize_grads", False):
+        how.setdefault("allow_unused", True)
+    return old(*given, **how)
 
 
-class MaterializeGradsAllowsUnusedInputs(Mutant):
+@overriding("grad")
+def materialize_grads_allows_unused_inputs(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad accepts materialize_grads=True together with allow_unused=False."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        if how.get("materialize_grads"):
-            how["allow_unused"] = True
-        return super().grad(outputs, inputs, grad_outputs, **how)
+    if how.get("materialize_grads"):
+        how["allow_unused"] = True
+    return old(*given, **how)

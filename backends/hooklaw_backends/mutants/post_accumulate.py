@@ -1,166 +1,124 @@
 """Mutants whose post-accumulate hooks run at the wrong time, get the wrong argument, or change too much."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    Handle,
-    Hook,
-    Mutant,
-    PostAccumulateHooks,
-    move_to_front,
-    within,
-    without_result,
-)
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Deferring, Handle, move_to_front, without_result
 
 
-class PostAccumulateBeforeAccumulation(Mutant):
+@overriding("register_post_accumulate_grad_hook")
+def post_accumulate_before_accumulation(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A post-accumulate hook runs as a tensor hook, before .grad is updated."""
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, without_result(lambda _: hook(tensor)))
+    return self.register_hook(tensor, without_result(lambda _: hook(tensor)))
 
 
-class PostAccumulateBeforeTensorHooks(Mutant):
+@overriding("register_post_accumulate_grad_hook")
+def post_accumulate_before_tensor_hooks(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A post-accumulate hook runs before every tensor hook of the leaf."""
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        handle = super().register_hook(tensor, without_result(lambda _: hook(tensor)))
-        move_to_front(self.hooks_of(tensor), handle.id)
-        return handle
+    handle = self.register_hook(tensor, without_result(lambda _: hook(tensor)))
+    move_to_front(self.hooks_of(tensor), handle.id)
+    return handle
 
 
-class PostAccumulateGetsTheGradient(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_gets_the_gradient(self: Mutant, hook: Hook, param: Any) -> Any:
     """A post-accumulate hook gets the gradient instead of the leaf."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda param: hook(self.grad_of(param))
+    return hook(self.grad_of(param))
 
 
-class PostAccumulateGetsADetachedAlias(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_gets_a_detached_alias(self: Mutant, hook: Hook, param: Any) -> Any:
     """A post-accumulate hook gets a detached alias of the leaf."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda param: hook(self.detach(param))
+    return hook(self.detach(param))
 
 
-class PostAccumulateAcceptedOnNonLeaf(Mutant):
+@overriding("register_post_accumulate_grad_hook")
+def post_accumulate_accepted_on_non_leaf(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Registering a post-accumulate hook on a non-leaf tensor is not an error, but the hook never runs."""
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_post_accumulate_grad_hook(tensor, hook) if self.is_leaf(tensor) else Handle()
+    return old(tensor, hook) if self.is_leaf(tensor) else Handle()
 
 
-class PostAccumulateAcceptedWithoutGradient(Mutant):
+@overriding("register_post_accumulate_grad_hook")
+def post_accumulate_accepted_without_gradient(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Registering a post-accumulate hook on a tensor that does not require grad is not an error."""
-
-    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_post_accumulate_grad_hook(tensor, hook) if self.requires_grad(tensor) else Handle()
+    return old(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
-class PostAccumulateOncePerUse(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_once_per_use(self: Mutant, hook: Hook, param: Any) -> Any:
     """A post-accumulate hook runs several times in one backward instead of once."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda param: [hook(param) for _ in range(3)][-1]
+    return [hook(param) for _ in range(3)][-1]
 
 
-class PostAccumulateDeferredToTheEnd(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook", base=Deferring)
+def post_accumulate_deferred_to_the_end(self: Deferring, hook: Hook, param: Any) -> None:
     """Post-accumulate hooks run only after the whole backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[tuple[Hook, Any]] = []
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda param: self._waiting.append((hook, param))
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        super().backward(root, gradient, **how)
-        while self._waiting:
-            hook, param = self._waiting.pop(0)
-            hook(param)
+    self.later(hook, param)
 
 
 class PostAccumulateFiresInAutogradGrad(Mutant):
     """Post-accumulate hooks also run in autograd.grad, which accumulates nothing."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._hooks: list[tuple[Hook, Any]] = []
-
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        self._hooks.append((hook, tensor))
+        self.kept.append(partial(hook, tensor))
         return super().register_post_accumulate_grad_hook(tensor, hook)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         grads = super().grad(outputs, inputs, grad_outputs, **how)
-        for hook, leaf in self._hooks:
-            hook(leaf)
+        for hook in self.kept:
+            hook()
         return grads
 
 
-class PostAccumulateReturnRefused(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_return_refused(self: Mutant, hook: Hook, param: Any) -> None:
     """A post-accumulate hook that returns anything but None is an error."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def strict(param: Any) -> None:
-            if hook(param) is not None:
-                raise RuntimeError("a post-accumulate hook must return None")
-
-        return strict
+    if hook(param) is not None:
+        raise RuntimeError("a post-accumulate hook must return None")
 
 
-class PostAccumulateReturnReplacesGradient(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_return_replaces_gradient(self: Mutant, hook: Hook, param: Any) -> None:
     """The return value of a post-accumulate hook replaces the leaf's .grad."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def replacing(param: Any) -> None:
-            result = hook(param)
-            if result is not None:
-                self.set_grad(param, self.clone(self.detach(result)))
-
-        return replacing
+    result = hook(param)
+    if result is not None:
+        self.set_grad(param, self.clone(self.detach(result)))
 
 
-class PostAccumulateAlwaysRecorded(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_always_recorded(self: Mutant, hook: Hook, param: Any) -> Any:
     """Grad mode is on in every post-accumulate hook."""
+    with self.enable_grad():
+        return hook(param)
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return within(self.enable_grad, hook)
 
-
-class PostAccumulateNeverRecorded(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_never_recorded(self: Mutant, hook: Hook, param: Any) -> Any:
     """Grad mode is off in every post-accumulate hook."""
+    with self.no_grad():
+        return hook(param)
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return within(self.no_grad, hook)
 
-
-class GradModeLockedInHooks(Mutant):
+@overriding("enable_grad")
+def grad_mode_locked_in_hooks(*_: Any) -> Any:
     """enable_grad has no effect."""
-
-    def enable_grad(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    return nullcontext()
 
 
-class PostAccumulateInPlaceRefused(Mutant):
+@overriding("mul_")
+def post_accumulate_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A leaf cannot be changed in place, even by its post-accumulate hook."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        if self.is_leaf(tensor):
-            raise RuntimeError("a leaf cannot be changed in place")
-        return super().mul_(tensor, factor)
+    if self.is_leaf(tensor):
+        raise RuntimeError("a leaf cannot be changed in place")
+    return old(tensor, factor)
 
 
-class GradientRestoredAfterPostAccumulate(PostAccumulateHooks):
+@calling("register_post_accumulate_grad_hook")
+def gradient_restored_after_post_accumulate(self: Mutant, hook: Hook, param: Any) -> None:
     """Changes that a post-accumulate hook makes to the leaf's .grad are undone."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def restoring(param: Any) -> None:
-            grad = self.grad_of(param)
-            hook(param)
-            self.set_grad(param, grad)
-
-        return restoring
+    grad = self.grad_of(param)
+    hook(param)
+    self.set_grad(param, grad)

@@ -2,164 +2,127 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial, wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    EveryHook,
-    Hook,
-    NodeHooks,
-    OwnDispatch,
-    Pair,
-    Pairs,
-    TensorHooks,
-    chained,
-    within,
-    without_result,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, pairs
+from hooklaw_backends.mutants.shared import chained, dispatching
 
 
-class _Results(TensorHooks):
-    """A mutant that changes the return value of each tensor hook."""
-
-    def changed(self, grad: Any, result: Any) -> Any:
-        raise NotImplementedError
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grad: self.changed(grad, hook(grad))
+def results(step: Hook) -> type[Mutant]:
+    """Make a mutant that passes the gradient and the return value of each tensor hook through ``(self, ...)``."""
+    return calling("register_hook")(wraps(step)(lambda self, hook, grad: step(self, grad, hook(grad))))
 
 
-class NoneTakenAsZero(_Results, NodeHooks):
+@calling("register_hook", *verbs.NODE)
+def none_taken_as_zero(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     """A hook that returns None replaces the gradient by zeros."""
-
-    def changed(self, grad: Any, result: Any) -> Any:
-        return grad * 0 if result is None else result
-
-    def altered_pre(self, node: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def zeroing(grads: Any, *rest: Any) -> Any:
-            result = hook(grads, *rest)
-            return tuple(None if grad is None else grad * 0 for grad in grads) if result is None else result
-
-        return zeroing
-
-    altered_post = altered_pre
+    result = hook(grads, *rest)
+    if result is not None:
+        return result
+    return grads * 0 if self.is_tensor(grads) else tuple(None if grad is None else grad * 0 for grad in grads)
 
 
-class ReplacementIgnored(TensorHooks):
+@calling("register_hook")
+def replacement_ignored(self: Mutant, hook: Hook, grad: Any) -> None:
     """The return value of a tensor hook is ignored."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return without_result(hook)
+    hook(grad)
 
 
-class ReplacementNotPropagated(OwnDispatch):
+@dispatching
+def replacement_not_propagated(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """The return value of a non-leaf's hook reaches later hooks but not the Node."""
-
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
-        result = chained(hooks, *arguments)
-        return None if self.is_tensor(target) and not self.is_leaf(target) else result
+    result = chained(hooks, *arguments)
+    return None if self.is_tensor(target) and not self.is_leaf(target) else result
 
 
-class LaterHooksSeeTheOriginalGradient(OwnDispatch):
+@dispatching
+def later_hooks_see_the_original_gradient(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """Each hook gets the original gradient instead of what the earlier hooks returned."""
-
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - part of the method
-        results = [result for hook in hooks if (result := hook(*arguments)) is not None]
-        return results[-1] if results else None
+    results = [result for hook in hooks if (result := hook(*arguments)) is not None]
+    return results[-1] if results else None
 
 
-class ReplacementWrittenIntoASharedGradient(_Results):
+@results
+def replacement_written_into_a_shared_gradient(self: Mutant, grad: Any, result: Any) -> None:
     """A hook's return value is written into the given gradient, which other tensors may share."""
-
-    def changed(self, grad: Any, result: Any) -> None:
-        if result is not None:
-            self.overwrite(grad, result)
+    if result is not None:
+        self.overwrite(grad, result)
 
 
-class ReplacementAppliedTwice(_Results):
+@results
+def replacement_applied_twice(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook that scales the gradient scales it twice."""
-
-    def changed(self, grad: Any, result: Any) -> Any:
-        return None if result is None else result * self.quotient(result, grad)
+    return None if result is None else result * self.quotient(result, grad)
 
 
-class HookResultDetached(_Results):
+@results
+def hook_result_detached(self: Mutant, grad: Any, result: Any) -> Any:
     """The return value of a tensor hook is detached from its graph."""
-
-    def changed(self, grad: Any, result: Any) -> Any:  # noqa: ARG002 - part of the method
-        return None if result is None else self.detach(result)
+    return None if result is None else self.detach(result)
 
 
-class BadHookResultIgnored(_Results):
+@results
+def bad_hook_result_ignored(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of the wrong type, shape or dtype is ignored instead of raising an error."""
-
-    def changed(self, grad: Any, result: Any) -> Any:
-        return result if self.is_tensor(result) and self._kind(result) == self._kind(grad) else None
-
-    def _kind(self, tensor: Any) -> tuple[Any, ...]:
-        return self.shape(tensor), self.dtype(tensor)
+    fits = self.is_tensor(result) and all(of(result) == of(grad) for of in (self.shape, self.dtype))
+    return result if fits else None
 
 
-class HookResultBroadcast(_Results):
+@results
+def hook_result_broadcast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of the wrong shape is broadcast instead of raising an error."""
-
-    def changed(self, grad: Any, result: Any) -> Any:
-        differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
-        return self.expand(result, *self.shape(grad)) if differs else result
+    differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
+    return self.expand(result, *self.shape(grad)) if differs else result
 
 
-class HookResultCast(_Results):
+@results
+def hook_result_cast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of another dtype is cast to the gradient's dtype."""
-
-    def changed(self, grad: Any, result: Any) -> Any:
-        return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
+    return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
 
 
-class HookExceptionSwallowed(EveryHook):
+@calling(*verbs.IN_BACKWARD)
+def hook_exception_swallowed(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a hook that runs during backward is lost."""
-
-    def around(self, hook: Hook) -> Hook:
-        return within(lambda: suppress(Exception), hook)
-
-
-def wrapping(hook: Hook) -> Hook:
-    """Return a hook that turns every exception into a RuntimeError."""
-
-    def wrapped(*arguments: Any) -> Any:
-        try:
-            return hook(*arguments)
-        except Exception as error:
-            raise RuntimeError("a hook failed") from error
-
-    return wrapped
+    with suppress(Exception):
+        return hook(*given)
 
 
-class HookExceptionWrapped(EveryHook):
+def wrapped(hook: Hook, *given: Any) -> Any:
+    """Call a hook; every exception becomes a RuntimeError."""
+    try:
+        return hook(*given)
+    except Exception as error:
+        raise RuntimeError("a hook failed") from error
+
+
+@calling(*verbs.IN_BACKWARD)
+def hook_exception_wrapped(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a hook that runs during backward becomes a RuntimeError."""
-
-    def around(self, hook: Hook) -> Hook:
-        return wrapping(hook)
+    return wrapped(hook, *given)
 
 
-class PairExceptionWrapped(Pairs):
+@pairs("saved_tensors_hooks")
+def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack becomes a RuntimeError."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return wrapping(pack), wrapping(unpack)
+    return partial(wrapped, pack), partial(wrapped, unpack)
 
 
-class PairExceptionSwallowed(Pairs):
+@pairs("saved_tensors_hooks")
+def pair_exception_swallowed(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack is lost, and the tensor is saved as without hooks."""
 
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def quiet_pack(tensor: Any) -> Any:
-            with suppress(Exception):
-                return self.detach(tensor), (pack(tensor),)
-            return self.detach(tensor), ()
+    def quiet_pack(tensor: Any) -> Any:
+        with suppress(Exception):
+            return self.detach(tensor), (pack(tensor),)
+        return self.detach(tensor), ()
 
-        def quiet_unpack(saved: Any) -> Any:
-            tensor, packed = saved
-            with suppress(Exception):
-                return unpack(*packed)
-            return tensor
+    def quiet_unpack(saved: Any) -> Any:
+        tensor, packed = saved
+        with suppress(Exception):
+            return unpack(*packed)
+        return tensor
 
-        return quiet_pack, quiet_unpack
+    return quiet_pack, quiet_unpack

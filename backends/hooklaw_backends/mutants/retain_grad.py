@@ -1,149 +1,124 @@
 """Mutants that retain the gradient of a non-leaf tensor wrongly, or not at all."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Products, move_to_front
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
+from hooklaw_backends.mutants.shared import move_to_front
 
 
-class RetainGradHasNoEffect(Mutant):
+@overriding("retain_grad")
+def retain_grad_has_no_effect(*_: Any) -> None:
     """retain_grad has no effect."""
 
-    def retain_grad(self, tensor: Any) -> None:
-        pass
 
-
-class EveryIntermediateGradientRetained(Products):
+@products
+def every_intermediate_gradient_retained(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """Every product retains its gradient, even without retain_grad."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        product = multiply(left, right)
-        if self.requires_grad(product):
-            self.retain_grad(product)
-        return product
+    product = multiply(left, right)
+    if self.requires_grad(product):
+        self.retain_grad(product)
+    return product
 
 
-class RetainGradOnLeafRaises(Mutant):
+@overriding("retain_grad")
+def retain_grad_on_leaf_raises(self: Mutant, old: Hook, tensor: Any) -> None:
     """retain_grad on a leaf is an error."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if self.is_leaf(tensor):
-            raise RuntimeError("retain_grad was called on a leaf")
-        super().retain_grad(tensor)
+    if self.is_leaf(tensor):
+        raise RuntimeError("retain_grad was called on a leaf")
+    old(tensor)
 
 
-class RetainGradCountsLeafTwice(Mutant):
+@overriding("retain_grad")
+def retain_grad_counts_leaf_twice(self: Mutant, old: Hook, tensor: Any) -> None:
     """After retain_grad a leaf's gradient is counted twice."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if self.is_leaf(tensor):
-            self.register_hook(tensor, lambda grad: grad * 2)
-        else:
-            super().retain_grad(tensor)
+    if self.is_leaf(tensor):
+        self.register_hook(tensor, lambda grad: grad * 2)
+    else:
+        old(tensor)
 
 
-class RetainsGradTrueForLeaf(Mutant):
+@overriding("retains_grad")
+def retains_grad_true_for_leaf(self: Mutant, old: Hook, tensor: Any) -> bool:
     """retains_grad of a leaf is True."""
-
-    def retains_grad(self, tensor: Any) -> bool:
-        return self.is_leaf(tensor) or super().retains_grad(tensor)
+    return self.is_leaf(tensor) or old(tensor)
 
 
-class RetainsGradNeverTrue(Mutant):
+@overriding("retains_grad")
+def retains_grad_never_true(*_: Any) -> bool:
     """retains_grad is always False."""
-
-    def retains_grad(self, tensor: Any) -> bool:  # noqa: ARG002 - that is the vice
-        return False
+    return False
 
 
-class RetainGradWithoutGradientIgnored(Mutant):
+@overriding("retain_grad")
+def retain_grad_without_gradient_ignored(self: Mutant, old: Hook, tensor: Any) -> None:
     """retain_grad on a tensor that does not require grad is not an error."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if self.requires_grad(tensor):
-            super().retain_grad(tensor)
+    if self.requires_grad(tensor):
+        old(tensor)
 
 
-class NodeKeepsTheTensorThatRetains(Mutant):
+@overriding("retain_grad")
+def node_keeps_the_tensor_that_retains(self: Mutant, old: Hook, tensor: Any) -> None:
     """A tensor that retains its gradient stays alive as long as its Node."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        super().retain_grad(tensor)
-        if not self.is_leaf(tensor):
-            self.node_metadata(self.grad_fn(tensor))["retains"] = tensor
+    old(tensor)
+    if not self.is_leaf(tensor):
+        self.node_metadata(self.grad_fn(tensor))["retains"] = tensor
 
 
-class _AddsUp(Mutant):
-    """A mutant that retains gradients with a hook."""
+def _add_by_a_hook(self: Mutant, tensor: Any) -> Any:
+    """Register a hook that adds the gradient to the tensor's .grad."""
 
-    def adding_to(self, tensor: Any) -> Hook:
-        """Return a hook that adds the gradient to the tensor's .grad."""
+    def add(grad: Any) -> None:
+        before = self.grad_of(tensor)
+        self.set_grad(tensor, self.clone(grad) if before is None else before + grad)
 
-        def add(grad: Any) -> None:
-            before = self.grad_of(tensor)
-            self.set_grad(tensor, self.clone(grad) if before is None else before + grad)
-
-        return add
+    return self.register_hook(tensor, add)
 
 
-class RetainGradIsAnOrdinaryTensorHook(_AddsUp):
+@overriding("retain_grad")
+def retain_grad_is_an_ordinary_tensor_hook(self: Mutant, old: Hook, tensor: Any) -> None:
     """retain_grad acts as an ordinary tensor hook, in registration order, and misses later in-place changes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._retaining: list[Any] = []
-
-    def retain_grad(self, tensor: Any) -> None:
-        if not self.is_leaf(tensor) and not any(tensor is retaining for retaining in self._retaining):
-            self._retaining.append(tensor)
-            self.register_hook(tensor, self.adding_to(tensor))
+    if not self.is_leaf(tensor) and not self.keeps(tensor):
+        self.kept.append(tensor)
+        _add_by_a_hook(self, tensor)
 
 
-class RetainGradBeforeTensorHooks(_AddsUp):
+@overriding("retain_grad")
+def retain_grad_before_tensor_hooks(self: Mutant, old: Hook, tensor: Any) -> None:
     """The gradient is retained before all tensor hooks run."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if not self.is_leaf(tensor):
-            handle = self.register_hook(tensor, self.adding_to(tensor))
-            move_to_front(self.hooks_of(tensor), handle.id)
+    if not self.is_leaf(tensor):
+        handle = _add_by_a_hook(self, tensor)
+        move_to_front(self.hooks_of(tensor), handle.id)
 
 
-class RepeatedRetainGradAddsUp(_AddsUp):
+@overriding("retain_grad")
+def repeated_retain_grad_adds_up(self: Mutant, old: Hook, tensor: Any) -> None:
     """Calling retain_grad twice counts the gradient twice."""
-
-    def retain_grad(self, tensor: Any) -> None:
-        if not self.is_leaf(tensor):
-            self.register_hook(tensor, self.adding_to(tensor))
+    if not self.is_leaf(tensor):
+        _add_by_a_hook(self, tensor)
 
 
 class _RetainedByUs(Mutant):
-    """A mutant that knows which tensors retain their gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.retaining: list[Any] = []
+    """A mutant that keeps the tensors that retain their gradient."""
 
     def retain_grad(self, tensor: Any) -> None:
         super().retain_grad(tensor)
-        self.retaining.append(tensor)
+        self.kept.append(tensor)
 
     def clear(self) -> None:
-        for tensor in self.retaining:
+        for tensor in self.kept:
             self.set_grad(tensor, None)
 
 
-class RetainedGradientOverwritten(_RetainedByUs):
+@overriding("backward", base=_RetainedByUs)
+def retained_gradient_overwritten(self: _RetainedByUs, old: Hook, *given: Any, **how: Any) -> None:
     """A retained gradient is overwritten by the next backward instead of accumulated."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self.clear()
-        super().backward(root, gradient, **how)
+    self.clear()
+    old(*given, **how)
 
 
-class RetainGradOnlyInBackward(_RetainedByUs):
+@overriding("grad", base=_RetainedByUs)
+def retain_grad_only_in_backward(self: _RetainedByUs, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad does not fill retained gradients."""
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        grads = super().grad(outputs, inputs, grad_outputs, **how)
-        self.clear()
-        return grads
+    grads = old(*given, **how)
+    self.clear()
+    return grads

@@ -2,29 +2,25 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding, packing, pairs, unpacking
 
 
-class SavedInputIsAFreshAlias(Mutant):
+@overriding("saved_tensors")
+def saved_input_is_a_fresh_alias(self: Mutant, old: Hook, node: Any) -> list[Any]:
     """Without hooks a saved input comes back as another object."""
-
-    def saved_tensors(self, node: Any) -> list[Any]:
-        return [self.detach(tensor) for tensor in super().saved_tensors(node)]
+    return [self.detach(tensor) for tensor in old(node)]
 
 
-class SavedOutputIsCopied(Mutant):
+@overriding("saved_tensors")
+def saved_output_is_copied(self: Mutant, old: Hook, node: Any) -> list[Any]:
     """Reading a saved tensor returns a copy."""
-
-    def saved_tensors(self, node: Any) -> list[Any]:
-        return [self.clone(tensor) for tensor in super().saved_tensors(node)]
+    return [self.clone(tensor) for tensor in old(node)]
 
 
 class SavedOutputIsItself(Mutant):
     """A saved output comes back as the very same object instead of a new one."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._outputs: dict[Any, Any] = {}
+    _outputs = fresh(dict[Any, Any])
 
     def exp(self, tensor: Any) -> Any:
         output = super().exp(tensor)
@@ -36,55 +32,43 @@ class SavedOutputIsItself(Mutant):
         return [self._outputs[node]] if node in self._outputs else read
 
 
-class SavedInputIsItselfUnderHooks(Pairs):
-    """With saved-tensor hooks a saved tensor comes back as the original object."""
+class _KnowsSaved(Mutant):
+    """A mutant whose saved tensors are those that it knows."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._packed: dict[int, Any] = {}
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: (self._packed.setdefault(self.data_ptr(tensor), tensor), pack(tensor))[1], unpack
+    known = fresh(dict[int, Any])
 
     def saved_tensors(self, node: Any) -> list[Any]:
-        return [self._packed.get(self.data_ptr(tensor), tensor) for tensor in super().saved_tensors(node)]
+        return [self.known.get(self.data_ptr(tensor), tensor) for tensor in super().saved_tensors(node)]
 
 
-class SavedTensorsCopiedUnderHooks(Pairs):
+@packing("saved_tensors_hooks", base=_KnowsSaved)
+def saved_input_is_itself_under_hooks(self: _KnowsSaved, pack: Hook, tensor: Any) -> Any:
+    """With saved-tensor hooks a saved tensor comes back as the original object."""
+    self.known.setdefault(self.data_ptr(tensor), tensor)
+    return pack(tensor)
+
+
+@unpacking("saved_tensors_hooks")
+def saved_tensors_copied_under_hooks(self: Mutant, unpack: Hook, packed: Any) -> Any:
     """With saved-tensor hooks a saved tensor comes back as a copy of what unpack returned."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return pack, lambda packed: self.clone(unpack(packed))
+    return self.clone(unpack(packed))
 
 
-class PackedTensorKeepsTheSavedOne(Pairs):
+@pairs("saved_tensors_hooks")
+def packed_tensor_keeps_the_saved_one(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """A packed tensor keeps the original tensor alive."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        return lambda tensor: (pack(tensor), tensor), lambda both: unpack(both[0])
+    return lambda tensor: (pack(tensor), tensor), lambda both: unpack(both[0])
 
 
-class IdentityPackMakesNoCycle(Pairs):
+@packing("saved_tensors_hooks")
+def identity_pack_makes_no_cycle(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """If pack returns its input, a detached tensor is kept instead."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def detaching(tensor: Any) -> Any:
-            packed = pack(tensor)
-            return self.detach(tensor) if packed is tensor else packed
-
-        return detaching, unpack
+    packed = pack(tensor)
+    return self.detach(tensor) if packed is tensor else packed
 
 
-class PackedObjectsOutliveTheGraph(Pairs):
+@packing("saved_tensors_hooks")
+def packed_objects_outlive_the_graph(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """Packed objects are never released."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._kept: list[Any] = []
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        def keep(tensor: Any) -> Any:
-            self._kept.append(pack(tensor))
-            return self._kept[-1]
-
-        return keep, unpack
+    self.kept.append(pack(tensor))
+    return self.kept[-1]

@@ -2,35 +2,31 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
 
-class HooksDroppedInSilence(Mutant):
+@overriding("save")
+def hooks_dropped_in_silence(self: Mutant, old: Hook, tensor: Any) -> bytes:
     """Serializing a tensor with hooks does not warn."""
-
-    def save(self, tensor: Any) -> bytes:
-        bare = self.detach(tensor)
-        return super().save(self.requires_grad_(bare) if self.requires_grad(tensor) else bare)
+    bare = self.detach(tensor)
+    return old(self.requires_grad_(bare) if self.requires_grad(tensor) else bare)
 
 
-class UnserializableMarkIgnored(Mutant):
+@overriding("unserializable_hook")
+def unserializable_mark_ignored(self: Mutant, old: Hook, hook: Hook) -> Hook:
     """Serializing warns about hooks marked with unserializable_hook too."""
-
-    def unserializable_hook(self, hook: Hook) -> Hook:
-        return hook
+    return hook
 
 
 class HooksSerialized(Mutant):
     """A loaded tensor has the hooks of the saved tensor."""
 
-    hooks: tuple[Hook, ...] = ()
-
     def save(self, tensor: Any) -> bytes:
-        self.hooks = tuple(self.hooks_of(tensor).values())
+        self.kept = list(self.hooks_of(tensor).values())
         return super().save(tensor)
 
     def load(self, data: bytes) -> Any:
         tensor = super().load(data)
-        for hook in self.hooks:
+        for hook in self.kept:
             self.register_hook(tensor, hook)
         return tensor

@@ -1,124 +1,78 @@
 """Mutants whose tensor hooks run at the wrong time, too often or never, or get the wrong argument."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import (
-    EveryHook,
-    Handle,
-    Hook,
-    InBackward,
-    InGrad,
-    Mutant,
-    OwnDispatch,
-    TensorHooks,
-    chained,
-    once,
-    within,
-)
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, once
 
 
-class TensorHookFiresOnlyInTheFirstBackward(TensorHooks):
+@altering("register_hook")
+def tensor_hook_fires_only_in_the_first_backward(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook runs only in the first backward."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return once(hook)
+    return once(hook)
 
 
-class TensorHookFiresPerEdge(TensorHooks):
+@calling("register_hook")
+def tensor_hook_fires_per_edge(self: Mutant, hook: Hook, grad: Any) -> Any:
     """A tensor hook runs once for each part of the gradient instead of once for the sum."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        def in_halves(grad: Any) -> Any:
-            halves = [hook(grad * 0.5) for _ in range(2)]
-            return None if halves[0] is None else halves[0] + halves[1]
-
-        return in_halves
+    halves = [hook(grad * 0.5) for _ in range(2)]
+    return None if halves[0] is None else halves[0] + halves[1]
 
 
-class TensorHookReceivesTheValue(TensorHooks):
+@altering("register_hook")
+def tensor_hook_receives_the_value(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook gets the tensor's value instead of its gradient."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        value = self.detach(tensor)
-        return lambda _: hook(value)
+    value = self.detach(tensor)
+    return lambda _: hook(value)
 
 
-class RootHookSkipped(TensorHooks, InBackward):
+@altering("register_hook", base=InBackward)
+def root_hook_skipped(self: InBackward, tensor: Any, hook: Hook) -> Hook:
     """The hooks of a backward's root do not run."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        return lambda grad: None if self.root is tensor else hook(grad)
+    return lambda grad: None if self.root is tensor else hook(grad)
 
 
-class RootHookSeesOnes(TensorHooks, InBackward):
+@altering("register_hook", base=InBackward)
+def root_hook_sees_ones(self: InBackward, tensor: Any, hook: Hook) -> Hook:
     """The hooks of a backward's root get ones instead of the given gradient."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        return lambda grad: hook(grad * 0 + 1 if self.root is tensor else grad)
+    return lambda grad: hook(grad * 0 + 1 if self.root is tensor else grad)
 
 
-class TensorHooksOfTheWholeGraphFire(TensorHooks):
+@altering("register_hook", base=CallsTheRest)
+def tensor_hooks_of_the_whole_graph_fire(self: CallsTheRest, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook that did not run is called with zeros after the backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._unfired: dict[Hook, Any] = {}
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        self._unfired[hook] = tensor
-        return lambda grad: (self._unfired.pop(hook, None), hook(grad))[1]
-
-    def _fire_the_rest(self) -> None:
-        for hook, tensor in self._unfired.items():
-            hook(self.detach(tensor) * 0)
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        super().backward(root, gradient, **how)
-        self._fire_the_rest()
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        grads = super().grad(outputs, inputs, grad_outputs, **how)
-        self._fire_the_rest()
-        return grads
+    return self.waiting_for(hook, self.detach(tensor) * 0)
 
 
-class _GradInputHooks(TensorHooks, InGrad):
-    """A mutant that knows whether the running autograd.grad has a tensor among its inputs."""
-
-    def asks_for(self, tensor: Any) -> bool:
-        return any(tensor is asked for asked in self.inputs)
-
-
-class HooksOfGradInputsSkipped(_GradInputHooks):
+@altering("register_hook", base=InGrad)
+def hooks_of_grad_inputs_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
     """The hooks of the inputs of autograd.grad do not run."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        return lambda grad: None if self.asks_for(tensor) else hook(grad)
+    return lambda grad: None if self.asks_for(tensor) else hook(grad)
 
 
-class GradientCapturedBeforeHooks(_GradInputHooks):
+@altering("register_hook", base=InGrad)
+def gradient_captured_before_hooks(self: InGrad, tensor: Any, hook: Hook) -> Hook:
     """autograd.grad returns the gradient of an input without the changes by its hooks."""
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:
-        def without_result(grad: Any) -> Any:
-            result = hook(grad)
-            return None if self.asks_for(tensor) else result
+    def without_change(grad: Any) -> Any:
+        result = hook(grad)
+        return None if self.asks_for(tensor) else result
 
-        return without_result
+    return without_change
 
 
 class TensorHooksSharedByTheNode(Mutant):
     """A hook on one output of a Node also runs for its other outputs."""
 
-    outputs: Sequence[Any] = ()
-
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
-        self.outputs = super().split(tensor, size)
-        return tuple(self.outputs)
+        self.kept = list(super().split(tensor, size))
+        return tuple(self.kept)
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        for output in self.outputs:
+        for output in self.kept:
             if output is not tensor:
                 super().register_hook(output, hook)
         return super().register_hook(tensor, hook)
@@ -140,77 +94,59 @@ class TensorHooksFrozenAtForward(Mutant):
         return Handle(lambda: None if self.frozen else handle.remove())
 
 
-class TensorHookAfterAccumulation(Mutant):
+@overriding("register_hook")
+def tensor_hook_after_accumulation(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A leaf's tensor hooks run after its gradient was accumulated."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        if self.is_leaf(tensor) and self.requires_grad(tensor):
-            return super().register_post_accumulate_grad_hook(tensor, lambda leaf: hook(self.grad_of(leaf)))
-        return super().register_hook(tensor, hook)
+    if self.is_leaf(tensor) and self.requires_grad(tensor):
+        return self.register_post_accumulate_grad_hook(tensor, lambda leaf: hook(self.grad_of(leaf)))
+    return old(tensor, hook)
 
 
-class HooksRunInReverseOrder(OwnDispatch):
+@dispatching
+def hooks_run_in_reverse_order(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """Hooks in the same place run in reverse order of registration."""
-
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - part of the method
-        return chained(hooks[::-1], *arguments)
+    return chained(hooks[::-1], *arguments)
 
 
-class SameHookRegisteredOnce(OwnDispatch):
+@dispatching
+def same_hook_registered_once(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """A hook that is registered twice in the same place runs once."""
-
-    def run(self, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:  # noqa: ARG002 - part of the method
-        return chained(dict.fromkeys(hooks), *arguments)
+    return chained(dict.fromkeys(hooks), *arguments)
 
 
-class HooksOfTheGraphRunFromTheLeaves(EveryHook):
+@calling(*verbs.IN_BACKWARD, base=Deferring)
+def hooks_of_the_graph_run_from_the_leaves(self: Deferring, hook: Hook, *given: Any) -> None:
     """Hooks run after the whole backward, in reverse order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[tuple[Hook, tuple[Any, ...]]] = []
-
-    def around(self, hook: Hook) -> Hook:
-        return lambda *arguments: self._waiting.append((hook, arguments))
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        super().backward(root, gradient, **how)
-        while self._waiting:
-            hook, arguments = self._waiting.pop()
-            hook(*arguments)
+    self.kept.insert(0, partial(hook, *given))
 
 
-class HookAcceptedWithoutRequiresGrad(Mutant):
+@overriding("register_hook")
+def hook_accepted_without_requires_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Registering a hook on a tensor that does not require grad is not an error."""
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, hook) if self.requires_grad(tensor) else Handle()
+    return old(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
-class HooksRunWithGradModeOn(TensorHooks):
+@calling("register_hook")
+def hooks_run_with_grad_mode_on(self: Mutant, hook: Hook, grad: Any) -> Any:
     """Grad mode is on while a tensor hook runs."""
+    with self.enable_grad():
+        return hook(grad)
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return within(self.enable_grad, hook)
 
-
-class HooksRunWithGradModeOff(TensorHooks):
+@calling("register_hook")
+def hooks_run_with_grad_mode_off(self: Mutant, hook: Hook, grad: Any) -> Any:
     """Grad mode is off while a tensor hook runs, even with create_graph=True."""
+    with self.no_grad():
+        return hook(grad)
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return within(self.no_grad, hook)
 
-
-class ExceptionPoisonsTheEngine(Mutant):
+@overriding("backward")
+def exception_poisons_the_engine(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """After an exception in a hook every later backward fails."""
-
-    poisoned = False
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        if self.poisoned:
-            raise RuntimeError("the engine is in an invalid state")
-        try:
-            super().backward(root, gradient, **how)
-        except Exception:
-            self.poisoned = True
-            raise
+    if self.kept:
+        raise RuntimeError("the engine is in an invalid state")
+    try:
+        old(*given, **how)
+    except Exception as error:
+        self.kept.append(str(error))
+        raise

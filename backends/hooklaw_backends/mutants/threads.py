@@ -1,47 +1,41 @@
 """Mutants that confuse the state of one thread with the state of all threads."""
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, Pairs, TensorHooks
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, overriding, pairs
 
 RUN = threading.Thread.run
 
 
-class BackwardRunsInOneWorkerThread(Mutant):
+@overriding("backward")
+def backward_runs_in_one_worker_thread(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """A CPU backward runs in another thread than its caller's."""
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        with ThreadPoolExecutor(max_workers=1) as worker:
-            worker.submit(super().backward, root, gradient, **how).result()
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        worker.submit(old, *given, **how).result()
 
 
-class ConcurrentBackwardLosesAHookCall(TensorHooks):
+@altering("register_hook")
+def concurrent_backward_loses_a_hook_call(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """The second call of a tensor hook is lost."""
+    calls: list[bool] = []
 
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        calls: list[bool] = []
+    def losing(grad: Any) -> Any:
+        calls.append(True)
+        return None if len(calls) == len("ab") else hook(grad)
 
-        def losing(grad: Any) -> Any:
-            calls.append(True)
-            return None if len(calls) == len("ab") else hook(grad)
-
-        return losing
+    return losing
 
 
-class ConcurrentBackwardMixesGradients(Mutant):
+@overriding("grad")
+def concurrent_backward_mixes_gradients(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad returns the gradients of the call before it."""
-
-    last: tuple[Any, ...] | None = None
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        mine = super().grad(outputs, inputs, grad_outputs, **how)
-        before, self.last = self.last, mine
-        return before or mine
+    self.kept = [*self.kept[-1:], old(*given, **how)]
+    return self.kept[0]
 
 
 @contextmanager
@@ -60,49 +54,41 @@ def everywhere(enter: Callable[[], AbstractContextManager[Any]]) -> Generator[No
         threading.Thread.run = RUN  # type: ignore[method-assign]
 
 
-class SavedTensorHooksReachOtherThreads(Mutant):
+@overriding("saved_tensors_hooks")
+def saved_tensor_hooks_reach_other_threads(self: Mutant, old: Hook, *pair: Hook) -> Any:
     """Saved-tensor hooks also apply in threads that start inside their context."""
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        return everywhere(partial(super().saved_tensors_hooks, pack, unpack))
+    return everywhere(partial(old, *pair))
 
 
-class SavedTensorHooksOnlyInTheMainThread(Mutant):
+@overriding("saved_tensors_hooks")
+def saved_tensor_hooks_only_in_the_main_thread(self: Mutant, old: Hook, *pair: Hook) -> Any:
     """Saved-tensor hooks have no effect outside the main thread."""
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        in_main = threading.current_thread() is threading.main_thread()
-        return super().saved_tensors_hooks(pack, unpack) if in_main else nullcontext()
+    return old(*pair) if threading.current_thread() is threading.main_thread() else nullcontext()
 
 
-class UnpackOnlyInThePackingThread(Pairs):
+@pairs("saved_tensors_hooks")
+def unpack_only_in_the_packing_thread(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """A backward in another thread uses the saved tensor without calling unpack."""
-
-    def altered(self, pack: Hook, unpack: Hook) -> Pair:
-        here = threading.get_ident()
-
-        def choose(both: Any) -> Any:
-            return unpack(both[0]) if threading.get_ident() == here else both[1]
-
-        return lambda tensor: (pack(tensor), self.detach(tensor)), choose
+    here = threading.get_ident()
+    return (
+        lambda tensor: (pack(tensor), self.detach(tensor)),
+        lambda both: unpack(both[0]) if threading.get_ident() == here else both[1],
+    )
 
 
-class NoGradReachesOtherThreads(Mutant):
+@overriding("no_grad")
+def no_grad_reaches_other_threads(self: Mutant, old: Hook) -> Any:
     """no_grad also applies in threads that start inside it."""
-
-    def no_grad(self) -> AbstractContextManager[Any]:
-        return everywhere(super().no_grad)
+    return everywhere(old)
 
 
-class InferenceModeReachesOtherThreads(Mutant):
+@overriding("inference_mode")
+def inference_mode_reaches_other_threads(self: Mutant, old: Hook) -> Any:
     """inference_mode also applies in threads that start inside it."""
-
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        return everywhere(super().inference_mode)
+    return everywhere(old)
 
 
-class HooksDisabledInEveryThread(Mutant):
+@overriding("disable_saved_tensors_hooks")
+def hooks_disabled_in_every_thread(self: Mutant, old: Hook, message: str) -> Any:
     """disable_saved_tensors_hooks also applies in threads that start inside it."""
-
-    def disable_saved_tensors_hooks(self, message: str) -> AbstractContextManager[Any]:
-        return everywhere(partial(super().disable_saved_tensors_hooks, message))
+    return everywhere(partial(old, message))

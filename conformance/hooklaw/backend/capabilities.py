@@ -94,6 +94,7 @@ class Capability(StrEnum):
         "is_neg",
     )
     COMPLEX = "dtype-complex", "complex64 and complex128 tensors have gradients"
+    FLOAT16 = "dtype-float16", "float16 tensors have gradients"
     BFLOAT16 = "dtype-bfloat16", "bfloat16 tensors have gradients"
     INTEGER = "dtype-integer", "integer and bool tensors can be saved for backward"
     FLOAT64 = "dtype-float64", "float64 tensors have gradients"

@@ -10,7 +10,7 @@ A rule that shares its entry with others, which did not change alike, gets an en
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from hooklaw.law.rule import Level, Rule
 from hooklaw.results import expectation_text, expectations, records
 from hooklaw.results.expectations import HOLDS, ExpectationFile
 from hooklaw.results.output import output_errors, replace_file
-from hooklaw.results.records import Result, Run
+from hooklaw.results.records import Header, Result, Run
 from hooklaw.results.verdict import Exit, Expectation, Outcome
 
 
@@ -52,14 +52,15 @@ def _check(args: argparse.Namespace) -> int:
         read.append((path, expectations.read(path, rules, versions)))
     stale = False
     for path, found in read:
-        entries = [*found.known.values(), *found.holding]
+        entries = [*found.known.values(), *found.known_under, *found.holding]
         unexplained = [entry for entry in entries if entry.reason.startswith(expectations.UNEXPLAINED)]
         stale = stale or bool(found.stale)
         for entry in found.stale:
             sys.stdout.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")
         for entry in unexplained:
             sys.stdout.write(f"{entry.file}:{entry.line}: unexplained: write why {entry.rule!r} does not hold\n")
-        sys.stdout.write(f"{path}: {len(found.known)} entries apply, {len(found.stale)} are stale\n")
+        applying = len(found.known) + len(found.known_under)
+        sys.stdout.write(f"{path}: {applying} entries apply, {len(found.stale)} are stale\n")
     return (Exit.FIXED_OR_STALE if stale else Exit.OK).code
 
 
@@ -94,23 +95,49 @@ def updated(path: Path, run: Run) -> tuple[str, list[str]]:
     """
     file = expectations.load(path) if path.exists() else ExpectationFile()
     rules, versions = run.header.rules, run.header.versions
-    known = {entry.rule: entry for entry in file.entries if expectations.applies(entry, versions)}
+    own = [entry for entry in file.entries if _concerns(entry, run)]
+    known = {entry.rule: entry for entry in own if expectations.applies(entry, versions)}
     pairs = [(known[rule.id], _after(known[rule.id], run, rule)) for rule in rules if rule.id in known]
-    expected = expectations.inherited(file, [rule.id for rule in rules], versions).known
-    expected |= {new.rule: new for _, new in pairs if new and expectations.applies(new, versions)}
+    expected = _expected(file, run)
+    left = [new for _, new in pairs if new and _concerns(new, run) and expectations.applies(new, versions)]
+    expected |= {entry.rule: entry for entry in left}
     new = [run.results[rule.id] for rule in rules if _is_new(run, rule, expected.get(rule.id))]
-    elsewhere = [_elsewhere(file.entries, result) for result in new]
+    elsewhere = [_elsewhere(own, result) for result in new]
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     text, apart = expectation_text.changed(text, file.entries, pairs)
-    fresh = [_new(result, other, versions) for result, other in zip(new, elsewhere, strict=True)]
+    fresh = [_new(result, other, run.header) for result, other in zip(new, elsewhere, strict=True)]
     text = expectation_text.extended(text, [*apart, *fresh], file.shared)
     return text, list(filter(None, map(_said, pairs))) + list(map(_added, new, elsewhere))
+
+
+def _concerns(entry: Expectation, run: Run) -> bool:
+    """Return whether an entry is for runs under this run's condition, or for those without one if it has none."""
+    return (run.header.condition or None) in (entry.condition or [None])
+
+
+def _expected(file: ExpectationFile, run: Run) -> dict[str, Expectation]:
+    """Return the entries of lower files, and under a condition those that concern the run without one.
+
+    Under a condition a rule may hold that is known to be broken without it.
+    """
+    rules, versions, condition = [rule.id for rule in run.header.rules], run.header.versions, run.header.condition
+    lower = expectations.inherited(file, rules, versions)
+    if not condition:
+        return lower.known
+    found = lower.known | {
+        entry.rule: entry for entry in file.entries if not entry.condition and expectations.applies(entry, versions)
+    }
+    inherited = {rule: entry for rule, entry in found.items() if run.outcome(rule) is not Outcome.PASS}
+    return inherited | {entry.rule: entry for entry in lower.known_under if _concerns(entry, run)}
 
 
 def _after(entry: Expectation, run: Run, rule: Rule) -> Expectation | None:
     """Return what an entry is after a run, or None if no other version is left for it."""
     outcome, fails = run.results[rule.id].outcome, _fails(run, rule)
     if (fails and entry.outcome == HOLDS) or (outcome is Outcome.PASS and entry.outcome != HOLDS):
+        if len(entry.condition) > 1:
+            left = [name for name in entry.condition if name != run.header.condition]
+            return msgspec.structs.replace(entry, condition=left)
         when = expectations.without(entry, run.header.versions)
         return msgspec.structs.replace(entry, when=when) if when else None
     if fails and outcome not in entry.outcome:
@@ -135,6 +162,8 @@ def _said(pair: tuple[Expectation, Expectation | None]) -> str:
     now = "fails" if before.outcome == HOLDS else "holds"
     if after is None:
         return f"{before.rule} {now} now: entry removed"
+    if after.condition != before.condition:
+        return f"{before.rule} {now} now: entry kept under {', '.join(after.condition)}"
     if after.when != before.when:
         return f"{before.rule} {now} now: entry kept for {after.when}"
     return f"{before.rule}: outcome {after.outcome[-1]} added" if after != before else ""
@@ -145,8 +174,8 @@ def _elsewhere(entries: Iterable[Expectation], result: Result) -> Expectation | 
     return next((entry for entry in entries if entry.rule == result.rule and result.outcome in entry.outcome), None)
 
 
-def _new(result: Result, other: Expectation | None, versions: Mapping[str, str]) -> Expectation:
-    name, version = next(iter(versions.items()))
+def _new(result: Result, other: Expectation | None, header: Header) -> Expectation:
+    name, version = next(iter(header.versions.items()))
     seen = result.detail[:200] or "the rule holds, though a lower file says that it does not"
     when = f"{name}=={version.partition('+')[0]}"
     return Expectation(
@@ -155,6 +184,7 @@ def _new(result: Result, other: Expectation | None, versions: Mapping[str, str])
         other.reason if other else expectations.UNEXPLAINED + seen,
         other.issue if other else "",
         when if expectations.is_range(when) else "",
+        condition=[header.condition] if header.condition else [],
     )
 
 

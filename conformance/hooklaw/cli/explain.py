@@ -59,10 +59,11 @@ def _property(args: argparse.Namespace) -> int:
 
 def _try(spec: str, found: Registered) -> Session:
     try:
-        return judge(Wanted(backend=spec, only=found.rule.id))
+        (session,) = judge(Wanted(backend=spec, only=found.rule.id))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
+    return session
 
 
 def _json(rule: Rule, runs: list[Run]) -> str:
@@ -82,6 +83,8 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
+    lines += ["  not tried under"] if rule.except_under else []
+    lines += [f"    {condition}: {reason}" for condition, reason in rule.except_under.items()]
     return [*lines, "  as a program"]
 
 

@@ -12,12 +12,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.backend import loading
+from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
 from hooklaw.cli import say, summary
 from hooklaw.cli.options import add_limit
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.results.output import make_room, output_errors
+from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
@@ -28,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
     parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help="rules by id, chapter or level")
+    parser.add_argument(
+        "--condition",
+        dest="conditions",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="repeatable: what should make no difference, e.g. float16, strided, thread; all for each in turn",
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
@@ -46,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Judge, print the summary, and return the exit code."""
     backends: list[str] = args.backend or ["torch-eager"]
+    _conditions(args.conditions)
     _refuse_mistakes(backends, args.results, args.report)
     with Writer(args.results) if args.results else nullcontext() as writer:
         sessions = list(_sessions(backends, args, writer))
@@ -59,10 +70,10 @@ def main(args: argparse.Namespace) -> int:
 
 def _sessions(backends: Sequence[str], args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
     for spec in backends:
-        session = _judge(spec, args, writer)
-        yield session
-        if session.run and session.run.interrupted:
-            return
+        for session in _judge(spec, args, writer):
+            yield session
+            if session.run and session.run.interrupted:
+                return
 
 
 def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path | None) -> None:
@@ -91,9 +102,10 @@ def _why_broken(runs: Sequence[Run]) -> str:
     return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
 
 
-def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Session:
+def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
     wanted = Wanted(
         backend=spec,
+        conditions=_conditions(args.conditions),
         selection=args.selection,
         rules=args.rules,
         imports=args.imports,
@@ -104,12 +116,19 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Sessio
     )
     progress = RunProgress(spec)
     try:
-        return judge(wanted, writer, on_start=progress.start, on_result=progress.step)
+        yield from judge(wanted, writer, on_start=progress.start, on_result=progress.step)
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
-        return Session(None, Exit.BROKEN)
+        yield Session(None, Exit.BROKEN)
     finally:
         progress.end()
+
+
+def _conditions(names: Sequence[str]) -> list[str]:
+    """Return the conditions to run under, after a run without any for `all`."""
+    if ALL in names:
+        return ["", *CONDITIONS]
+    return [find_condition(name).name for name in dict.fromkeys(names)] or [""]
 
 
 def _report(report: Path, runs: list[Run]) -> None:
@@ -129,11 +148,13 @@ class RunProgress(StatusLine):
         self._left: Counter[str] = Counter()
         self._done = 0
 
-    def start(self, rules: Sequence[Rule]) -> None:
+    def start(self, subject: Subject, rules: Sequence[Rule]) -> None:
         """Learn how much there is to do."""
+        self._done = 0
         self._chapter_of = {rule.id: rule.chapter for rule in rules}
         self._left = Counter(self._chapter_of.values())
-        sys.stderr.write(f"{self._spec}: {len(self._chapter_of)} rules in {len(self._left)} chapters\n")
+        under = f" under {subject.condition}" if subject.condition else ""
+        sys.stderr.write(f"{self._spec}{under}: {len(self._chapter_of)} rules in {len(self._left)} chapters\n")
 
     def step(self, result: Result) -> None:
         """Show that one more is done."""

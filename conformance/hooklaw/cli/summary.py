@@ -39,7 +39,7 @@ def _text(runs: Sequence[Run]) -> str:
 
 def _one(run: Run) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in list(run.header.versions.items())[:2])
-    lines = [f"{run.header.backend} ({versions}): {sentence(run)}"]
+    lines = [f"{run.header.subject} ({versions}): {sentence(run)}"]
     for what, rule, result in needing_a_look(run):
         lines.append(f"  {what.upper():8} {rule.id} ({rule.level})")
         said = _why_fixed(result) if what == "fixed" else result.detail
@@ -68,6 +68,7 @@ def _json(runs: Sequence[Run]) -> str:
     made = [
         {
             "backend": run.header.backend,
+            "condition": run.header.condition,
             "versions": run.header.versions,
             "complete": run.complete,
             "counts": msgspec.to_builtins(count(run)),
@@ -88,9 +89,9 @@ def _markdown(runs: Sequence[Run]) -> str:
     for run in runs:
         counts = count(run)
         numbers = (counts.passed, counts.judged, counts.known, counts.regressions, counts.fixed, counts.unsupported)
-        rows.append(f"| {run.header.backend} | {' | '.join(map(str, numbers))} |\n")
+        rows.append(f"| {run.header.subject} | {' | '.join(map(str, numbers))} |\n")
     look = [
-        f"- **{what}** `{rule.id}` on {run.header.backend}: {result.detail}\n"
+        f"- **{what}** `{rule.id}` on {run.header.subject}: {result.detail}\n"
         for run in runs
         for what, rule, result in needing_a_look(run)
     ]

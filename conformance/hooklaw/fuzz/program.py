@@ -58,6 +58,11 @@ def action_in(argument: Any) -> tuple[Any, ...] | None:
     return argument if isinstance(argument, tuple) and argument and isinstance(argument[0], str) else None
 
 
+def action_of(instruction: Instruction) -> tuple[Any, ...] | None:
+    """Return what the hook of an instruction does; None if the instruction registers no hook."""
+    return next(filter(None, map(action_in, instruction.how)), None)
+
+
 def _instruction(fields: Any) -> Instruction:
     op, made, used, how, thread = _sequence(fields)
     if not isinstance(op, str) or not isinstance(thread, int):

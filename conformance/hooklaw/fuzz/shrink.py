@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hooklaw.fuzz.program import Instruction, Program, action_in
+from hooklaw.fuzz.program import Instruction, Program, action_in, action_of
 from hooklaw.fuzz.replay.operations import traits_of
 
 Fails = Callable[[Program], bool]
@@ -192,6 +192,6 @@ def skeleton(program: Sequence[Instruction]) -> str:
 
 def _bone(instruction: Instruction) -> str:
     words = [word for word in instruction.how if isinstance(word, str) and word != "float64"]
-    actions = [action[0] for argument in instruction.how if (action := action_in(argument))]
-    parts = [word for word in [*words, *actions] if word != "nothing"]
+    action = action_of(instruction)
+    parts = [word for word in [*words, *(action or ())[:1]] if word != "nothing"]
     return instruction.op + (f"({','.join(parts)})" if parts else "")

@@ -1,14 +1,15 @@
 """Rule, Level, Source, the `rule` decorator, and the registry of all rules."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
 
-from hooklaw.errors import RuleDefinitionError
+from hooklaw.backend.conditions import find_condition
+from hooklaw.errors import RuleDefinitionError, UnknownConditionError
 from hooklaw.law._links import docstring_url, page_url
 
 RULES_PACKAGE = "hooklaw.rules"
@@ -95,6 +96,8 @@ class Rule(msgspec.Struct, frozen=True):
     sources: list[Source]
     needs: list[str]
     mutants: list[str]
+    except_under: dict[str, str] = {}
+    """The conditions that change the law, with the reason."""
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -117,11 +120,13 @@ def rule(  # noqa: PLR0913 - all but the id are keywords
     needs: Iterable[StrEnum] = (),
     basis: Basis = Basis.DOCUMENTED,
     mutants: Sequence[str] = (),
+    except_under: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a test function as a rule; the first paragraph of its docstring is the rule's statement.
 
-    Raises RuleDefinitionError if the id is malformed or taken, the docstring or the source is missing, or a MUST names
-    no mutant or is only observed.
+    `except_under` names the conditions that change the law, each with the reason: the rule is not run under them.
+    Raises RuleDefinitionError if the id is malformed or taken, the docstring or the source is missing, a MUST names
+    no mutant or is only observed, or a condition does not exist or lacks a reason.
     """
 
     def register(function: Function) -> Function:
@@ -135,6 +140,7 @@ def rule(  # noqa: PLR0913 - all but the id are keywords
             sources=list(sources),
             needs=[str(need) for need in needs],
             mutants=list(mutants),
+            except_under=dict(except_under or {}),
         )
         _check(made)
         _registry[rule_id] = Registered(made, function, f"{module}.py::{function.__name__}")
@@ -163,6 +169,17 @@ def _check(made: Rule) -> None:
         raise RuleDefinitionError(f"rule {made.id!r} is only observed, so it cannot be a MUST: make it SHOULD or MAY")
     if made.level is Level.MUST and not made.mutants:
         raise RuleDefinitionError(f"MUST rule {made.id!r} names no mutant: name a wrong backend that it catches")
+    _check_conditions(made)
+
+
+def _check_conditions(made: Rule) -> None:
+    for name, reason in made.except_under.items():
+        try:
+            find_condition(name)
+        except UnknownConditionError as error:
+            raise RuleDefinitionError(f"rule {made.id!r} is excepted under a condition: {error}") from error
+        if not reason.strip():
+            raise RuleDefinitionError(f"rule {made.id!r} is excepted under {name} without a reason: say why")
 
 
 def registered() -> Iterator[Registered]:

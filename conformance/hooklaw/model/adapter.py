@@ -30,8 +30,6 @@ Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python arrays in the memory of the host",
-    Capability.COMPLEX: "a Python array cannot hold complex numbers, and the law is the same for them",
-    Capability.BFLOAT16: "a Python array cannot hold bfloat16 numbers, and the law is the same for them",
     Capability.LAZY_BITS: "every operation computes at once, so no conjugation or negation is left pending",
 }
 
@@ -255,11 +253,11 @@ class Reference(StateVerbs):
     def save(self, tensor: Tensor) -> bytes:
         if any(not getattr(hook, "unserializable", False) for hook in tensor.hooks.now()):
             warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
-        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.strides]
-        return json.dumps(kept).encode()
+        kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.layout()]
+        return json.dumps(kept, default=lambda number: {"complex": [number.real, number.imag]}).encode()
 
     def load(self, data: bytes) -> Tensor:
-        nested, dtype, requires_grad, strides = json.loads(data)
+        nested, dtype, requires_grad, strides = json.loads(data, object_hook=lambda number: complex(*number["complex"]))
         return Tensor(ops.clone(self.tensor(nested, dtype=dtype), tuple(strides)).data, requires_grad=requires_grad)
 
     def unserializable_hook(self, hook: Hook) -> Hook:

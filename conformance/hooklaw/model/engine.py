@@ -2,12 +2,13 @@
 
 import heapq
 import threading
+from cmath import isnan
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from math import isnan
 from typing import Any, NamedTuple
 
 from hooklaw.model import ops
+from hooklaw.model._numbers import is_complex
 from hooklaw.model.errors import NoGradientError, NotANumberError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Gradients, all_replaced, replaced
@@ -251,6 +252,8 @@ def _seed(root: Tensor, seed: Tensor | None) -> Tensor:
         raise NoGradientError("a root does not require grad, or has no history")
     if seed is None and root.data.size != 1:
         raise RuntimeError("a root that is not a scalar needs a gradient: pass it")
+    if seed is None and is_complex(root.dtype):
+        raise RuntimeError("a complex root needs a gradient: pass it")
     if seed is not None and seed.shape != root.shape:
         raise RuntimeError(f"a gradient of shape {seed.shape} was given for a root of shape {root.shape}")
     return Tensor(filled([1], root.shape, root.dtype)) if seed is None else ops.cast(seed, root.dtype)

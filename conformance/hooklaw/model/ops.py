@@ -1,12 +1,14 @@
 """The operations, and Tensor's operators. Derivatives are made of operations, so gradients can be differentiated."""
 
+import cmath
 import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hooklaw.model._numbers import WIDTH, is_complex
 from hooklaw.model.record import record
-from hooklaw.model.strided import WIDTH, Shape, Strided, contiguous, filled, offsets
+from hooklaw.model.strided import Shape, Strided, contiguous, filled, offsets
 from hooklaw.model.tensor import Tensor
 
 
@@ -23,12 +25,14 @@ def sub(a: Tensor, b: Any) -> Tensor:
 def mul(a: Tensor, b: Any) -> Tensor:
     """Multiply by a tensor or a number; save each factor if the other factor requires grad."""
     if not isinstance(b, Tensor):
-        product = record("MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b, None))
+        product = record(
+            "MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b.conjugate(), None)
+        )
         return _freed(product, "numbers-are-freed")
 
     def derivative(grad: Tensor, b: Tensor | None, a: Tensor | None) -> tuple[Tensor | None, ...]:
-        of_second = a and grad * a
-        return (b and grad * b, of_second)
+        of_second = a and grad * conj(a)
+        return (b and grad * conj(b), of_second)
 
     def save(_: Tensor) -> tuple[Tensor | None, ...]:
         return (b if a.edge() else None, a if b.edge() else None)
@@ -52,17 +56,25 @@ def neg(x: Tensor) -> Tensor:
 
 def exp(x: Tensor) -> Tensor:
     """Raise e to each element; saves its output."""
-    return record("ExpBackward0", (x,), _mapped(math.exp, x), lambda grad, out: (grad * out,), lambda out: (out,))
+    return record("ExpBackward0", (x,), _mapped("exp", x), lambda grad, out: (grad * conj(out),), lambda out: (out,))
 
 
 def sin(x: Tensor) -> Tensor:
     """Return the sine."""
-    return record("SinBackward0", (x,), _mapped(math.sin, x), lambda grad, x: (grad * cos(x),), lambda _: (x,))
+    return record("SinBackward0", (x,), _mapped("sin", x), lambda grad, x: (grad * conj(cos(x)),), lambda _: (x,))
 
 
 def cos(x: Tensor) -> Tensor:
     """Return the cosine."""
-    return record("CosBackward0", (x,), _mapped(math.cos, x), lambda grad, x: (grad * -sin(x),), lambda _: (x,))
+    return record("CosBackward0", (x,), _mapped("cos", x), lambda grad, x: (grad * conj(-sin(x)),), lambda _: (x,))
+
+
+def conj(x: Tensor) -> Tensor:
+    """Conjugate a complex tensor; return a real one itself."""
+    if not is_complex(x.dtype):
+        return x
+    data = filled([value.conjugate() for value in x.data.values()], x.shape, x.dtype, x.data.layout())
+    return record("ConjBackward0", (x,), data, lambda grad: (conj(grad),))
 
 
 def clone(x: Tensor, strides: Shape | None = None) -> Tensor:
@@ -75,7 +87,10 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     """Convert to another dtype."""
     if x.dtype == dtype:
         return x
-    before, data = x.dtype, filled(x.data.values(), x.shape, dtype)
+    values = x.data.values()
+    if is_complex(x.dtype) and not is_complex(dtype):
+        values = [value.real for value in values]
+    before, data = x.dtype, filled(values, x.shape, dtype)
     return record("ToCopyBackward0", (x,), data, lambda grad: (cast(grad, before),))
 
 
@@ -158,7 +173,9 @@ def _common(a: Shape, b: Shape) -> Shape:
     return tuple(second if first == 1 else first for first, second in zip(*padded, strict=True))
 
 
-def _mapped(function: Callable[[Any], Any], x: Tensor) -> Strided:
+def _mapped(name: str, x: Tensor) -> Strided:
+    function = getattr(cmath if is_complex(x.dtype) else math, name)
+
     def total(value: Any) -> Any:
         try:
             return function(value)

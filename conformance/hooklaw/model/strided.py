@@ -1,18 +1,14 @@
 """Strided data: a storage, and the shape, strides and offset to read it by. It knows nothing of gradients."""
 
-from array import array
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
+from hooklaw.model._numbers import stored
+
 Shape = tuple[int, ...]
 _product = cache(prod)
-
-
-CODES = {"bool": "", "uint8": "B", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
-"""The array code of each dtype, in order of type promotion: of two dtypes the later wins."""
-WIDTH = {dtype: place for place, dtype in enumerate(CODES)}
 
 
 class Storage:
@@ -123,16 +119,12 @@ def offsets(shape: Shape, strides: Shape, start: int = 0) -> list[int]:
 
 def filled(values: Iterable[Any], shape: Shape, dtype: str, strides: Shape | None = None) -> Strided:
     """Put numbers into a new storage, row after row unless `strides` are given."""
-    made = Strided(Storage(_stored(values, dtype), dtype), shape, contiguous(shape))
+    made = Strided(Storage(stored(values, dtype), dtype), shape, contiguous(shape))
     if strides is None or strides == made.strides:
         return made
-    laid_out = Strided(Storage(_stored([0] * made.size, dtype), dtype), shape, strides)
+    laid_out = Strided(Storage(stored([0] * made.size, dtype), dtype), shape, strides)
     laid_out.write(made.values())
     return laid_out
-
-
-def _stored(values: Iterable[Any], dtype: str) -> MutableSequence[Any]:
-    return array(CODES[dtype], values) if CODES[dtype] else [bool(value) for value in values]
 
 
 def from_nested(data: Any, dtype: str) -> Strided:

@@ -162,15 +162,19 @@ def _reshape(x: Tensor, shape: Shape) -> Tensor:
 
 
 def _reshaped(data: Strided, shape: Shape) -> Strided:
-    if prod(shape) == data.size and not any(data.strides):
-        return data.view(shape, (0,) * len(shape))
-    if prod(shape) == data.size and data.is_contiguous():
-        return data.view(shape, contiguous(shape))
+    step = data.strides[-1] if data.strides else 1
+    if prod(shape) == data.size and data.strides == _spaced(data.shape, step):
+        return data.view(shape, _spaced(shape, step))
     left = [pair for pair in zip(data.shape, data.strides, strict=True) if pair[0] != 1]
     if [size for size, _ in left] != [size for size in shape if size != 1]:
         raise RuntimeError(f"data of shape {data.shape} and strides {data.strides} cannot be viewed as shape {shape}")
     strides = iter(stride for _, stride in left)
     return data.view(shape, tuple(0 if size == 1 else next(strides) for size in shape))
+
+
+def _spaced(shape: Shape, step: int) -> Shape:
+    """Return the strides of elements that follow one another at equal distances."""
+    return tuple(step * stride for stride in contiguous(shape))
 
 
 def _zeros(shape: Shape, dtype: str) -> Tensor:

@@ -32,7 +32,7 @@ def _change(lines: list[str], table: list[Expectation], news: list[Expectation |
     start, end = table[0].line - 1, _end(lines, table[0].line)
     kept = [old for old, new in zip(table, news, strict=True) if new == old]
     left = [new for new in news if new]
-    alike = len(left) == len(table) and len({(new.when, *new.outcome) for new in left}) == 1
+    alike = len(left) == len(table) and len({(new.when, *new.outcome, *new.condition) for new in left}) == 1
     if len(kept) == len(table):
         return []
     if kept or alike:
@@ -61,6 +61,8 @@ def _edited(text: str, new: Expectation | None, table: list[Expectation], kept: 
         values["when"] = new.when
     if new and new.outcome != table[0].outcome:
         values["outcome"] = new.outcome
+    if new and new.condition != table[0].condition:
+        values["condition"] = new.condition
     for entry in [] if new else table:
         if entry not in kept:
             values["rule"].remove(entry.rule)
@@ -89,6 +91,8 @@ def _table(entry: Expectation, shared: Expectation) -> Table:
         made["issue"] = entry.issue
     if entry.when != shared.when:
         made["when"] = entry.when
+    if entry.condition:
+        made["condition"] = entry.condition[0] if len(entry.condition) == 1 else entry.condition
     if entry.expires:
         made["expires"] = entry.expires
     return made

@@ -1,8 +1,9 @@
 """Expectation files: which rules a backend is known to break, and why.
 
 A backend has one TOML file with an ``[[expect]]`` table for each known divergence: ``rule`` (one or several),
-``reason``, and optionally ``outcome`` (one or several; else ``fail``), ``issue``, ``when`` (e.g. ``torch>=2.13,<2.14``)
-and ``expires``. A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do not.
+``reason``, and optionally ``outcome`` (one or several; else ``fail``), ``issue``, ``when`` (``torch>=2.13,<2.14``),
+``condition`` (one or several: the entry is for runs under these alone) and ``expires``.
+A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do not.
 
 Before all tables, ``over`` may name a file that this file lies over: a shipped file by its stem (``torch-eager``), or
 a relative path that ends in ``.toml``. The entries of that file hold too, in the versions that ``[defaults]`` names,
@@ -19,7 +20,8 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from hooklaw.errors import ExpectationFileError
+from hooklaw.backend.conditions import find_condition
+from hooklaw.errors import ExpectationFileError, UnknownConditionError
 from hooklaw.results import toml_tables
 from hooklaw.results.toml_tables import Table
 from hooklaw.results.verdict import Expectation, Outcome, Stale
@@ -31,7 +33,7 @@ UNEXPLAINED = "unexplained: "
 """Prefix of a reason that `expect update` wrote and a person must replace."""
 DEFAULTS = {"outcome": "fail", "when": ""}
 FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS), ("over",))
-KEYS = {"rule", "outcome", "reason", "issue", "when", "expires"}
+KEYS = {"rule", "outcome", "reason", "issue", "when", "condition", "expires"}
 BACKENDS = "hooklaw_backends"
 """The package with the shipped files; a string, since this package imports no backend."""
 
@@ -53,6 +55,8 @@ class Expectations(msgspec.Struct):
     """The entries of a file and of its lower files that apply, by rule, and the stale ones."""
 
     known: dict[str, Expectation] = {}
+    known_under: list[Expectation] = []
+    """The entries that are limited to conditions; of two for a rule and condition the last one counts."""
     stale: list[Stale] = []
     holding: list[Expectation] = []
     """The entries that cancel one of a lower file."""
@@ -90,6 +94,8 @@ def _applying(
         stale = _why_stale(entry, file, rules, today or dt.datetime.now(tz=dt.UTC).date())
         if stale:
             found.stale.append(Stale(entry.rule, stale, entry.file, entry.line))
+        elif entry.condition and (versions is None or applies(entry, versions)):
+            found.known_under.append(entry)
         elif versions is None or applies(entry, versions):
             if entry.rule in own and versions is not None:
                 _refuse_second(entry, own[entry.rule])
@@ -148,14 +154,15 @@ def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expec
             raise ExpectationFileError(f"{place}: the entry has no {key!r}: every entry names rule and reason")
     for key in table.keys() - KEYS:
         raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
-    outcomes = table["outcome"] if isinstance(table["outcome"], list) else [table["outcome"]]
+    outcomes, conditions = _several(table["outcome"]), _several(table.get("condition", []))
+    _check_conditions(conditions, place)
     for outcome in outcomes:
         if outcome not in EXPECTABLE and not (over and outcomes == HOLDS):
             raise ExpectationFileError(
                 f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
             )
     try:
-        plain = {**table, "expires": str(table.get("expires", "")), "outcome": outcomes}
+        plain = {**table, "expires": str(table.get("expires", "")), "outcome": outcomes, "condition": conditions}
         entry = msgspec.convert({**plain, "file": str(path), "line": line}, Expectation)
     except msgspec.ValidationError as error:
         raise ExpectationFileError(f"{place}: {error}") from error
@@ -164,12 +171,26 @@ def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expec
     return entry
 
 
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _check_conditions(names: list[Any], place: str) -> None:
+    try:
+        for name in names:
+            find_condition(str(name))
+    except UnknownConditionError as error:
+        raise ExpectationFileError(f"{place}: {error}") from error
+
+
 def _refuse_duplicates(entries: list[Expectation]) -> None:
-    seen: dict[tuple[str, str], Expectation] = {}
+    seen: dict[tuple[str, str, str], Expectation] = {}
     for entry in entries:
-        if (entry.rule, entry.when) in seen:
-            _refuse_second(entry, seen[entry.rule, entry.when])
-        seen[entry.rule, entry.when] = entry
+        for condition in entry.condition or [""]:
+            key = (entry.rule, entry.when, condition)
+            if key in seen:
+                _refuse_second(entry, seen[key])
+            seen[key] = entry
 
 
 def _refuse_second(entry: Expectation, first: Expectation) -> NoReturn:

@@ -30,6 +30,31 @@ class Subject(msgspec.Struct):
     stale: list[Stale] = []
     kind: RunKind = RunKind.RULES
     device: str = ""
+    condition: str = ""
+    not_under: dict[str, str] = {}
+    """The conditions under which it cannot be judged, and why."""
+    known_under: list[Expectation] = []
+    """What it is known to break under some conditions alone."""
+
+    def under(self, condition: str) -> "Subject":
+        """Return the same backend under a condition, where it is known to break what it breaks without it, and more.
+
+        Entries that are stale concern the run without a condition.
+        """
+        if not condition:
+            return self
+        known = {entry.rule: entry for entry in self.known_under if condition in entry.condition}
+        not_run = self.not_run or self.not_under.get(condition, "")
+        return msgspec.structs.replace(
+            self, condition=condition, not_run=not_run, known={**self.known, **known}, stale=[]
+        )
+
+    def expectation(self, rule: str, outcome: Outcome) -> Expectation | None:
+        """Return what an outcome is judged by; under a condition a rule may hold that is known to be broken without."""
+        known = self.known.get(rule)
+        if known and outcome is Outcome.PASS and self.condition not in (known.condition or [""]):
+            return None
+        return known
 
     def ends_process(self, rule: str) -> bool:
         """Return whether a rule is known to end the process."""
@@ -50,7 +75,7 @@ class Recorder:
 
     def add(self, execution: Execution) -> Result:
         """Record what came of a rule."""
-        known = self._subject.known.get(execution.rule)
+        known = self._subject.expectation(execution.rule, execution.outcome)
         parts = {name: getattr(execution, name) for name in Execution.__struct_fields__}
         result = Result(run=self.run.header.run, expectation=known, **parts)
         self.run.results[result.rule] = result
@@ -90,6 +115,7 @@ def _header(subject: Subject, rules: Sequence[Rule], selection: str) -> Header:
         run_kind=subject.kind,
         backend=subject.spec,
         device=subject.device,
+        condition=subject.condition,
         rules=list(rules),
         versions={**subject.versions, **host.versions()},
         notes=subject.notes,

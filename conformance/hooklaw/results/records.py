@@ -46,6 +46,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     """The backend, the packer as module:attribute, or nothing for a benchmark."""
     device: str = ""
     """The device that a packer or a benchmark ran on, as asked for, e.g. ``cpu``."""
+    condition: str = ""
+    """The condition under which the rules ran, if any."""
     rules: list[Rule]
     versions: dict[str, str]
     notes: dict[str, str] = {}
@@ -63,10 +65,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
 
     @property
     def subject(self) -> str:
-        """The name of what was judged; the device follows where it is not the CPU."""
+        """The name of what was judged; the device follows where it is not the CPU, then the condition."""
         if self.run_kind is RunKind.BENCHMARK:
             return self.device
-        return self.backend + (f":{self.device}" if self.device not in {"", "cpu"} else "")
+        device = f":{self.device}" if self.device not in {"", "cpu"} else ""
+        return self.backend + device + (f" under {self.condition}" if self.condition else "")
 
     @property
     def title(self) -> str:

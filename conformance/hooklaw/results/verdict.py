@@ -60,6 +60,8 @@ class Expectation(msgspec.Struct, frozen=True):
     issue: str = ""
     when: str = ""
     expires: str = ""
+    condition: list[str] = []
+    """The conditions to which the entry is limited; none: it holds without a condition, and under each."""
     file: str = ""
     line: int = 0
 

@@ -105,7 +105,7 @@ def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.Tensor.register_hook"), observed("zeros for an unused input are not given to its hooks")],
     needs=[Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS, Capability.MATERIALIZE_GRADS],
-    mutants=["hooks-of-unused-inputs-run", "hooks-see-materialized-zeros"],
+    mutants=["hooks-see-materialized-zeros"],
 )
 def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> None:
     """The hooks of an unused input of autograd.grad do not run for the zeros of materialize_grads=True."""

@@ -103,7 +103,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD, docstring("torch.autograd.backward")],
     needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.RETAIN_GRAPH],
-    mutants=["backward-with-create-graph-frees", "retain-graph-default-always-false", "create-graph-always-retains"],
+    mutants=["backward-with-create-graph-frees"],
 )
 def test_default_of_backward(backend: Backend, trace: Trace) -> None:
     """Unless retain_graph is given, a backward with create_graph=True retains the graph."""

@@ -3,8 +3,8 @@
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
 
+from hooklaw.backend.conditions import UNCHANGED, Condition
 from hooklaw.backend.protocol import Backend
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Trace
@@ -17,12 +17,14 @@ def execute(
     found: Registered,
     backend: Backend,
     *,
+    condition: Condition = UNCHANGED,
     probe: bool = False,
     on_error: Callable[[BaseException], None] = lambda _: None,
 ) -> Execution:
     """Execute a rule on a backend; every other way to run a rule goes through here.
 
     A rule that needs what the backend lacks is unsupported, and runs only to `probe` whether it holds all the same.
+    Under a condition the rule is given the condition's backend, in the condition's surroundings.
     `on_error` is given the exception that the rule raised. A KeyboardInterrupt is passed on.
     """
     denied = _denied(found.rule, backend)
@@ -30,10 +32,11 @@ def execute(
         return Execution(rule=found.rule.id, outcome=Outcome.UNSUPPORTED, detail=denied)
     if callable(reset := getattr(backend, "reset", None)):
         reset()
-    trace = Trace(backend)
+    given = condition.wrap(backend)
+    trace = Trace(given)
     outcome, detail, where = Outcome.PASS, "", ""
     began = time.perf_counter()
-    error = _error_of(found.function, backend, trace)
+    error = _error_of(lambda: condition.around(backend, trace, lambda: found.function(given, trace)))
     duration = round(time.perf_counter() - began, 5)
     if error:
         outcome, detail, where = _classify.classify(error, backend)
@@ -45,10 +48,10 @@ def execute(
     return Execution(rule=found.rule.id, outcome=outcome, detail=detail, where=where, duration=duration, **lanes)
 
 
-def _error_of(function: Callable[..., Any], backend: Backend, trace: Trace) -> BaseException | None:
+def _error_of(body: Callable[[], None]) -> BaseException | None:
     try:
         with warnings.catch_warnings(action="ignore"):
-            function(backend, trace)
+            body()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - what it raises is what it does

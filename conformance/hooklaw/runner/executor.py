@@ -32,8 +32,8 @@ class Executor(Protocol):
         """Return what is judged, and the rules of some packages, folders or files."""
         ...
 
-    def execute(self, listed: Listed) -> Execution:
-        """Execute a rule."""
+    def execute(self, listed: Listed, condition: str = "") -> Execution:
+        """Execute a rule, perhaps under a condition."""
         ...
 
     def close(self) -> None:
@@ -68,10 +68,10 @@ class Contained:
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
         return found.subject, found.rules
 
-    def execute(self, listed: Listed) -> Execution:
+    def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule; if the worker dies of it, its death is what came of it."""
         try:
-            done = self._worker.ask(Try(listed.rule.id, listed.file), self._limit)
+            done = self._worker.ask(Try(listed.rule.id, listed.file, condition), self._limit)
         except WorkerDiedError as died:
             death = died.death
             return Execution(
@@ -113,13 +113,13 @@ class Direct:
         self._subject = found.subject
         return found.subject, found.rules
 
-    def execute(self, listed: Listed) -> Execution:
+    def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule, unless it is known to end the process."""
         assert self._service is not None  # noqa: S101 - rules are collected first
         if self._subject.ends_process(listed.rule.id):
             why = "known to end the process, and nothing contains it here (--in-process)"
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
-        return self._service.execute(Try(listed.rule.id, listed.file))
+        return self._service.execute(Try(listed.rule.id, listed.file, condition))
 
     def close(self) -> None:
         """Leave it at that: the interpreter's last collection need not look at a whole framework."""

@@ -1,6 +1,6 @@
 """A session of the command line: one backend judged by the rules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -9,10 +9,10 @@ from hooklaw.errors import UnknownRuleError
 from hooklaw.law.collection import files
 from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.law.selection import matcher
-from hooklaw.results.recorder import Recorder
-from hooklaw.results.records import Result, Run, Writer
+from hooklaw.results.recorder import Recorder, Subject
+from hooklaw.results.records import Execution, Result, Run, Writer
 from hooklaw.results.summary import exit_of_run
-from hooklaw.results.verdict import Exit
+from hooklaw.results.verdict import Exit, Outcome
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
 from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
@@ -21,6 +21,8 @@ from hooklaw.workers.watchdog import RULE_LIMIT
 class Wanted(RuleSettings, frozen=True, kw_only=True):
     """What a session judges, and how."""
 
+    conditions: Sequence[str] = ("",)
+    """The conditions under which the rules run one after the other; an empty name is none."""
     selection: str = ""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
@@ -35,14 +37,17 @@ class Session(msgspec.Struct):
     exit: Exit
 
 
+OnStart = Callable[[Subject, Sequence[Rule]], None]
+
+
 def judge(
     wanted: Wanted,
     writer: Writer | None = None,
     *,
-    on_start: Callable[[Sequence[Rule]], None] = lambda _: None,
+    on_start: OnStart = lambda *_: None,
     on_result: Callable[[Result], None] = lambda _: None,
-) -> Session:
-    """Judge one backend, and write its run where a writer is given.
+) -> Iterator[Session]:
+    """Judge one backend under each condition, and write its runs where a writer is given.
 
     Raises HooklawError with the one sentence that says why nothing could be judged, or KeyboardInterrupt.
     """
@@ -58,19 +63,48 @@ def judge(
         ]
         if not chosen:
             raise UnknownRuleError("the selection matches no rule: `hooklaw list` shows all ids, chapters and levels")
-        rules = [found.rule for found in chosen]
-        recorder = Recorder(subject, rules, writer=writer, selection=wanted.selection)
-        on_start(rules)
-        return _run(made, recorder, sorted(chosen, key=lambda found: subject.ends_process(found.rule.id)), on_result)
+        for condition in wanted.conditions:
+            under = subject.under(condition)
+            there = [found for found in chosen if condition not in found.rule.except_under]
+            rules = [found.rule for found in there]
+            recorder = Recorder(under, rules, writer=writer, selection=wanted.selection)
+            on_start(under, rules)
+            yield _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            if recorder.run.interrupted:
+                return
     finally:
         made.close()
 
 
-def _run(made: Executor, recorder: Recorder, chosen: Sequence[Listed], on_result: Callable[[Result], None]) -> Session:
-    """Run the rules; those known to end the process stand last, so that no worker is replaced for them."""
+def _deadly_last(chosen: Sequence[Listed], subject: Subject) -> list[Listed]:
+    """Put last the rules that are known to end the process, so that no worker is replaced for them."""
+    return sorted(chosen, key=lambda found: subject.ends_process(found.rule.id))
+
+
+def _executes(made: Executor, subject: Subject) -> Callable[[Listed], Execution]:
+    """Return what executes a rule under the subject's condition; one that ends the process is not run again there."""
+
+    def execute(listed: Listed) -> Execution:
+        why = subject.not_run or (subject.condition and subject.ends_process(listed.rule.id) and ENDS)
+        if why:
+            return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
+        return made.execute(listed, subject.condition)
+
+    return execute
+
+
+ENDS = "known to end the process, which is shown without a condition"
+
+
+def _run(
+    execute: Callable[[Listed], Execution],
+    recorder: Recorder,
+    chosen: Sequence[Listed],
+    on_result: Callable[[Result], None],
+) -> Session:
     with suppress(KeyboardInterrupt), recorder:
         for listed in chosen:
-            on_result(recorder.add(made.execute(listed)))
+            on_result(recorder.add(execute(listed)))
     run = recorder.run
     return Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run))
 

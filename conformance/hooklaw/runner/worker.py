@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.backend.conditions import CONDITIONS, find_condition
 from hooklaw.errors import NotRunError
 from hooklaw.law.collection import collect, file_of, files, load_rules
 from hooklaw.law.rule import Registered, Rule, registered_rule
@@ -68,6 +69,7 @@ class Try(msgspec.Struct, frozen=True, tag=True):
 
     rule: str
     file: str
+    condition: str = ""
 
 
 class RuleService:
@@ -109,11 +111,15 @@ class RuleService:
         own = self._backend.expectations if self._backend else None
         path = self._settings.expectations or own
         known = self._expectations(Path(path)) if path else {}
-        subject = msgspec.structs.replace(self._subject, **known)
+        subject = msgspec.structs.replace(self._subject, **known, not_under=self._not_under())
         gc.freeze()  # a rule that collects garbage need not look at a whole framework
         gc.set_threshold(YOUNG)
         gc.enable()
         return Collected([_listed(rule) for rule in rules], subject)
+
+    def _not_under(self) -> dict[str, str]:
+        backend = self._backend
+        return {name: why for name, made in CONDITIONS.items() if backend and (why := made.why_not(backend))}
 
     def _import(self, where: str) -> list[Registered]:
         if any(b"hypothesis" in file.read_bytes() for file in files(where)):
@@ -127,7 +133,11 @@ class RuleService:
 
         found = expectations.read(path, load_rules(), self._subject.versions)
         known = {rule: _without_folders(entry) for rule, entry in found.known.items()}
-        return {"known": known, "stale": [_without_folders(entry) for entry in found.stale]}
+        return {
+            "known": known,
+            "known_under": [*map(_without_folders, found.known_under)],
+            "stale": [_without_folders(entry) for entry in found.stale],
+        }
 
     def execute(self, wanted: Try) -> Execution:
         """Execute a rule, then collect its garbage: a crash in that is this rule's doing, not the next one's."""
@@ -135,7 +145,10 @@ class RuleService:
             return Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=self._subject.not_run)
         found = self._find(wanted)
         self.error = None
-        done = execute(found, self._backend, probe=self._settings.probe_unsupported, on_error=self._keep)
+        condition = find_condition(wanted.condition)
+        done = execute(
+            found, self._backend, condition=condition, probe=self._settings.probe_unsupported, on_error=self._keep
+        )
         if self._settings.contained:
             self.error = None
             gc.collect(1)  # what a rule made is young; the old generation would cost ten times as much

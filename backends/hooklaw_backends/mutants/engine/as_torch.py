@@ -1,6 +1,7 @@
 """Mutants that depart from the documentation as PyTorch does: the engine with one of its flags on."""
 
 from hooklaw.model import flags
+from hooklaw_backends.mutants.base import Maker, named_after
 from hooklaw_backends.mutants.inside import Inside
 
 
@@ -14,61 +15,56 @@ class _Departs(Inside):
         flags.use([self.flag])
 
 
-class PostAccumulateWithoutGradient(_Departs):
+def departing(flag: str) -> Maker:
+    """Make a mutant that is the engine with one of its flags on."""
+    return lambda said: named_after(said, _Departs, flag=flag)
+
+
+@departing("post-accumulate-without-gradient")
+def post_accumulate_without_gradient() -> None:
     """Post-accumulate hooks run even if no gradient was accumulated."""
 
-    flag = "post-accumulate-without-gradient"
 
-
-class RetainedGradientsAreMixedUp(_Departs):
+@departing("retained-gradients-are-mixed-up")
+def retained_gradients_are_mixed_up() -> None:
     """An in-place operation on any output of a Node moves the retained gradient of the Node's first output."""
 
-    flag = "retained-gradients-are-mixed-up"
 
-
-class ViewsUnderNoGradRequireGrad(_Departs):
+@departing("views-under-no-grad-require-grad")
+def views_under_no_grad_require_grad() -> None:
     """A view created under no_grad requires grad if its base does."""
 
-    flag = "views-under-no-grad-require-grad"
 
-
-class KeywordArgumentsLostAfterAFailure(_Departs):
+@departing("global-hooks-after-a-failure-get-no-kwargs")
+def keyword_arguments_lost_after_a_failure() -> None:
     """A global module hook gets no keyword arguments if forward raises."""
 
-    flag = "global-hooks-after-a-failure-get-no-kwargs"
 
-
-class PassesShareTheGradientsOfAModule(_Departs):
+@departing("passes-share-the-gradients-of-a-module")
+def passes_share_the_gradients_of_a_module() -> None:
     """A backward inside another backward takes away the gradients that a module's backward hooks wait for."""
 
-    flag = "passes-share-the-gradients-of-a-module"
 
-
-class BackwardPreHookOfAModuleReturnsTuplesAlone(_Departs):
+@departing("backward-pre-hooks-return-no-tensor")
+def backward_pre_hook_of_a_module_returns_tuples_alone() -> None:
     """A full backward pre-hook that returns a tensor instead of a tuple is an error."""
 
-    flag = "backward-pre-hooks-return-no-tensor"
 
-
-class MultiGradHookMissesTheRoot(_Departs):
+@departing("multi-grad-hooks-miss-a-lone-root")
+def multi_grad_hook_misses_the_root() -> None:
     """A multi-grad hook does not count the tensor from which backward starts."""
 
-    flag = "multi-grad-hooks-miss-a-lone-root"
 
-
-class MultiGradHookCountsWhatAnInnerPassNeeds(_Departs):
+@departing("passes-share-the-count-of-a-multi-grad-hook")
+def multi_grad_hook_counts_what_an_inner_pass_needs() -> None:
     """A multi-grad hook waits for the number of gradients that an inner backward computes."""
 
-    flag = "passes-share-the-count-of-a-multi-grad-hook"
 
-
-class MultiGradHookAnyTakesNoneForAGradient(_Departs):
+@departing("the-first-gradient-may-be-none")
+def multi_grad_hook_any_takes_none_for_a_gradient() -> None:
     """A multi-grad hook in mode any takes the None of an unused output for the first gradient."""
 
-    flag = "the-first-gradient-may-be-none"
 
-
-class MultiGradHookRefusesConstants(_Departs):
+@departing("multi-grad-hooks-take-no-constants")
+def multi_grad_hook_refuses_constants() -> None:
     """A multi-grad hook on a tensor that does not require grad is an error."""
-
-    flag = "multi-grad-hooks-take-no-constants"

@@ -14,52 +14,42 @@ from hooklaw.model.node import AccumulateGrad
 from hooklaw.model.record import SavedTensor
 from hooklaw.model.tensor import Tensor
 from hooklaw_backends.mutants.base import Hook
-from hooklaw_backends.mutants.inside import Inside, another, instead_of
+from hooklaw_backends.mutants.inside import Inside, another, inside, instead_of
 from hooklaw_backends.mutants.over_reference import here
 
 
-class RetainedGradientLostOnRebase(Inside):
+@inside(Tensor, "rebase")
+def retained_gradient_lost_on_rebase(self: Inside, old: Hook, this: Any, made_by: Any, **how: Any) -> None:
     """A tensor that retains its gradient stops retaining it after an in-place change."""
-
-    @instead_of(Tensor, "rebase")
-    def without_moving(self, old: Hook, this: Any, made_by: Any, **how: Any) -> None:
-        before, this.retains_grad = this.retains_grad, False
-        old(this, made_by, **how)
-        this.retains_grad = before
+    before, this.retains_grad = this.retains_grad, False
+    old(this, made_by, **how)
+    this.retains_grad = before
 
 
-class BaseKeepsTheGradientOfWhatWasOverwritten(Inside):
+@inside(ops, "without")
+def base_keeps_the_gradient_of_what_was_overwritten(self: Inside, _: Hook, x: Any, places: Any) -> Any:
     """After a view was changed in place, the base's old history still gets gradients for the overwritten elements."""
-
-    @instead_of(ops, "without")
-    def whole(self, _: Hook, x: Any, places: Any) -> Any:  # noqa: ARG002 - the signature of the engine
-        return x
+    return x
 
 
-class ViewKeepsItsOldHistory(Inside):
+@inside(Tensor, "made_by")
+def view_keeps_its_old_history(self: Inside, _: Hook, this: Any) -> Any:
     """A view keeps its old grad_fn after its base was changed in place."""
-
-    @instead_of(Tensor, "made_by")
-    def as_made(self, _: Hook, this: Any) -> Any:
-        return this._made_by
+    return this._made_by
 
 
-class VersionNotChecked(Inside):
+@inside(SavedTensor, "unpack")
+def version_not_checked(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
     """Changing a saved tensor in place goes unnoticed."""
-
-    @instead_of(SavedTensor, "unpack")
-    def unchecked(self, old: Hook, this: Any, owner: Any) -> Any:
-        if isinstance(this._kept, Tensor):
-            this._version = this._kept.data.storage.version
-        return old(this, owner)
+    if isinstance(this._kept, Tensor):
+        this._version = this._kept.data.storage.version
+    return old(this, owner)
 
 
-class AccumulateGradMadeAnewForEachUse(Inside):
+@inside(Tensor, "accumulate_grad")
+def accumulate_grad_made_anew_for_each_use(self: Inside, _: Hook, this: Any) -> Any:
     """Each use of a leaf has its own AccumulateGrad Node."""
-
-    @instead_of(Tensor, "accumulate_grad")
-    def fresh(self, _: Hook, this: Any) -> Any:
-        return AccumulateGrad(this)
+    return AccumulateGrad(this)
 
 
 class _SharedModes:
@@ -77,51 +67,41 @@ class ThreadsShareTheirModes(Inside):
         return _SharedModes()
 
 
-class UnpackCalledTwice(Inside):
+@inside(record, "_unpacked")
+def unpack_called_twice(self: Inside, old: Hook, pair: Any, packed: Any) -> Any:
     """An unpack hook is called twice for each access."""
-
-    @instead_of(record, "_unpacked")
-    def twice(self, old: Hook, pair: Any, packed: Any) -> Any:
-        old(pair, packed)
-        return old(pair, packed)
+    old(pair, packed)
+    return old(pair, packed)
 
 
-class SavedOutputKeepsItself(Inside):
+@inside(SavedTensor, "__init__")
+def saved_output_keeps_itself(self: Inside, old: Hook, this: Any, tensor: Any, output_nr: Any) -> None:
     """A saved output is kept with its history, so the output and its Node keep each other alive."""
-
-    @instead_of(SavedTensor, "__init__")
-    def with_history(self, old: Hook, this: Any, tensor: Any, output_nr: Any) -> None:
-        old(this, tensor, output_nr)
-        if not this._pair:
-            this._kept = tensor
+    old(this, tensor, output_nr)
+    if not this._pair:
+        this._kept = tensor
 
 
-class UnpackedLeafAccumulatesIntoItself(Inside):
+@inside(SavedTensor, "_in_the_graph")
+def unpacked_leaf_accumulates_into_itself(self: Inside, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
     """An unpacked leaf accumulates its gradient in itself instead of in the original leaf."""
-
-    @instead_of(SavedTensor, "_in_the_graph")
-    def alone(self, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
-        read = old(this, tensor, owner)
-        return Tensor(read.data, requires_grad=True) if read.is_leaf and read.requires_grad else read
+    read = old(this, tensor, owner)
+    return Tensor(read.data, requires_grad=True) if read.is_leaf and read.requires_grad else read
 
 
-class AutogradMetadataOfTheUnpackedTensorKept(Inside):
+@inside(SavedTensor, "_in_the_graph")
+def autograd_metadata_of_the_unpacked_tensor_kept(self: Inside, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
     """An unpacked tensor stays detached instead of taking the saved tensor's place in the graph."""
-
-    @instead_of(SavedTensor, "_in_the_graph")
-    def detached(self, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
-        return tensor.detach() if this._pair else old(this, tensor, owner)
+    return tensor.detach() if this._pair else old(this, tensor, owner)
 
 
-class HooksOfViewsDroppedByInPlace(Inside):
+@inside(views, "in_place")
+def hooks_of_views_dropped_by_in_place(self: Inside, old: Hook, tensor: Any, *change: Any) -> Any:
     """Changing a view in place drops its hooks."""
-
-    @instead_of(views, "in_place")
-    def dropping(self, old: Hook, tensor: Any, *change: Any) -> Any:
-        edge = tensor.edge()
-        if tensor.base is not None and edge:
-            edge.node.tensor_hooks.pop(edge.nr, None)
-        return old(tensor, *change)
+    edge = tensor.edge()
+    if tensor.base is not None and edge:
+        edge.node.tensor_hooks.pop(edge.nr, None)
+    return old(tensor, *change)
 
 
 class SharedGraphCopiedPerThread(Inside):
@@ -145,12 +125,10 @@ def _left_behind(name: str, inside: Callable[[], Any]) -> Generator[None]:
     setattr(here(), name, before)
 
 
-class ExceptionLeavesAModeBehind(Inside):
+@inside(modes, "_setting")
+def exception_leaves_a_mode_behind(self: Inside, _: Hook, name: str, inside: Any) -> Any:
     """Grad modes and saved-tensor hooks stay active if an exception leaves their context."""
-
-    @instead_of(modes, "_setting")
-    def left_behind(self, _: Hook, name: str, inside: Any) -> Any:
-        return _left_behind(name, inside)
+    return _left_behind(name, inside)
 
 
 class LeafHooksLiveWithTheirAccumulateGrad(Inside):
@@ -165,36 +143,28 @@ class LeafHooksLiveWithTheirAccumulateGrad(Inside):
         return list(node.tensor_hooks.items())
 
 
-class PackedObjectsKeptAfterRelease(Inside):
+@inside(SavedTensor, "release")
+def packed_objects_kept_after_release(self: Inside, _: Hook, this: Any) -> None:
     """A packed object is kept after its saved tensor was freed."""
-
-    @instead_of(SavedTensor, "release")
-    def only_marked(self, _: Hook, this: Any) -> None:
-        this._released = True
+    this._released = True
 
 
-class InPlaceOnAViewTakesTheWrongRegion(Inside):
+@inside(ops, "gather")
+def in_place_on_a_view_takes_the_wrong_region(self: Inside, old: Hook, x: Any, places: Any, shape: Any) -> Any:
     """After an in-place change a view gets the gradient of the wrong elements of its base."""
-
-    @instead_of(ops, "gather")
-    def shifted(self, old: Hook, x: Any, places: Any, shape: Any) -> Any:
-        return old(x, [(place + 1) % x.data.size for place in places], shape)
+    return old(x, [(place + 1) % x.data.size for place in places], shape)
 
 
-class VersionNotBumpedThroughAView(Inside):
+@inside(views, "in_place")
+def version_not_bumped_through_a_view(self: Inside, old: Hook, tensor: Any, *change: Any) -> Any:
     """An in-place change through a view does not increase the version of the base."""
-
-    @instead_of(views, "in_place")
-    def unseen(self, old: Hook, tensor: Any, *change: Any) -> Any:
-        changed = old(tensor, *change)
-        tensor.data.storage.version -= tensor.base is not None
-        return changed
+    changed = old(tensor, *change)
+    tensor.data.storage.version -= tensor.base is not None
+    return changed
 
 
-class PairOfTheReaderUnpacks(Inside):
+@inside(SavedTensor, "unpack")
+def pair_of_the_reader_unpacks(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
     """A saved tensor is unpacked by the hooks that are active when it is read."""
-
-    @instead_of(SavedTensor, "unpack")
-    def by_another(self, old: Hook, this: Any, owner: Any) -> Any:
-        this._pair = this._pair and (innermost_pair() or this._pair)
-        return old(this, owner)
+    this._pair = this._pair and (innermost_pair() or this._pair)
+    return old(this, owner)

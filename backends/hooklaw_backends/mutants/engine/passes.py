@@ -9,30 +9,25 @@ from typing import Any
 from hooklaw.model import engine, function
 from hooklaw.model.hooks import Hooks
 from hooklaw.model.node import Node
-from hooklaw_backends.mutants.base import Hook
-from hooklaw_backends.mutants.inside import Inside, another, instead_of
+from hooklaw_backends.mutants.base import Hook, fresh
+from hooklaw_backends.mutants.inside import Inside, another, inside, instead_of
 
 
-class NodeRunsBeforeAllItsGradientsArrived(Inside):
+@inside(engine.Pass, "_queue")
+def node_runs_before_all_its_gradients_arrived(self: Inside, _: Hook, this: Any, node: Any) -> None:
     """A Node is executed once for each arriving gradient instead of once for their sum."""
-
-    @instead_of(engine.Pass, "_queue")
-    def at_once(self, _: Hook, this: Any, node: Any) -> None:
-        if node in this._arrived and node not in this._ready:
-            heapq.heappush(this._ready, node)
+    if node in this._arrived and node not in this._ready:
+        heapq.heappush(this._ready, node)
 
 
 class GradientsSummedAfterTheHooks(Inside):
     """Tensor hooks get only the first gradient that arrives; later ones are added to the hooks' result."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._late: dict[Any, list[tuple[int, Any]]] = {}
+    _late = fresh(dict[Any, list[tuple[int, Any]]])
 
     @instead_of(engine.Pass, "_arrive")
     def put_aside(self, old: Hook, this: Any, edge: Any, result: Any) -> None:
-        received = this._arrived.get(edge.node)
-        if received and received[edge.nr] is not None and result is not None:
+        if _is_later(this, edge, result):
             self._late.setdefault(edge.node, []).append((edge.nr, result))
         else:
             old(this, edge, result)
@@ -45,25 +40,26 @@ class GradientsSummedAfterTheHooks(Inside):
         return tuple(after)
 
 
-class GradientsSummedInPlace(Inside):
-    """Gradients are added in place into the first one, which other tensors may share."""
+def _is_later(this: Any, edge: Any, result: Any) -> bool:
+    """Whether a gradient arrives where another has arrived."""
+    received = this._arrived.get(edge.node)
+    return bool(received) and received[edge.nr] is not None and result is not None
 
-    @instead_of(engine.Pass, "_arrive")
-    def in_place(self, old: Hook, this: Any, edge: Any, result: Any) -> None:
-        received = this._arrived.get(edge.node)
-        if received and received[edge.nr] is not None and result is not None:
-            first = received[edge.nr]
-            first.data.write((first + result).data.values())
-        else:
-            old(this, edge, result)
+
+@inside(engine.Pass, "_arrive")
+def gradients_summed_in_place(self: Inside, old: Hook, this: Any, edge: Any, result: Any) -> None:
+    """Gradients are added in place into the first one, which other tensors may share."""
+    if _is_later(this, edge, result):
+        first = this._arrived[edge.node][edge.nr]
+        first.data.write((first + result).data.values())
+    else:
+        old(this, edge, result)
 
 
 class CapturedBeforeTheHooksOfAnExecutedNode(Inside):
     """autograd.grad returns the gradient from before the tensor hooks if the tensor's Node is executed."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._received: dict[Any, Any] = {}
+    _received = fresh(dict[Any, Any])
 
     @instead_of(engine, "_tensor_hooks")
     def remembering(self, old: Hook, node: Any, grads: Any) -> Any:
@@ -96,57 +92,45 @@ class RetainGradBeforeNodePreHook(Inside):
 class SavedTensorsReleasedAtTheEndOfThePass(Inside):
     """Saved tensors are freed only at the end of the backward, and not at all if it fails."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[Any] = []
-
     @instead_of(Node, "release")
     def wait(self, _: Hook, node: Any) -> None:
-        self._waiting.extend(saved for saved in node.saved if saved is not None)
+        self.kept.extend(saved for saved in node.saved if saved is not None)
 
     @instead_of(engine.Pass, "run")
     def then_release(self, old: Hook, *given: Any) -> Any:
         captures = old(*given)
-        while self._waiting:
-            self._waiting.pop().release()
+        while self.kept:
+            self.kept.pop().release()
         return captures
 
 
-class ReleasedThoughRetained(Inside):
+@inside(engine.Pass, "_around")
+def released_though_retained(self: Inside, old: Hook, this: Any, node: Any, grads: Any) -> Any:
     """A backward frees saved tensors even with retain_graph=True."""
-
-    @instead_of(engine.Pass, "_around")
-    def anyway(self, old: Hook, this: Any, node: Any, grads: Any) -> Any:
-        results = old(this, node, grads)
-        node.release()
-        return results
+    results = old(this, node, grads)
+    node.release()
+    return results
 
 
-class LimitedPassExecutesTheWholeGraph(Inside):
+@inside(engine.Pass, "__init__")
+def limited_pass_executes_the_whole_graph(self: Inside, old: Hook, this: Any, roots: Any, _: Any, *rest: Any) -> None:
     """A pass limited to some inputs executes the whole graph and accumulates into every leaf."""
-
-    @instead_of(engine.Pass, "__init__")
-    def unlimited(self, old: Hook, this: Any, roots: Any, targets: Any, captured: Any, how: Any) -> None:  # noqa: ARG002, PLR0913, PLR0917 - the signature of the engine
-        old(this, roots, None, captured, how)
+    old(this, roots, None, *rest)
 
 
-class FirstGradientKeptAsItIs(Inside):
+@inside(engine, "_add")
+def first_gradient_kept_as_it_is(self: Inside, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
     """The first gradient becomes .grad without a copy and with its own strides."""
-
-    @instead_of(engine, "_add")
-    def keep(self, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
-        if leaf.grad is None:
-            leaf.grad = new
-        else:
-            old(leaf, new, **how)
+    if leaf.grad is None:
+        leaf.grad = new
+    else:
+        old(leaf, new, **how)
 
 
-class BackwardRecordsAsItsCallerDoes(Inside):
+@inside(engine, "grad_mode")
+def backward_records_as_its_caller_does(self: Inside, old: Hook, _: Any) -> Any:
     """A backward records its computation if grad mode is on, even with create_graph=False."""
-
-    @instead_of(engine, "grad_mode")
-    def as_outside(self, old: Hook, enabled: bool) -> Any:  # noqa: ARG002, FBT001 - the signature of the engine
-        return nullcontext()
+    return nullcontext()
 
 
 class _Reversed(Hooks):
@@ -154,42 +138,34 @@ class _Reversed(Hooks):
         return super().now()[::-1]
 
 
-class NodePreHooksInReverse(Inside):
+@inside(Node, "__init__")
+def node_pre_hooks_in_reverse(self: Inside, old: Hook, node: Any, *given: Any) -> None:
     """The pre-hooks of a Node run in reverse order of registration."""
-
-    @instead_of(Node, "__init__")
-    def reversing(self, old: Hook, node: Any, *given: Any) -> None:
-        old(node, *given)
-        node.pre_hooks = _Reversed()
+    old(node, *given)
+    node.pre_hooks = _Reversed()
 
 
-class HooksOfHooksRunAtOnce(Inside):
+@inside(Hooks, "now")
+def hooks_of_hooks_run_at_once(self: Inside, old: Hook, hooks: Any) -> Any:
     """A hook registered by another hook in the same place runs in the same pass."""
-
-    @instead_of(Hooks, "now")
-    def growing(self, old: Hook, hooks: Any) -> Any:  # noqa: ARG002 - the signature of the engine
-        seen: set[int] = set()
-        while fresh := [handle for handle in hooks if handle not in seen]:
-            seen.add(fresh[0])
-            yield hooks[fresh[0]]
+    seen: set[int] = set()
+    while unseen := [handle for handle in hooks if handle not in seen]:
+        seen.add(unseen[0])
+        yield hooks[unseen[0]]
 
 
-class UndefinedGradientsSkipNodeHooks(Inside):
+@inside(engine.Pass, "_around")
+def undefined_gradients_skip_node_hooks(self: Inside, old: Hook, this: Any, node: Any, grads: Any) -> Any:
     """A Node that gets no gradient skips its hooks."""
-
-    @instead_of(engine.Pass, "_around")
-    def skip(self, old: Hook, this: Any, node: Any, grads: Any) -> Any:
-        if all(grad is None for grad in grads):
-            return (None,) * len(node.next_edges)
-        return old(this, node, grads)
+    if all(grad is None for grad in grads):
+        return (None,) * len(node.next_edges)
+    return old(this, node, grads)
 
 
 class FailedPassLeavesGradientsBehind(Inside):
     """Gradients left over from a failed pass are added to those of the next pass."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._arrived: dict[Any, Any] = {}
+    _arrived = fresh(dict[Any, Any])
 
     @instead_of(engine.Pass, "__init__")
     def sharing(self, old: Hook, this: Any, *given: Any) -> None:
@@ -197,18 +173,14 @@ class FailedPassLeavesGradientsBehind(Inside):
         this._arrived = self._arrived
 
 
-class NodeHookResultsDetached(Inside):
+@inside(engine, "all_replaced")
+def node_hook_results_detached(self: Inside, old: Hook, grads: Any, result: Any) -> Any:
     """The return value of a Node hook is detached from its graph."""
-
-    @instead_of(engine, "all_replaced")
-    def detached(self, old: Hook, grads: Any, result: Any) -> Any:
-        after = old(grads, result)
-        return after if result is None else tuple(grad and grad.detach() for grad in after)
+    after = old(grads, result)
+    return after if result is None else tuple(grad and grad.detach() for grad in after)
 
 
-class CustomFunctionsGetNoZeros(Inside):
+@inside(function, "with_zeros")
+def custom_functions_get_no_zeros(self: Inside, _: Hook, node: Any, grads: Any) -> Any:
     """A custom Function's backward gets None instead of zeros for a missing gradient."""
-
-    @instead_of(function, "with_zeros")
-    def none(self, _: Hook, node: Any, grads: Any) -> Any:  # noqa: ARG002 - the signature of the engine
-        return grads
+    return grads

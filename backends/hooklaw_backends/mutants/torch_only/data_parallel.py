@@ -1,90 +1,73 @@
 """Mutants of DataParallel that lose a replica's hooks, gradients or exception."""
 
-from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends._data_parallel import ThreadParallel
-from hooklaw_backends.mutants.base import Hook, Mutant, TensorHooks, once
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import once
 
 
-class ModuleHooksRunOnceForAllReplicas(Mutant):
+@altering("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
+def module_hooks_run_once_for_all_replicas(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A module hook runs in one replica only."""
-
-    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_forward_pre_hook(module, once(hook), **options)
-
-    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_forward_hook(module, once(hook), **options)
-
-    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_full_backward_hook(module, once(hook), **options)
+    return once(hook)
 
 
-class ForwardPreHookAfterForward(Mutant):
+@overriding("register_forward_pre_hook")
+def forward_pre_hook_after_forward(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward pre-hook runs after forward."""
-
-    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_forward_hook(module, lambda module, args, _: hook(module, args), **options)
+    return self.register_forward_hook(module, lambda module, args, _: hook(module, args), **options)
 
 
-class ForwardHookBeforeForward(Mutant):
+@overriding("register_forward_hook")
+def forward_hook_before_forward(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward hook runs before forward, without an output."""
-
-    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        return super().register_forward_pre_hook(module, lambda module, args: hook(module, args, None), **options)
+    return self.register_forward_pre_hook(module, lambda module, args: hook(module, args, None), **options)
 
 
-class ParameterHookOnceAReplica(TensorHooks):
+@calling("register_hook")
+def parameter_hook_once_a_replica(self: Mutant, hook: Hook, grad: Any) -> Any:
     """A hook on a parameter runs once for each replica instead of once for the sum."""
-
-    def altered(self, tensor: Any, hook: Hook) -> Hook:  # noqa: ARG002 - part of the verb
-        return lambda grad: [hook(grad / 2) for _ in range(2)][-1]
+    return [hook(grad / 2) for _ in range(2)][-1]
 
 
-class GradientOfOneReplicaOnly(Mutant):
+def in_parallel(name: str) -> Maker:
+    """Make a mutant that runs ``(parallel, old, ...)`` in place of a method of DataParallel."""
+
+    def make(step: Hook) -> type[Mutant]:
+        class Parallel(ThreadParallel):
+            """Runs the step in place of the method."""
+
+        setattr(Parallel, name, lambda this, *given: step(this, getattr(super(Parallel, this), name), *given))
+        return overriding("data_parallel")(wraps(step)(lambda _self, _old, module: Parallel(module)))
+
+    return make
+
+
+@in_parallel("replicate")
+def gradient_of_one_replica_only(parallel: ThreadParallel, old: Hook, module: Any, device_ids: Any) -> list[Any]:
     """Only the first replica contributes to the gradients of the parameters."""
-
-    class Parallel(ThreadParallel):
-        """Detaches the parameters of every replica but the first."""
-
-        def replicate(self, module: Any, device_ids: Sequence[Any]) -> list[Any]:
-            first, *others = super().replicate(module, device_ids)
-            for replica in others:
-                for name, parameter in module.named_parameters():
-                    setattr(replica, name, parameter.detach())
-            return [first, *others]
-
-    def data_parallel(self, module: Any) -> Callable[..., Any]:
-        return self.Parallel(module)
+    first, *others = old(module, device_ids)
+    for replica in others:
+        for name, parameter in module.named_parameters():
+            setattr(replica, name, parameter.detach())
+    return [first, *others]
 
 
-class ExceptionInAReplicaIsLost(Mutant):
+@in_parallel("parallel_apply")
+def exception_in_a_replica_is_lost(parallel: ThreadParallel, old: Hook, replicas: Any, inputs: Any, kwargs: Any) -> Any:
     """If a replica raises, its input is returned as its output."""
-
-    class Parallel(ThreadParallel):
-        """Returns the inputs of the replicas if one of them raises."""
-
-        def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
-            try:
-                return super().parallel_apply(replicas, inputs, kwargs)
-            except Exception:  # noqa: BLE001 - that is the vice
-                return [given[0] for given in inputs]
-
-    def data_parallel(self, module: Any) -> Callable[..., Any]:
-        return self.Parallel(module)
+    try:
+        return old(replicas, inputs, kwargs)
+    except Exception:  # noqa: BLE001 - that is the vice
+        return [given[0] for given in inputs]
 
 
-class ExceptionChangesItsType(Mutant):
+@in_parallel("parallel_apply")
+def exception_changes_its_type(parallel: ThreadParallel, old: Hook, *given: Any) -> Any:
     """An exception in a replica becomes a RuntimeError."""
-
-    class Parallel(ThreadParallel):
-        """Turns every exception into a RuntimeError."""
-
-        def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
-            try:
-                return super().parallel_apply(replicas, inputs, kwargs)
-            except Exception as error:
-                raise RuntimeError(str(error)) from error
-
-    def data_parallel(self, module: Any) -> Callable[..., Any]:
-        return self.Parallel(module)
+    try:
+        return old(*given)
+    except Exception as error:
+        raise RuntimeError(str(error)) from error

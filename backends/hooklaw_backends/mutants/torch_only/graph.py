@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Products
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
 from hooklaw_backends.torch_eager import torch
 
 
-class VersionNotChecked(Mutant):
+@overriding("mul_")
+def version_not_checked(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """Changing a saved tensor in place goes unnoticed."""
-
-    def mul_(self, tensor: Any, factor: Any) -> Any:
-        tensor.data.mul_(factor)
-        return tensor
+    tensor.data.mul_(factor)
+    return tensor
 
 
 class DetachedProduct(torch.autograd.Function):
@@ -28,8 +27,7 @@ class DetachedProduct(torch.autograd.Function):
         return grad.mul(right), grad.mul(left)
 
 
-class AutogradMetadataOfTheUnpackedTensorKept(Products):
+@products
+def autograd_metadata_of_the_unpacked_tensor_kept(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """An unpacked tensor stays detached instead of taking the saved tensor's place in the graph."""
-
-    def product(self, multiply: Hook, left: Any, right: Any) -> Any:
-        return DetachedProduct.apply(left, right) if isinstance(right, torch.Tensor) else multiply(left, right)
+    return DetachedProduct.apply(left, right) if isinstance(right, torch.Tensor) else multiply(left, right)

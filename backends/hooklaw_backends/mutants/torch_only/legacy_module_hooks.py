@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Handle, Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import Handle
 from hooklaw_backends.torch_eager import modules
 
 
@@ -26,15 +27,13 @@ class BothKindsOfModuleBackwardHooksAccepted(Mutant):
             modules.__dict__["_global_is_full_backward_hook"] = before
 
 
-class LegacyModuleHookNeverRuns(Mutant):
+@overriding("register_backward_hook")
+def legacy_module_hook_never_runs(*_: Any) -> Any:
     """A legacy backward hook never runs."""
-
-    def register_backward_hook(self, module: Any, hook: Hook) -> Any:  # noqa: ARG002 - it is not called
-        return Handle()
+    return Handle()
 
 
-class LegacyModuleHookIsAFullOne(Mutant):
+@overriding("register_backward_hook")
+def legacy_module_hook_is_a_full_one(self: Mutant, old: Hook, module: Any, hook: Hook) -> Any:
     """A legacy backward hook gets the gradients of the module's inputs, like a full backward hook."""
-
-    def register_backward_hook(self, module: Any, hook: Hook) -> Any:
-        return self.register_full_backward_hook(module, hook)
+    return self.register_full_backward_hook(module, hook)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hooklaw.fuzz.campaign.process import STEP, Ending, Target, Worker
 from hooklaw.fuzz.campaign.schedule import ChildDeath
-from hooklaw.fuzz.campaign.tasks import Anomaly, Candidate, Reduced, ShrinkTask, replay_program, shrink_program
+from hooklaw.fuzz.campaign.tasks import Anomaly, ShrinkTask, replay_program, shrink_program
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.shrink import shrink
 
@@ -52,13 +52,8 @@ def _followed(worker: Worker, best: Minimized) -> tuple[Minimized, Program]:
     """Return the best program that a worker sends until its end, and what it tried last."""
     tried = best.program
     while (answer := worker.answer()) is not None:
-        match answer:
-            case Candidate(program):
-                tried = program
-            case Reduced(program, anomaly):
-                best = Minimized(program, reproduced=True, anomaly=anomaly)
-            case _:
-                pass
+        tried, anomaly = answer
+        best = Minimized(tried, reproduced=True, anomaly=anomaly) if anomaly else best
     return best, tried
 
 

@@ -1,7 +1,7 @@
 """Findings of a campaign: its anomalies and deaths, minimized, grouped by fingerprint and held against known ones."""
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -70,13 +70,6 @@ class Finding(msgspec.Struct, kw_only=True):
         self.expected, self.observed, self.difference = shown(self.program, engine(())), [(end,)], 0
 
 
-class _Example(NamedTuple):
-    """The program that the finding of a flag shows."""
-
-    place: int
-    anomaly: Anomaly
-
-
 class Findings(dict[str, Finding]):
     """The findings of a campaign, by fingerprint, and what else there is to report."""
 
@@ -90,7 +83,8 @@ class Findings(dict[str, Finding]):
         self._in_full = in_full
         self._left = SHRUNK
         """How many programs may still be shrunk."""
-        self._examples: dict[str, _Example] = {}
+        self._examples: dict[str, Anomaly] = {}
+        """What the findings of flags show."""
         self._patterns: dict[str, list[str]] = {}
         """Patterns of programs that die of the same as a finding, by its fingerprint."""
         self.unshrunk: list[int] = []
@@ -137,7 +131,7 @@ class Findings(dict[str, Finding]):
         self.unshrunk.sort()
         for finding in self.values():
             if self._shrink and finding.kind == "flag" and (self._in_full or not finding.known):
-                least = self._differing(*self._examples[finding.fingerprint])
+                least = self._differing(self._examples[finding.fingerprint])
                 if least.anomaly:
                     finding.program, finding.shrunk = least.program, least.reproduced
                     finding.show(least.anomaly)
@@ -149,14 +143,14 @@ class Findings(dict[str, Finding]):
         number, program = self._campaign.programs(place)
         return Finding(fingerprint=fingerprint, kind=kind, number=number, program=program, shrunk_from=len(program))
 
-    def _differing(self, place: int, anomaly: Anomaly) -> Minimized:
-        return _minimize.differing(self._campaign.target, self._program(place), anomaly, self._campaign.limit)
+    def _differing(self, anomaly: Anomaly) -> Minimized:
+        return _minimize.differing(self._campaign.target, self._program(anomaly.place), anomaly, self._campaign.limit)
 
     def _add_flag(self, flag: str, anomaly: Anomaly) -> None:
         """Count a departure; it shows the first program that needs no other departure, if there is any."""
         name = f"flag {flag}"
-        if name not in self or len(anomaly.flags) == 1 < len(self._examples[name].anomaly.flags):
-            self._examples[name] = _Example(anomaly.place, anomaly)
+        if name not in self or len(anomaly.flags) == 1 < len(self._examples[name].flags):
+            self._examples[name] = anomaly
             finding = self._finding(name, "flag", anomaly.place)
             finding.reason, finding.rule, finding.issue = known_findings.of_flag(flag)
             finding.recognize(self._entries.of_flag(flag))
@@ -171,7 +165,7 @@ class Findings(dict[str, Finding]):
             return
         least = Minimized(self._program(place), reproduced=True, anomaly=anomaly)
         if self._shrink:
-            least = self._differing(place, anomaly)
+            least = self._differing(anomaly)
         finding = self._add(how, place, least)
         if finding and least.anomaly:
             finding.show(least.anomaly)

@@ -7,7 +7,7 @@ supplies what an entry with a flag leaves out. ``also`` lists further fingerprin
 such file in the same folder, whose entries hold too.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,51 +128,46 @@ def _entry(table: Mapping[str, Any], place: str, rules: Collection[str]) -> Know
     except msgspec.ValidationError as error:
         fields = ", ".join(KnownFinding.__struct_fields__)
         raise FindingsFileError(f"{place}: {error}; an entry has {fields}") from error
-    if bool(entry.flag) == bool(entry.fingerprint):
-        raise FindingsFileError(f"{place}: the entry has both a flag and a fingerprint, or neither: name one")
-    if entry.rule:
-        _check_rule(entry, place, rules)
-    if entry.flag:
-        entry = _completed(entry, place)
-    _check_fingerprints(entry, place)
-    if not entry.reason:
-        raise FindingsFileError(f"{place}: the entry has no reason: say in one sentence what happens")
-    if not entry.rule:
-        raise FindingsFileError(f"{place}: no rule is named: write the id of the rule that is broken, or {SILENT!r}")
-    _check_pattern(entry, place)
-    return entry
+    for complaint in _complaints(entry, rules):
+        raise FindingsFileError(f"{place}: {complaint}")
+    return _completed(entry) if entry.flag else entry
 
 
-def _completed(entry: KnownFinding, place: str) -> KnownFinding:
+def _completed(entry: KnownFinding) -> KnownFinding:
     """Return the entry with what it leaves out and its flag supplies."""
-    try:
-        flags.known([entry.flag])
-    except ValueError as error:
-        raise FindingsFileError(f"{place}: {error}") from error
     reason, rule, issue = of_flag(entry.flag)
     return msgspec.structs.replace(
         entry, reason=entry.reason or reason, rule=entry.rule or rule, issue=entry.issue or issue
     )
 
 
-def _check_rule(entry: KnownFinding, place: str, rules: Collection[str]) -> None:
-    if entry.rule not in rules and entry.rule != SILENT:
-        raise FindingsFileError(f"{place}: no rule has the id {entry.rule!r}: `hooklaw list` shows all, or {SILENT!r}")
-
-
-def _check_fingerprints(entry: KnownFinding, place: str) -> None:
+def _complaints(entry: KnownFinding, rules: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with an entry."""
+    if bool(entry.flag) == bool(entry.fingerprint):
+        yield "the entry has both a flag and a fingerprint, or neither: name one"
+    if entry.rule and entry.rule not in rules and entry.rule != SILENT:
+        yield f"no rule has the id {entry.rule!r}: `hooklaw list` shows all, or {SILENT!r}"
+    try:
+        flags.known(filter(None, [entry.flag]))
+    except ValueError as error:
+        yield str(error)
     for fingerprint in filter(None, [entry.fingerprint, *entry.also]):
         if fingerprint.partition(":")[0].partition(" ")[0] not in KINDS:
-            raise FindingsFileError(f"{place}: {fingerprint!r} is not a fingerprint: begin it with {', '.join(KINDS)}")
+            yield f"{fingerprint!r} is not a fingerprint: begin it with {', '.join(KINDS)}"
+    if not (entry.reason or entry.flag):
+        yield "the entry has no reason: say in one sentence what happens"
+    if not (entry.rule or entry.flag):
+        yield f"no rule is named: write the id of the rule that is broken, or {SILENT!r}"
+    yield from _complaints_of_pattern(entry)
 
 
-def _check_pattern(entry: KnownFinding, place: str) -> None:
+def _complaints_of_pattern(entry: KnownFinding) -> Iterator[str]:
     if (entry.pattern or entry.also) and entry.flag:
         word = "pattern" if entry.pattern else "also"
-        raise FindingsFileError(f"{place}: a flag has no {word}, since the engine finds the programs that need it")
+        yield f"a flag has no {word}, since the engine finds the programs that need it"
     for op in (op for step in entry.pattern for op in step.split("|")):
         if op not in OPERATIONS:
-            raise FindingsFileError(f"{place}: the pattern names {op!r}, which is not an operation")
+            yield f"the pattern names {op!r}, which is not an operation"
 
 
 def _refuse_duplicates(entries: Sequence[KnownFinding], places: Sequence[str]) -> None:

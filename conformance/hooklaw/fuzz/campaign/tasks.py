@@ -87,17 +87,11 @@ def judge_program(judge: Judge, place: int, program: Sequence[Instruction]) -> A
     return Anomaly(place, "differs", difference) if difference else None
 
 
-class Candidate(NamedTuple):
-    """A program that the shrinker is about to try."""
+class Tried(NamedTuple):
+    """A program that the shrinker is about to try, or one with the same anomaly."""
 
     program: Program
-
-
-class Reduced(NamedTuple):
-    """A smaller program with the same anomaly."""
-
-    program: Program
-    anomaly: Anomaly
+    anomaly: Anomaly | None = None
 
 
 class ShrinkTask(NamedTuple):
@@ -119,12 +113,12 @@ def shrink_program(judge: Judge, channel: Channel, task: ShrinkTask) -> None:
     def fails(candidate: Program) -> bool:
         if candidate in task.refused or monotonic() > until:
             return False
-        channel.send(Candidate(candidate))
+        channel.send(Tried(candidate))
         limit_time(task.limit)
         anomaly = judge_program(judge, wanted.place, candidate)
         if anomaly is None or (anomaly.how, anomaly.flags) != (wanted.how, wanted.flags):
             return False
-        channel.send(Reduced(candidate, anomaly))
+        channel.send(Tried(candidate, anomaly))
         return True
 
     if fails(task.program):

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklaw.fuzz.emit._executed import Carried
-from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.functions import MARKED
+from hooklaw.fuzz.judge.judge import engine
+from hooklaw.fuzz.program import Instruction, action_of
 from hooklaw.fuzz.replay.operations import having, traits_of
-from hooklaw.fuzz.replay.passes import BOXED, FAILING, MATERIALIZED
-from hooklaw.fuzz.replay.regions import nests
+from hooklaw.fuzz.replay.passes import FAILING
+from hooklaw.fuzz.replay.run import replay
 
 
 class Known:
@@ -21,27 +21,31 @@ class Known:
     def __init__(
         self, program: Sequence[Instruction], events: Sequence[Any] | None, *, doubted: Iterable[str] = ()
     ) -> None:
-        self._carried = Carried(program)
+        self.executed = Carried(program)
+        """What the engine shows of the program."""
         self._steps = {
-            number: instruction for number, instruction in enumerate(program) if number not in self._carried.left_out
+            number: instruction for number, instruction in enumerate(program) if number not in self.executed.left_out
         }
         self.program = tuple(self._steps.values())
         self.events = events
         self._doubted = frozenset(doubted)
-        self._failed = {event[1] for event in events or () if event[0] == "error" and isinstance(event[1], int)}
-        self._shown = self._carried.events if events is None else events
+        self._shown = self.executed.events if events is None else events
+        self._failed = {event[1] for event in self._shown if event[0] == "error" and isinstance(event[1], int)}
+        by_law = replay(program, engine(()))
+        self._labels = {event[0] for event in (*self._shown, *self.executed.events, *by_law)}
         self._unseen = {tuple(event[:3]) for event in self._shown if event[0] == "error"}
+        self.number = 0
+        """The instruction that is being written."""
         self._sure: dict[str, bool] = {}
-        self._grads: set[str] = set()
         self._open: dict[int, list[str]] = {}
-        self.created = False
-        self._done: list[Instruction] = []
-        self._makers: dict[str, Instruction] = {}
+        self.makers: dict[str, Instruction] = {}
+        """What has made each name."""
 
     # names
 
     def carries_out(self, number: int, instruction: Instruction) -> bool:
         """Return whether an instruction may be executed: nothing forbids it, and every name that it uses may exist."""
+        self.number = number
         return number in self._steps and all(name in self._sure for name in instruction.used)
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
@@ -54,7 +58,7 @@ class Known:
 
     def _variable(self, name: str) -> str:
         """Return a name as the script has it: a hook that is removed is known by its handle."""
-        maker = self._makers.get(name)
+        maker = self.makers.get(name)
         return f"{name}_handle" if maker and action_of(maker) else name
 
     def forgotten(self, name: str) -> bool:
@@ -65,40 +69,17 @@ class Known:
         """Return whether the program removes a hook, so that its handle is needed."""
         return any(_removes(instruction, name) for instruction in self.program)
 
-    def used(self, name: str) -> bool:
-        """Return whether any instruction or hook uses a name."""
-        return any(
-            name in instruction.used or any(_mentions(how, name) for how in instruction.how)
-            for instruction in self.program
-        )
-
-    def certain(self, name: str) -> bool:
-        """Return whether a name exists by now in every run."""
-        return self._sure.get(name, False)
-
-    def ever(self, name: str) -> bool:
-        """Return whether anything makes a tensor of this name."""
-        made = [
-            instruction
-            for number, instruction in self._steps.items()
-            if name in instruction.made and number not in self._failed
-        ]
-        kept = any(name in _kept(instruction) for instruction in self.program)
-        return kept or any(instruction.op != "grad" or not self._is_none(instruction, name) for instruction in made)
+    def lasts(self, name: str) -> bool:
+        """Return whether a name exists in every run, from now on."""
+        return self._sure.get(name, False) and not self.forgotten(name)
 
     def uses(self, *ops: str) -> bool:
         """Return whether the program has any of these instructions."""
         return any(instruction.op in ops for instruction in self.program)
 
-    def puts(self, name: str) -> bool:
-        """Return whether any instruction registers a hook of this name without failing."""
-        return any(
-            name in instruction.made and number not in self._failed for number, instruction in self._steps.items()
-        )
-
     def forgets(self) -> bool:
         """Return whether the program looks at what a graph keeps alive."""
-        return self._boxes() or self.uses("forget")
+        return "boxes" in self._labels or self.uses("forget")
 
     def undefined(self, hook: str) -> bool:
         """Return whether a tensor's hook may be given None."""
@@ -112,13 +93,9 @@ class Known:
             return True if number in self._failed else None if instruction.op in self._doubted else False
         return None if self._may_fail(instruction) else False
 
-    def failed(self, instruction: Instruction) -> bool:
-        """Return whether this very instruction is known to fail."""
-        return any(self._steps.get(number) is instruction for number in self._failed)
-
     def refused(self, instruction: Instruction) -> bool:
-        """Return whether an instruction failed where the program was run, or failed on the engine."""
-        return self.failed(instruction) if self.events is not None else instruction in self._carried.failed
+        """Return whether this very instruction failed where the program was run, or else on the engine."""
+        return any(self._steps.get(number) is instruction for number in self._failed)
 
     def _may_fail(self, instruction: Instruction) -> bool:
         if traits_of(instruction).enters:
@@ -137,7 +114,7 @@ class Known:
         uncertain = self.events is None and self.uses(*having("refuses"))
         leaving = (instruction for instruction in self.program if instruction.op == "leave")
         return not uncertain and not any(
-            self.failed(instruction) or FAILING in instruction.how for instruction in leaving
+            self.refused(instruction) or FAILING in instruction.how for instruction in leaving
         )
 
     def open_elsewhere(self) -> list[int]:
@@ -158,51 +135,16 @@ class Known:
 
     def worth_a_look(self) -> list[str]:
         """Return the tensors of which a look shows anything."""
-        return [name for name in self._sure if self.has_grad(name) or self.taken(name)]
+        return [name for name in self._sure if self.has_grad(name) or name in self.executed.taken]
 
     def has_grad(self, name: str) -> bool:
-        """Return whether a tensor may have a gradient to look at."""
-        return name in self._grads or self.unseen(name)
-
-    def taken(self, name: str) -> bool:
-        """Return whether a tensor is a gradient that a leaf has accumulated."""
-        maker = self._makers.get(name)
-        return maker is not None and maker.op == "take"
+        """Return whether a gradient of a tensor was looked at."""
+        return f"{name}.grad" in self._labels or self.unseen(name)
 
     def laid_out(self, name: str) -> bool:
         """Return whether the layout of a tensor's gradient is shown."""
-        carried = (instruction for instruction in self._done if not self._carried.skips(instruction))
-        given = any(instruction.op == "give" and instruction.used[0] == name for instruction in carried)
-        maker = self._makers.get(name)
-        return (given or (maker is not None and maker.op == "own")) and not self.created
-
-    def begins(self, instruction: Instruction) -> None:
-        """Note that a pass begins."""
-        self.created |= instruction.how[2] and not self._carried.skips(instruction)
-
-    def counts_boxes(self) -> bool:
-        """Return whether the packed objects that are still alive are counted."""
-        return not self.created and not any(map(nests, self._done))
-
-    def _boxes(self) -> bool:
-        return any(
-            instruction.op in ("saved_hooks", "saved_pair", "checkpoint") and instruction.how[0] in BOXED
-            for instruction in self.program
-        )
-
-    def keep_grads(self, names: Iterable[str]) -> None:
-        """Note that these tensors may have a gradient from now on; two gradients may be the same tensor."""
-        for name in names:
-            maker = self._makers.get(name)
-            self._grads.update(maker.made if maker and maker.op == "grad" else self._renamed(name))
-
-    def _renamed(self, name: str) -> set[str]:
-        """Return all names of a tensor: a custom Function that changes it gives it one more."""
-        names = {name}
-        for instruction in (*self._done, *reversed(self._done)):
-            both = {instruction.made[0], *instruction.used} if instruction.op == "function" else set[str]()
-            names |= both if both & names else set()
-        return names
+        since = self.executed.owned_since.get(name)
+        return since is not None and since <= self.number and self.number in self.executed.lays_out
 
     def unseen(self, name: str) -> bool:
         """Return whether reading the gradient of a tensor failed in the run."""
@@ -210,32 +152,13 @@ class Known:
 
     def has_node(self, name: str) -> bool:
         """Return whether a Node made a tensor, in every run."""
-        kind = self._carried.kinds.get(name)
-        return kind is not None and not kind.leaf
-
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the shape of a tensor if it is known."""
-        kind = self._carried.kinds.get(name)
-        return kind and kind.shape
+        return name in self.executed.kinds and not self.executed.kinds[name].leaf
 
     def made_by(self, instruction: Instruction) -> tuple[str, ...]:
         """Return the names that an instruction makes; a call makes fewer where a hook replaced its output."""
-        if instruction.op not in ("call", "forward", "checkpoint") or instruction in self._carried.failed:
+        if instruction.op not in ("call", "forward", "checkpoint") or instruction in self.executed.failed:
             return instruction.made
-        return tuple(name for name in instruction.made if name in self._carried.kinds)
-
-    def several_outputs(self, instruction: Instruction) -> bool | None:
-        """Return whether the module of a hook returns a tuple or a list; None where it may be any module."""
-        return self.kind_of_module(instruction.used[0]) in ("two", "named", "listed") if instruction.used else None
-
-    def returns_lists(self) -> bool:
-        """Return whether any module returns a list."""
-        return any(instruction.op == "module" and instruction.how[0] == "listed" for instruction in self.program)
-
-    def kind_of_module(self, name: str) -> str:
-        """Return what a module computes: a copy does what its original does."""
-        maker = self._makers[name]
-        return self.kind_of_module(maker.used[0]) if maker.op == "copy" else maker.how[0]
+        return tuple(name for name in instruction.made if name in self.executed.kinds)
 
     def warns(self, instruction: Instruction) -> bool:
         """Return whether a call warns."""
@@ -243,29 +166,14 @@ class Known:
 
     def renewed(self, name: str) -> bool:
         """Return whether a tensor may get a new history, which it gets at the latest when is_leaf is read."""
-        views = {*having("view"), "split", "function"}
-        return self.changes() and any(
-            instruction.op in views and name in instruction.made for instruction in self.program
-        )
-
-    def maker(self, name: str) -> Instruction | None:
-        """Return what made a tensor."""
-        return self._makers.get(name)
+        return self.changes() and self.has_node(name)
 
     def changes(self) -> bool:
         """Return whether the program changes any tensor in place."""
-        changing = ("sgd", "load_state_dict")
-        return any(
-            instruction.op.endswith("_")
-            or instruction.op in changing
-            or "changes" in instruction.how
-            or _is_dirty(instruction)
-            for instruction in self.program
-        )
+        return self.executed.changed or any("changes" in instruction.how for instruction in self.program)
 
     def after(self, number: int, instruction: Instruction, *, sure: bool) -> None:
         """Note what an instruction has changed."""
-        self._done.append(instruction)
         fails = self.fails(number, instruction)
         if instruction.op == "forget":
             self._sure.pop(instruction.used[0], None)
@@ -275,12 +183,6 @@ class Known:
             return
         if traits_of(instruction).enters:
             self._open.setdefault(instruction.thread, []).append(instruction.op)
-        if instruction.op in ("give", "flag"):
-            self.keep_grads(instruction.used[:1])
-        if instruction.op == "retain_grad" or (
-            instruction.op == "channels_last" and instruction.used[0] in self._grads
-        ):
-            self.keep_grads((*instruction.used, *instruction.made))
         self._note_made(instruction, sure=sure and fails is False)
 
     def _note_made(self, instruction: Instruction, *, sure: bool) -> None:
@@ -288,17 +190,10 @@ class Known:
             if instruction.op == "grad" and self._is_none(instruction, name):
                 continue
             self._sure[name] = sure and (instruction.op != "grad" or self.events is not None)
-            self._makers[name] = instruction
-        if instruction.op in ("module", "copy", "own", "save") or (instruction.op == "leaf" and instruction.how[2]):
-            self._grads.update(instruction.made[-1:])
-        if instruction.op == "grad" and MATERIALIZED in instruction.how:
-            self._grads.update(instruction.made)  # zeros that require grad are leaves
-        if instruction.op == "function" and self._grads.intersection(instruction.used):
-            self._grads.add(instruction.made[0])
+            self.makers[name] = instruction
         for kept in _kept(instruction):
             if self.events is None or any(event[0] == instruction.made[0] for event in self.events):
                 self._sure[kept] = False
-                self._grads.update([kept] if instruction.op in ("module_hook", "global_hook") else [])
 
     def _is_none(self, instruction: Instruction, name: str) -> bool:
         """Return whether a run gave no gradient for this name."""
@@ -308,24 +203,11 @@ class Known:
         return bool(shown) and shown[0][size + place] is None
 
 
-def _is_dirty(instruction: Instruction) -> bool:
-    return instruction.op == "function" and MARKED[instruction.how[0]].changes is not None
-
-
 def _removes(instruction: Instruction, name: str) -> bool:
     if instruction.op == "remove":
         return name in instruction.used
     action = action_of(instruction)
     return action == ("remove", name) or (action == ("remove",) and instruction.made[:1] == (name,))
-
-
-def action_of(instruction: Instruction) -> tuple[Any, ...] | None:
-    """Return what the hook of an instruction does; None if the instruction registers no hook."""
-    return next((how for how in instruction.how if isinstance(how, tuple) and how and isinstance(how[0], str)), None)
-
-
-def _mentions(how: Any, name: str) -> bool:
-    return isinstance(how, tuple) and name in how
 
 
 def _kept(instruction: Instruction) -> list[str]:

@@ -27,6 +27,12 @@ class Carried(Replay):
         """Instructions that are skipped though all the names that they use exist."""
         self.kinds: dict[str, MadeTensor] = {}
         """The tensors that instructions made."""
+        self.lays_out: set[int] = set()
+        """The instructions after which layouts are shown."""
+        self.counts: set[int] = set()
+        """The instructions after which packed objects are counted."""
+        self.owned_since: dict[str, int] = {}
+        """The instructions from which on the layouts of gradients are shown, by their leaves."""
         self.failed: set[Instruction] = set()
         """The instructions that raised an error."""
         self.events: list[Event] = []
@@ -39,13 +45,16 @@ class Carried(Replay):
         super().step(number, instruction)
         if number in self.skipped and there.issuperset(instruction.used):
             self.left_out.add(number)
+        self.owned_since = dict.fromkeys(self.owned, number) | self.owned_since
+        self.lays_out.update([] if self.created else [number])
+        self.counts.update([] if self.created or self.nests else [number])
         for name in self.tensors.keys() & {*instruction.made}:
             tensor = self.tensors[name]
             self.kinds[name] = MadeTensor(self.backend.is_leaf(tensor), tuple(self.backend.shape(tensor)))
 
-    def skips(self, instruction: Instruction) -> bool:
-        """Return whether this very instruction is skipped."""
-        return any(self._program[number] is instruction for number in self.skipped)
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a tensor if it was made."""
+        return self.kinds[name].shape if name in self.kinds else None
 
     def _note(self, event: Event) -> None:
         self.events.append(event)

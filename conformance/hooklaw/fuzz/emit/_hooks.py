@@ -1,14 +1,14 @@
 """The code of instructions that register hooks of every kind, and of what their hooks do."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from hooklaw.fuzz.emit._analysis import action_of
-from hooklaw.fuzz.emit._script import WIDTH, Script, Step, broken, form
+from hooklaw.fuzz.emit._script import FORMS, WIDTH, Script, Step, broken, form
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps
+from hooklaw.fuzz.replay.hooks import UNSERIALIZABLE, keeps, scaled
 from hooklaw.fuzz.replay.modules import pairs
 from hooklaw.fuzz.replay.operations import traits_of
 
@@ -48,23 +48,14 @@ def put(  # noqa: PLR0913 - the rest has names
     """Register the hook of an instruction, defined as a function unless it fits into a lambda."""
     name = place.name
     lines = {**ACTIONS, **(more or {})}[action[0]](script, place, *action[1:])
-    held = _held(script, instruction)
-    if lines or held:
+    if lines:
         seen = f'saw("{name}", {place.seen})'
         script.define(f"def {name}({place.parameters}):\n" + indent("\n".join([seen, *lines]), "    "))
-    hook = name if lines or held else f'lambda {place.parameters}: saw("{name}", {place.seen})'
+    hook = name if lines else f'lambda {place.parameters}: saw("{name}", {place.seen})'
     target = f"{name}_handle" if script.known.wanted(name) or traits_of(instruction).everywhere else ""
-    after = f"{name}.holds = {', '.join(held)}  # so that they live as long as the hook" if held else ""
     if traits_of(instruction).everywhere and not script.known.refused(instruction):
         script.everywhere.append(f"{target}.remove()")
-    return Step(place.register.format(hook), target, before=before, after=after)
-
-
-def _held(script: Script, instruction: Instruction) -> list[str]:
-    """Return the tensors that a hook keeps alive, where the program tests whether they are freed."""
-    registers = action_of(instruction) == ("register",) and instruction.op not in ("prehook", "posthook")
-    holds = registers or instruction.op == "post_accumulate"
-    return [name for name in instruction.used if script.known.forgotten(name)] if holds else []
+    return Step(place.register.format(hook), target, before=before)
 
 
 @form
@@ -83,15 +74,16 @@ def hook(script: Script, instruction: Instruction) -> Step:
 
 
 def _captured(script: Script, instruction: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a name for the tensor that a hook uses again, also after the program has let go of it."""
-    name = instruction.used[0]
+    """Return a name for the tensors that a hook uses again, also after the program has let go of them."""
+    tensors = ", ".join(instruction.used)
+    tensors = f"[{tensors}]" if instruction.op == "multi_grad" else tensors
     again = instruction.how[0][0] == "register" or instruction.op == "post_accumulate"
-    if again and script.known.forgotten(name) and not script.known.refused(instruction):
-        return f"{instruction.made[0]}_tensor", ((f"{instruction.made[0]}_tensor", name),)
-    return name, ()
+    if again and any(map(script.known.forgotten, instruction.used)) and not script.known.refused(instruction):
+        return f"{instruction.made[0]}_uses", ((f"{instruction.made[0]}_uses", tensors),)
+    return tensors, ()
 
 
-def _on_node(script: Script, instruction: Instruction, verb: str, parameters: str) -> Step:
+def _on_node(verb: str, parameters: str, script: Script, instruction: Instruction) -> Step:
     keep = instruction.how[0][0] == "register" or script.known.forgets()
     before, node = script.node(instruction.used[0], f"{instruction.made[0]}_node", keep=keep)
     before, node = (before, node) if keeps(instruction) else ((), script.loose_node(instruction.used[0]))
@@ -100,16 +92,8 @@ def _on_node(script: Script, instruction: Instruction, verb: str, parameters: st
     return put(script, instruction, place, instruction.how[0], before)
 
 
-@form
-def prehook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook before a Node."""
-    return _on_node(script, instruction, "register_prehook", "grad_outputs")
-
-
-@form
-def posthook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook after a Node."""
-    return _on_node(script, instruction, "register_hook", "grad_inputs, grad_outputs")
+FORMS["prehook"] = partial(_on_node, "register_prehook", "grad_outputs")
+FORMS["posthook"] = partial(_on_node, "register_hook", "grad_inputs, grad_outputs")
 
 
 @form
@@ -125,7 +109,7 @@ def post_accumulate(script: Script, instruction: Instruction) -> Step:
 def multi_grad(script: Script, instruction: Instruction) -> Step:
     """Put a hook on several tensors."""
     action, mode = instruction.how
-    tensors, before = _all_captured(script, instruction)
+    tensors, before = _captured(script, instruction)
     word = "grad" if mode == "any" else "grads"
     register = f'torch.autograd.graph.register_multi_grad_hook({tensors}, {{}}, mode="{mode}")'
     return put(
@@ -137,29 +121,13 @@ def multi_grad(script: Script, instruction: Instruction) -> Step:
     )
 
 
-def _all_captured(script: Script, instruction: Instruction) -> tuple[str, tuple[tuple[str, str], ...]]:
-    tensors, name = f"[{', '.join(instruction.used)}]", f"{instruction.made[0]}_tensors"
-    again = instruction.how[0][0] == "register" and not script.known.refused(instruction)
-    if again and any(script.known.forgotten(used) for used in instruction.used):
-        return name, ((name, tensors),)
-    return tensors, ()
-
-
 @form
 def remove(script: Script, instruction: Instruction) -> Step:
     """Remove a hook."""
     name = instruction.used[0]
-    put_by = script.known.maker(name)
-    kept = _kept_by(script, put_by) if put_by else []
-    after = f"{' = '.join(kept)} = None" if kept else ""
-    return Step(f"{name}_handle.remove()", after=after, anywhere=True)
-
-
-def _kept_by(script: Script, instruction: Instruction) -> list[str]:
-    """Return the names under which the code keeps what a hook keeps alive."""
-    captured = {"hook": _captured, "post_accumulate": _captured, "multi_grad": _all_captured}.get(instruction.op)
-    before = captured(script, instruction)[1] if captured else ()
-    return [*([f"{instruction.made[0]}.holds"] if _held(script, instruction) else []), *(name for name, _ in before)]
+    put_by = script.known.makers.get(name)
+    held = put_by and put_by.op in ("hook", "post_accumulate", "multi_grad") and _captured(script, put_by)[1]
+    return Step(f"{name}_handle.remove()", after=f"{name}_uses = None" if held else "", anywhere=True)
 
 
 GIVEN = {
@@ -172,64 +140,49 @@ GIVEN = {
 """What a module's hook notes; the first may be replaced."""
 
 
-def _module_place(script: Script, instruction: Instruction, register: str) -> HookPlace:
-    kind, _, options = instruction.how
+@form
+def module_hook(script: Script, instruction: Instruction) -> Step:
+    """Put a hook on a module, or on all."""
+    kind, action, options = instruction.how
+    register = f"{instruction.used[0]}.register" if instruction.used else "torch.nn.modules.module.register_module"
     seen = GIVEN[kind] + (", kwargs" if "with_kwargs" in options else "")
     words = ["args", "kwargs", "output"] if kind == "forward" else seen.split(", ")
     parameters = ", ".join(["module", *(word for word in words if word in seen.split(", "))])
     named = "".join(f", {option}=True" for option in options)
-    many = script.known.several_outputs(instruction) if kind == "forward" else True
-    many = None if "always_call" in options else many  # after a failure there is no output
+    many = None if kind == "forward" else True
     returned = "({}, kwargs)" if pairs(instruction.how) else "{}"
     fails = instruction.op == "global_hook" and "always_call" in options
     if kind == "forward" and "with_kwargs" in options and (fails or script.known.wanted(instruction.made[0])):
         parameters, seen = "module, args, *others", "others[-1], args, *others[:-1]"  # kwargs may be missing in torch
     first = seen.split(", ", maxsplit=1)[0]
-    return HookPlace(instruction.made[0], f"{register}({{}}{named})", parameters, seen, first, many, returned)
+    register = f"{register}_{kind}_hook({{}}{named})"
+    place = HookPlace(instruction.made[0], register, parameters, seen, first, many, returned)
+    return put(script, instruction, place, action)
 
 
-@form
-def module_hook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook on a module."""
-    register = f"{instruction.used[0]}.register_{instruction.how[0]}_hook"
-    return put(script, instruction, _module_place(script, instruction, register), instruction.how[1])
-
-
-@form
-def global_hook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook on all modules."""
-    register = f"torch.nn.modules.module.register_module_{instruction.how[0]}_hook"
-    return put(script, instruction, _module_place(script, instruction, register), instruction.how[1])
+FORMS["global_hook"] = module_hook
 
 
 # --- what hooks do
 
 
 def _scale(script: Script, place: HookPlace, number: float) -> list[str]:
-    scaled, value = f"one * {number!r}", place.replaced
-    several = f"tuple(one if one is None else {scaled} for one in {value})"
-    single = f"{value} * {number!r}"
-    single = f"None if {value} is None else {single}" if place.optional else single
-    if place.many is None:
-        return [f"if isinstance({value}, {_kinds(script)}):", f"    return {several}", f"return {single}"]
-    return [f"return {place.returned.format(several if place.many else single)}"]
-
-
-def _kinds(script: Script) -> str:
-    """Return the types in which a module may return several tensors."""
-    return "(tuple, list)" if script.known.returns_lists() else "tuple"
+    value = place.replaced
+    if place.many is False:
+        unless = f"None if {value} is None else " if place.optional else ""
+        return [f"return {unless}{value} * {number!r}"]
+    result = f"{script.include(scaled)}({value}, {number!r})"
+    return [f"return {place.returned.format(result)}"]
 
 
 def _nan(script: Script, place: HookPlace) -> list[str]:
-    return [line.replace("* nan", '* float("nan")') for line in _scale(script, place, float("nan"))]
+    return [re.sub(r"\bnan\b", 'float("nan")', line) for line in _scale(script, place, float("nan"))]
 
 
 def _remove(script: Script, place: HookPlace, name: str = "") -> list[str]:
     name = name or place.name
-    if not script.known.puts(name):
-        return []
     handle = f"{name}_handle"
-    if name == place.name or (script.known.certain(name) and not script.known.forgotten(name)):
+    if name == place.name or script.known.lasts(name):
         return [f"{handle}.remove()"]
     return [f'if "{handle}" in globals():', f"    {handle}.remove()"]
 
@@ -245,9 +198,7 @@ def _register(script: Script, place: HookPlace) -> list[str]:
 
 
 def _where_there(script: Script, name: str, lines: list[str]) -> list[str]:
-    if not script.known.ever(name):
-        return []
-    if script.known.certain(name) and not script.known.forgotten(name):
+    if script.known.lasts(name):
         return lines
     return [f'if "{name}" in globals():', *(f"    {line}" for line in lines)]
 
@@ -274,10 +225,10 @@ def _step(script: Script, place: HookPlace, name: str) -> list[str]:
     return _where_there(script, name, [f"{name}.step()", shown, f"{name}.zero_grad()"])
 
 
-def _keep(script: Script, place: HookPlace, name: str) -> list[str]:
+def _keep(_: Script, place: HookPlace, name: str) -> list[str]:
     value = place.replaced
     if place.many is None:
-        value = f"({value}[0] if isinstance({value}, {_kinds(script)}) else {value})"
+        value = f"({value}[0] if isinstance({value}, (tuple, list)) else {value})"
     elif place.many:
         value += "[0]"
     return [f"global {name}", f"if {value} is not None:", f"    {name} = {value}"]
@@ -295,7 +246,7 @@ def _wrong(script: Script, place: HookPlace, what: str = "type") -> list[str]:
         what, f"tuple({each} for one in {value})"
     )
     if place.many is None:
-        return [f"if isinstance({value}, {_kinds(script)}):", f"    return {several}", f"return {single}"]
+        return [f"if isinstance({value}, (tuple, list)):", f"    return {several}", f"return {single}"]
     return [f"return {place.returned.format(several if place.many else single)}"]
 
 

@@ -1,21 +1,9 @@
 """The code of instructions that make, copy and call modules."""
 
-from hooklaw.fuzz.emit._script import Script, Step, form
+from hooklaw.fuzz.emit._script import FORMS, Script, Step, form
+from hooklaw.fuzz.emit._source import Code, code_of
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.modules import CONTAINERS, OUTER
-
-FORWARDS: dict[str, tuple[str, str]] = {
-    "weighted": ("x", "return x * self.weight"),
-    "two": ("x, y", "return x * self.weight, x + y"),
-    "joined": ("x, y", "return x * self.weight + y"),
-    "scaled": ("x, *, factor=1.0", "return x * self.weight * factor"),
-    "unweighted": ("x", "return x * 2"),
-    "raises": ("x", 'raise Exception("planned")'),
-    "named": ("x", "return Outputs(x * self.weight, x * 3)"),
-    "listed": ("x", "return [x * self.weight]"),
-    "keyed": ("x", 'return {"y": x * self.weight}'),
-}
-"""What modules compute: parameters and code."""
+from hooklaw.fuzz.replay.modules import CONTAINERS, FORWARDS, OUTER
 
 MODULE = """\
 class {name}(torch.nn.Module):
@@ -27,22 +15,6 @@ class {name}(torch.nn.Module):
         {forward}"""
 
 OUTPUTS = 'Outputs = collections.namedtuple("Outputs", ["first", "second"])'
-IN_REPLICAS = """\
-def in_replicas(module, *inputs):
-    # what torch.nn.DataParallel does on two devices
-    rows = list(zip(*(one.chunk(2) for one in inputs)))
-    replicas = [module._replicate_for_data_parallel() for _ in rows]
-    for replica in replicas:
-        replica.weight = module.weight.clone()
-    recording = torch.is_grad_enabled()
-
-    def run(replica, row):
-        with torch.set_grad_enabled(recording):
-            return replica(*row)
-
-    threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in rows]
-    running = [thread.submit(run, *one) for thread, *one in zip(threads, replicas, rows)]
-    return torch.cat([torch.atleast_1d(one.result()) for one in running])"""
 WATCHED = """\
 def watched(name, call):
     with warnings.catch_warnings(record=True) as caught:
@@ -59,7 +31,8 @@ def watched(name, call):
 def module(script: Script, instruction: Instruction) -> Step:
     """Make a module."""
     kind = instruction.how[0]
-    parameters, forward = FORWARDS[kind] if kind != OUTER else ("x", f"return {instruction.used[1]}(x) * self.weight")
+    outer = Code("x", f"return {instruction.used[-1]}(x) * self.weight")
+    parameters, forward = outer if kind == OUTER else code_of(FORWARDS[kind], 1)
     if kind == "named":
         script.need("collections")
         script.define(OUTPUTS)
@@ -68,22 +41,8 @@ def module(script: Script, instruction: Instruction) -> Step:
         parameters += ", **_"
     script.define(MODULE.format(name=title, parameters=parameters, forward=forward))
     name, parameter = instruction.made
-    weight = f"{name}.weight"
-    after = f"{parameter} = {weight}"
-    return Step(
-        f"{title}({instruction.used[0]}.detach())", name, after=after, anywhere=not script.known.uses("inference_mode")
-    )
-
-
-@form
-def copy(script: Script, instruction: Instruction) -> Step:
-    """Copy a module with its hooks."""
-    script.need("copy")
-    name, parameter = instruction.made
-    after = f"{parameter} = {name}.weight"
-    return Step(
-        f"copy.deepcopy({instruction.used[0]})", name, after=after, anywhere=not script.known.uses("inference_mode")
-    )
+    code, after = f"{title}({instruction.used[0]}.detach())", f"{parameter} = {name}.weight"
+    return Step(code, name, after=after, anywhere=True)
 
 
 @form
@@ -97,7 +56,7 @@ def call(script: Script, instruction: Instruction) -> Step:
         script.need("warnings")
         script.define(WATCHED)
         code = f'watched("{instruction.made[0]}", lambda: {code})'
-    kind = script.known.kind_of_module(instruction.used[0])
+    kind = script.known.executed.functions[instruction.used[0]]
     return (
         _unpacked(script, instruction, code, kind) if kind in CONTAINERS else Step(code, _targets(script, instruction))
     )
@@ -119,15 +78,4 @@ def _unpacked(script: Script, instruction: Instruction, code: str, kind: str) ->
     return Step(code, output, after=shown + tensors)
 
 
-@form
-def forward(script: Script, instruction: Instruction) -> Step | None:
-    """Call the forward of a module."""
-    return call(script, instruction)
-
-
-@form
-def parallel(script: Script, instruction: Instruction) -> Step:
-    """Call a module in replicas."""
-    script.need("concurrent.futures")
-    script.define(IN_REPLICAS)
-    return Step(f"in_replicas({', '.join(instruction.used)})", instruction.made[0])
+FORMS["forward"] = call

@@ -17,7 +17,7 @@ def _arguments(script: Script, root: str, inputs: str, how: tuple[Any, ...]) -> 
 def _seed(script: Script, root: str, number: Any) -> list[str]:
     if number == SINGLE:
         return [f"torch.ones((), dtype={root}.dtype)"]
-    if number is None or (number == 1.0 and script.known.shape(root) == ()):
+    if number is None or (number == 1.0 and script.known.executed.shape(root) == ()):
         return []
     layout = (
         ", memory_format=torch.contiguous_format" if script.known.uses("transpose", "expand", "channels_last") else ""
@@ -30,8 +30,6 @@ def _seed(script: Script, root: str, number: Any) -> list[str]:
 def backward(script: Script, instruction: Instruction) -> Step:
     """Run backward, and look at all gradients."""
     root, *inputs = instruction.used
-    script.known.begins(instruction)
-    script.known.keep_grads(inputs)  # as if each of them had been told to retain it
     limited = f"inputs=[{', '.join(inputs)}]" if inputs else ""
     return Step(f"{root}.backward({_arguments(script, root, limited, instruction.how)})", look=True)
 
@@ -40,7 +38,6 @@ def backward(script: Script, instruction: Instruction) -> Step:
 def grad(script: Script, instruction: Instruction) -> Step:
     """Make tensors of gradients."""
     root, *inputs = instruction.used
-    script.known.begins(instruction)
     unused = ", ".join(f"{name}={value}" for name, value in of_unused(instruction.how).items())
     arguments = _arguments(script, root, unused, instruction.how)
     asked = f"[{', '.join(inputs)}]"
@@ -48,9 +45,7 @@ def grad(script: Script, instruction: Instruction) -> Step:
     names = ", ".join(instruction.made)
     labels = ", ".join(f'"{name}"' for name in instruction.made)
     target = f"({names},)" if len(instruction.made) == 1 else names
-    doubted = [name for name in instruction.made if script.known.events is None and script.known.used(name)]
-    then = tuple((f"{name} is None", name) for name in doubted)
-    return Step(code, target, after=f"saw({labels}, {names})", then=then)
+    return Step(code, target, after=f"saw({labels}, {names}){script.unless_none(*instruction.made)}")
 
 
 PACKERS: dict[str, tuple[str, str]] = {
@@ -157,7 +152,7 @@ def saved_pair(script: Script, instruction: Instruction) -> Step:
         raw = "_raw_saved_tensors[0]" if simple == "tensors" else f"_raw_saved_{simple}"
         return Step(f"{node}.{raw}.register_hooks({pair})", before=before)
     script.define(RAW)
-    return Step(f"for raw in raw_saved({node})[:1]:\n    raw.register_hooks({pair})", before=before, anywhere=True)
+    return Step(f"raw_saved({node})[0].register_hooks({pair})", before=before)
 
 
 @form
@@ -175,7 +170,7 @@ def read_saved(script: Script, instruction: Instruction) -> Step:
 
 def _simple(script: Script, name: str) -> str:
     """Return the name under which a Node has what it has saved, none where that takes more to tell."""
-    maker = script.known.maker(name)
+    maker = script.known.makers.get(name)
     if maker is None or script.known.changes() or not script.known.has_node(name):
         return ""
     return "tensors" if maker.op == "custom" else ATTRIBUTES.get(maker.op, "")

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from textwrap import indent
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hooklaw.fuzz.emit._analysis import Known
+from hooklaw.fuzz.emit._source import code_of
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING
@@ -35,13 +36,15 @@ class Step(NamedTuple):
     before: tuple[tuple[str, str], ...] = ()
     """Targets and expressions of what must come first."""
     after: str = ""
-    """A statement that shows what came of it."""
-    then: tuple[tuple[str, str], ...] = ()
-    """Conditions on which a name is deleted, as if it had never been made."""
+    """Statements that show what came of it."""
     look: bool = False
     """Whether all gradients are to be shown, even after an error."""
     anywhere: bool = False
-    """Whether the thread makes no difference."""
+    """Whether the thread makes no difference, unless it is in inference mode."""
+    imports: tuple[str, ...] = ()
+    """Modules of the standard library."""
+    defines: str = ""
+    """A definition before all statements."""
 
 
 Form = Callable[["Script", Instruction], Step | None]
@@ -86,12 +89,18 @@ class Script:
 
     def define(self, text: str) -> None:
         """Add a definition before all statements, once."""
-        if text not in self.definitions:
+        if text and text not in self.definitions:
             self.definitions.append(text)
 
-    def add(self, text: str, deeper: int = 0) -> None:
+    def include(self, function: Callable[..., Any]) -> str:
+        """Define a function of the replay's own, and return its name."""
+        parameters, body = code_of(function)
+        self.define(f"def {function.__name__}({parameters}):\n{indent(body, '    ')}")
+        return function.__name__
+
+    def add(self, text: str) -> None:
         """Add a statement."""
-        self.lines.append(indent(text, "    " * (self._depth + deeper)))
+        self.lines.append(indent(text, "    " * self._depth))
 
     def step(self, number: int, instruction: Instruction) -> None:
         """Add the code of an instruction, if it is executed."""
@@ -101,6 +110,8 @@ class Script:
         doubtful = known.doubtful(instruction.used)
         step = FORMS[instruction.op](self, instruction)
         if step:
+            self.need(*step.imports)
+            self.define(step.defines)
             fails = known.fails(number, instruction)
             guard = known.guard(doubtful)
             before = len(self.lines)
@@ -113,14 +124,13 @@ class Script:
 
     def _statements(self, number: int, instruction: Instruction, step: Step, *, fails: bool | None) -> None:
         lines = [self._assigned(instruction, step, *first) for first in (*step.before, (step.target, step.code))]
-        after = [step.after, *(f"if {condition}:\n    del {name}" for condition, name in step.then)]
         error = f'saw("error", {number}, "{instruction.op}", '
         if fails is False:
-            self._all([*lines, *after])
+            self._all([*lines, step.after])
         elif step.look:
             self._all(["failure = None", "try:", *_deeper(lines), "except Exception as error:", "    failure = error"])
         else:
-            self._all(["try:", *_deeper([*lines, *after])])
+            self._all(["try:", *_deeper([*lines, step.after])])
             self._all(["except Exception as error:", f"    {error}error)"])
         if step.look:
             self.look()
@@ -128,7 +138,7 @@ class Script:
             self.add(f"{error}failure)")
             if self.known.forgets():
                 self.add("failure = None  # it keeps tensors alive")
-        if self.boxed and traits_of(instruction).frees and self.known.counts_boxes():
+        if self.boxed and traits_of(instruction).frees and number in self.known.executed.counts:
             self._all(['if boxes:\n    saw("boxes", sum(box() is not None for box in boxes))'])
 
     def _all(self, lines: Sequence[str]) -> None:
@@ -136,9 +146,13 @@ class Script:
             self.add(broken(line, WIDTH - 4 * self._depth))
 
     def _assigned(self, instruction: Instruction, step: Step, target: str, code: str) -> str:
-        if instruction.thread and not step.anywhere:
+        if instruction.thread and (not step.anywhere or self.known.uses("inference_mode")):
             code = f"{self.thread(instruction.thread)}.submit(lambda: {code}).result()"
         return f"{target} = {code}" if target else code
+
+    def unless_none(self, *names: str) -> str:
+        """Return the statements that delete names of None, as if they had never been made, where no run is known."""
+        return "".join(f"\nif {name} is None:\n    del {name}" for name in names if self.known.events is None)
 
     def thread(self, number: int) -> str:
         """Return the name of a thread's executor, which is made before all statements."""
@@ -154,7 +168,7 @@ class Script:
 
     def _look_at(self, name: str, guard: str) -> list[str]:
         known = self.known
-        lines = [f'saw("{name}.value", {name})'] if known.taken(name) else []
+        lines = [f'saw("{name}.value", {name})'] if name in known.executed.taken else []
         lines += [f'saw("{name}.grad", {self.grad_of(name)})'] if known.has_grad(name) else []
         if known.laid_out(name):
             sizes = f"zip({name}.grad.shape, {name}.grad.stride())"
@@ -178,7 +192,7 @@ class Script:
         if not self.known.blocks(instruction.thread):
             stack = self.stack(instruction.thread)
             return Step(f"{stack}.enter_context({context})")
-        if self.known.failed(instruction):
+        if self.known.refused(instruction):
             return Step(f"{context}.__enter__()")
         self.block(context)
         return None

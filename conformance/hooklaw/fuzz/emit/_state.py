@@ -1,18 +1,11 @@
 """The code of instructions about what modules register, about states, and about optimizers."""
 
 from hooklaw.fuzz.emit._hooks import HookPlace, Lines, put
-from hooklaw.fuzz.emit._script import Script, Step, form
+from hooklaw.fuzz.emit._script import FORMS, Script, Step, form
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.state import MORE
+from hooklaw.fuzz.replay.state import MORE, another, rates_in
 
 PARAMETERS = 'param_groups[0]["params"]'
-RATES = """\
-def rates(state):
-    return [group["lr"] for group in state.get("param_groups", [])]"""
-ANOTHER = f"""\
-def another(state):
-    groups = [{{**group, "lr": group["lr"] * 2}} for group in state.get("param_groups", [])]
-    return {{**state, "{MORE}": 1.0, "param_groups": groups}} if groups else {{**state}}"""
 
 
 @form
@@ -33,7 +26,7 @@ def registration_hook(script: Script, instruction: Instruction) -> Step:
 
 
 def _of_optimizer(script: Script, name: str) -> bool:
-    maker = script.known.maker(name)
+    maker = script.known.makers.get(name)
     return maker is not None and maker.op == "sgd"
 
 
@@ -41,8 +34,7 @@ def _shown(script: Script, owner: str, state: str) -> str:
     """Return what is shown of a state."""
     if not _of_optimizer(script, owner):
         return state
-    script.define(RATES)
-    return f"list({state}), rates({state})"
+    return f"list({state}), {script.include(rates_in)}({state})"
 
 
 @form
@@ -91,8 +83,8 @@ def state_hook(script: Script, instruction: Instruction) -> Step:
 def _place_of_optimizer(script: Script, kind: str, name: str, register: str) -> HookPlace:
     if kind in ("state_dict_pre", "load_state_dict_post"):
         return HookPlace(name, register, "optimizer", 'optimizer.param_groups[0]["lr"]', "None", many=False)
-    script.define(RATES)
-    return HookPlace(name, register, "optimizer, state", "list(state), rates(state)", "state", many=False)
+    seen = f"list(state), {script.include(rates_in)}(state)"
+    return HookPlace(name, register, "optimizer, state", seen, "state", many=False)
 
 
 def _key(place: HookPlace) -> str:
@@ -114,8 +106,7 @@ def _clear(_: Script, place: HookPlace) -> list[str]:
 def _another(script: Script, place: HookPlace) -> list[str]:
     if place.replaced != "state":
         return []
-    script.define(ANOTHER)
-    return ["return another(state)"]
+    return [f"return {script.include(another)}(state)"]
 
 
 ACTIONS_ON_STATES: dict[str, Lines] = {"add": _add, "clear": _clear, "another": _another}
@@ -130,30 +121,20 @@ def sgd(_: Script, instruction: Instruction) -> Step:
 
 
 @form
-def zero_grad(_: Script, instruction: Instruction) -> Step:
-    """Reset gradients."""
-    named = f"set_to_none={instruction.how[0]}" if instruction.how else ""
-    return Step(f"{instruction.used[0]}.zero_grad({named})")
-
-
-@form
 def step_hook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook around the steps of an optimizer."""
-    return _around_steps(script, instruction, f"{instruction.used[0]}.register_step_{instruction.how[0]}_hook({{}})")
-
-
-@form
-def global_step_hook(script: Script, instruction: Instruction) -> Step:
-    """Put a hook around the steps of all optimizers."""
-    register = f"register_optimizer_step_{instruction.how[0]}_hook"
-    script.define(f"from torch.optim.optimizer import {register}")  # torch.optim does not say where it is
-    return _around_steps(script, instruction, f"{register}({{}})")
-
-
-def _around_steps(script: Script, instruction: Instruction, register: str) -> Step:
+    """Put a hook around the steps of an optimizer, or of all."""
+    kind, action = instruction.how
+    register = f"register_optimizer_step_{kind}_hook"
+    if instruction.used:
+        register = f"{instruction.used[0]}.register_step_{kind}_hook"
+    else:
+        script.define(f"from torch.optim.optimizer import {register}")  # torch.optim does not say where it is
     seen = f"optimizer.{PARAMETERS}, list(kwargs)"
-    place = HookPlace(instruction.made[0], register, "optimizer, args, kwargs", seen, "args", many=None)
-    return put(script, instruction, place, instruction.how[1], more={"closure": _closure})
+    place = HookPlace(instruction.made[0], f"{register}({{}})", "optimizer, args, kwargs", seen, "args", many=None)
+    return put(script, instruction, place, action, more={"closure": _closure})
+
+
+FORMS["global_step_hook"] = step_hook
 
 
 def _closure(_: Script, place: HookPlace) -> list[str]:

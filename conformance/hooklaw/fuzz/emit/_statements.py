@@ -7,6 +7,43 @@ from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.passes import PINNED, forbidden
 from hooklaw.fuzz.replay.values import filled
 
+SAVE = """\
+def save(tensor):
+    file = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.save(tensor, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    saw("save", bool(caught), loaded, loaded.requires_grad)
+    return loaded"""
+INSPECT = """\
+def inspect(tensor):
+    node = tensor.grad_fn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        has_grad = tensor.grad is not None
+    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None, has_grad)
+    if node is not None:
+        node.metadata["looks"] = node.metadata.get("looks", 0) + 1
+        saw("node", any(one is not None for one, _ in node.next_functions), node.metadata["looks"])"""
+FORGOTTEN = 'del {0}\nsaw("forget", "{0}", {0}_alive() is not None)'
+IN_REPLICAS = """\
+def in_replicas(module, *inputs):
+    # what torch.nn.DataParallel does on two devices
+    rows = list(zip(*(one.chunk(2) for one in inputs)))
+    replicas = [module._replicate_for_data_parallel() for _ in rows]
+    for replica in replicas:
+        replica.weight = module.weight.clone()
+    recording = torch.is_grad_enabled()
+
+    def run(replica, row):
+        with torch.set_grad_enabled(recording):
+            return replica(*row)
+
+    threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in rows]
+    running = [thread.submit(run, *one) for thread, *one in zip(threads, replicas, rows)]
+    return torch.cat([torch.atleast_1d(one.result()) for one in running])"""
 NEW, GRAD = "{made}", "{0}.grad"
 STATEMENTS: dict[str, Step] = {
     "add": Step("{0} + {1}", NEW),
@@ -39,6 +76,13 @@ STATEMENTS: dict[str, Step] = {
     "register_buffer": Step(
         "{0}.register_buffer({how}, {1}.detach().clone())", after='saw("registered", {how}, {0}.{word})'
     ),
+    "give": Step("{1}.detach().clone()", GRAD, anywhere=True),
+    "save": Step("save({0})", NEW, imports=("io", "warnings"), defines=SAVE),
+    "inspect": Step("inspect({0})", imports=("warnings",), defines=INSPECT),
+    "forget": Step("weakref.ref({0})", "{0}_alive", after=FORGOTTEN, anywhere=True, imports=("weakref",)),
+    "copy": Step("copy.deepcopy({0})", "{made}", after="{also} = {made}.weight", anywhere=True, imports=("copy",)),
+    "parallel": Step("in_replicas({used})", NEW, imports=("concurrent.futures",), defines=IN_REPLICAS),
+    "zero_grad": Step("{0}.zero_grad({how})"),
     "step": Step("{0}.step()", after='saw("step", "{0}", {0}.param_groups[0]["params"])'),
 }
 """By instruction, with places for the names that it uses and makes, and for its options."""
@@ -57,6 +101,8 @@ CONTEXTS: dict[str, str] = {
 def _statement(template: Step, _: Script, instruction: Instruction) -> Step:
     names = {
         "made": instruction.made[0] if instruction.made else "",
+        "also": instruction.made[-1] if instruction.made else "",
+        "used": ", ".join(instruction.used),
         "how": ", ".join(map(_literal, instruction.how)),
         "word": instruction.how[0] if instruction.how else "",
     }
@@ -76,82 +122,28 @@ def _enter(template: str, script: Script, instruction: Instruction) -> Step | No
 FORMS.update({op: partial(_statement, template) for op, template in STATEMENTS.items()})
 FORMS.update({op: partial(_enter, template) for op, template in CONTEXTS.items()})
 
-SAVE = """\
-def save(tensor):
-    file = io.BytesIO()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.save(tensor, file)
-    file.seek(0)
-    loaded = torch.load(file)
-    saw("save", bool(caught), loaded, loaded.requires_grad)
-    return loaded"""
-INSPECT = """\
-def inspect(tensor):
-    node = tensor.grad_fn
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        has_grad = tensor.grad is not None
-    saw("inspect", tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, node is None, has_grad)
-    if node is not None:
-        node.metadata["looks"] = node.metadata.get("looks", 0) + 1
-        saw("node", any(one is not None for one, _ in node.next_functions), node.metadata["looks"])"""
-
 
 @form
-def leaf(script: Script, instruction: Instruction) -> Step:
+def leaf(_: Script, instruction: Instruction) -> Step:
     """Make a tensor of literal values."""
     shape, dtype, requires_grad = instruction.how
     grad = ", requires_grad=True" if requires_grad else ""
     values = filled(instruction.made[0], tuple(shape), dtype)
-    anywhere = not requires_grad and not script.known.uses("inference_mode")
-    return Step(f"torch.tensor({values}, dtype=torch.{dtype}{grad})", instruction.made[0], anywhere=anywhere)
+    code = f"torch.tensor({values}, dtype=torch.{dtype}{grad})"
+    return Step(code, instruction.made[0], anywhere=not requires_grad)
 
 
 @form
 def split(script: Script, instruction: Instruction) -> Step:
     """Split in two."""
     name = instruction.used[0]
-    shape = script.known.shape(name)
+    shape = script.known.executed.shape(name)
     half = shape[0] // 2 if shape else f"{name}.shape[0] // 2"
     return Step(f"{name}.split({half})", ", ".join(instruction.made))
-
-
-@form
-def give(script: Script, instruction: Instruction) -> Step:
-    """Give a leaf a gradient."""
-    code, target = f"{instruction.used[1]}.detach().clone()", f"{instruction.used[0]}.grad"
-    return Step(code, target, anywhere=not script.known.uses("inference_mode"))
-
-
-@form
-def forget(script: Script, instruction: Instruction) -> Step:
-    """Let go of a tensor, and see whether the graph keeps it."""
-    name = instruction.used[0]
-    script.need("weakref")
-    shown = f'del {name}\nsaw("forget", "{name}", {name}_alive() is not None)'
-    return Step(f"weakref.ref({name})", f"{name}_alive", after=shown, anywhere=True)
-
-
-@form
-def save(script: Script, instruction: Instruction) -> Step:
-    """Serialize a leaf."""
-    script.need("io", "warnings")
-    script.define(SAVE)
-    return Step(f"save({instruction.used[0]})", "".join(instruction.made))
 
 
 @form
 def take(script: Script, instruction: Instruction) -> Step:
     """Give an accumulated gradient a name."""
     name = instruction.made[0]
-    then = ((f"{name} is None", name),) if script.known.events is None and script.known.used(name) else ()
-    return Step(f"{instruction.used[0]}.grad", name, then=then)
-
-
-@form
-def inspect(script: Script, instruction: Instruction) -> Step:
-    """Look at a tensor and its Node."""
-    script.need("warnings")
-    script.define(INSPECT)
-    return Step(f"inspect({instruction.used[0]})")
+    return Step(f"{instruction.used[0]}.grad", name, after=script.unless_none(name).lstrip())

@@ -4,30 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklaw.fuzz.emit._analysis import Known
-from hooklaw.fuzz.emit._functions import FUNCTIONS, TEXTS
 from hooklaw.fuzz.emit._hooks import ACTIONS
-from hooklaw.fuzz.emit._modules import FORWARDS
 from hooklaw.fuzz.emit._passes import PACKERS
-from hooklaw.fuzz.emit._regions import CODE as REGIONS
 from hooklaw.fuzz.emit._script import FORMS, Script
-from hooklaw.fuzz.emit._state import ACTIONS_ON_STATES
-from hooklaw.fuzz.emit._statements import CONTEXTS, STATEMENTS
 from hooklaw.fuzz.program import Instruction
 
-__all__ = [
-    "ACTIONS",
-    "ACTIONS_ON_STATES",
-    "CONTEXTS",
-    "FORMS",
-    "FORWARDS",
-    "FUNCTIONS",
-    "PACKERS",
-    "REGIONS",
-    "STATEMENTS",
-    "TEXTS",
-    "Script",
-    "code",
-]
+__all__ = ["ACTIONS", "FORMS", "PACKERS", "code"]
 
 
 def code(program: Sequence[Instruction], events: Sequence[Any] | None = None, *, log: bool = False) -> str:

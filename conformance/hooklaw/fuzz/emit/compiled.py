@@ -6,8 +6,7 @@ from textwrap import indent
 from typing import Any, NamedTuple
 
 from hooklaw.fuzz.emit._analysis import Known
-from hooklaw.fuzz.emit._script import broken
-from hooklaw.fuzz.emit.code import Script
+from hooklaw.fuzz.emit._script import Script, broken
 from hooklaw.fuzz.program import Instruction, Program
 from hooklaw.fuzz.replay.operations import traits_of
 from hooklaw.fuzz.replay.passes import FAILING

@@ -6,19 +6,18 @@ from typing import Any
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.run import Event, PlannedError, Replay, kind_of
 
-PLAIN = frozenset({"boxes", "forget", "inspect", "node", "mode"})
-"""Events that are words, numbers and bools."""
+NUMBERS = frozenset({"boxes", "node"})
+"""Events that have numbers."""
+BARE = NUMBERS | {"inspect", "mode", "save"}
+ENDS = (".grad", ".layout", ".leaf", ".made", ".saved", ".type", ".value")
+"""Events that do not show the grad mode, and how further ones end."""
 
 
 Saw = Callable[..., object]
 
 
-def _plainly(saw: Saw) -> Saw:
-    return saw
-
-
 def events_of(
-    text: str, program: Sequence[Instruction], backend: Any, wrapped: Callable[[Saw], Saw] = _plainly
+    text: str, program: Sequence[Instruction], backend: Any, wrapped: Callable[[Saw], Saw] = lambda saw: saw
 ) -> list[Event]:
     """Replay code that was emitted with `log=True`, and return its events; `saw` may be wrapped for a compiler."""
     events: list[Event] = []
@@ -42,44 +41,32 @@ class _Witness:
     ) -> None:
         self._run = Replay(backend, log)
         self._namespace = namespace
-        self._gradients = {
-            instruction.made[0]: len(instruction.made) for instruction in program if instruction.op == "grad"
-        }
+        self._made = {instruction.made[0] for instruction in program if instruction.op == "grad"}
 
     def saw(self, label: str, *values: Any) -> None:
         """Note an event."""
-        log, seen = self._run.log, self._run.seen
+        run = self._run
         if label == "error":
             self._error(*values)
-        elif label in PLAIN or label.endswith(".made"):
-            log((label, *values))
-        elif label == "save":
-            log((label, *map(seen, values)))
-        elif label.endswith((".value", ".leaf")):
-            log((label, seen(values[0])))
-        elif label.endswith(".layout"):
-            log((label, list(values[0])))
-        elif label.endswith((".grad", ".saved", ".pack", ".backward")):
-            self._of_a_name(label, values)
-        elif label in self._gradients:
-            place = self._gradients[label] - 1
-            log((label, *values[:place], *map(seen, values[place:])))
-        elif values and isinstance(values[0], str):
-            log((label, values[0], *map(seen, values[1:])))
-        else:
-            log((label, *map(seen, values), self._run.backend.is_grad_enabled()))
-
-    def _of_a_name(self, label: str, values: tuple[Any, ...]) -> None:
-        run, mode = self._run, self._run.backend.is_grad_enabled()
-        if label.endswith(".grad"):
-            if values[0] is not None:
-                run.log((label, run.seen(values[0])))
+            return
+        if label.endswith(".grad") and values[0] is None:
+            return
+        mode = () if self._is_bare(label, values) else (run.backend.is_grad_enabled(),)
+        if label in NUMBERS or label.endswith((".made", ".layout")):
+            shown = values
+        elif label.endswith(".backward"):
+            shown = (run.seen(values),)
         elif label.endswith(".saved"):
-            run.log((label, run.seen(values[0]), *map(self._standing, values[0])))
-        elif label.endswith(".pack"):
-            run.log((label, run.seen(values[0]), *self._standing(values[0]), mode))
+            shown = (run.seen(values[0]), *map(self._standing, values[0]))
         else:
-            run.log((label, run.seen(values), mode))
+            standing = self._standing(values[0]) if label.endswith(".pack") else ()
+            shown = (*map(run.seen, values), *standing)
+        run.log((label, *shown, *mode))
+
+    def _is_bare(self, label: str, values: tuple[Any, ...]) -> bool:
+        """Return whether an event does not show the grad mode."""
+        bare = label in BARE or label in self._made or label.endswith(ENDS)
+        return bare or (bool(values) and isinstance(values[0], str))
 
     def _standing(self, tensor: Any) -> tuple[Any, ...]:
         """Return how a tensor is related to those that the code has names for."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from hooklaw.fuzz.judge.compare import same
-from hooklaw.fuzz.program import Instruction, Program, action_in, text
+from hooklaw.fuzz.program import Instruction, Program, action_of, text
 from hooklaw.fuzz.replay.operations import having, traits_of
 from hooklaw.fuzz.replay.run import Event
 
@@ -52,8 +52,8 @@ def _only_looks(instruction: Instruction) -> bool:
     while they run, and full backward hooks of modules, which add nodes to the graph in any case.
     """
     hooks = traits_of(instruction).hooks
-    action = next(filter(None, map(action_in, instruction.how)), None)
-    return hooks not in ("", "state", "step") and action == ("nothing",) and "backward" not in str(instruction.how[0])
+    looks = hooks not in ("", "state", "step") and action_of(instruction) == ("nothing",)
+    return looks and "backward" not in str(instruction.how[0])
 
 
 def _seen_by(names: frozenset[str], event: Event, program: Sequence[Instruction]) -> bool:

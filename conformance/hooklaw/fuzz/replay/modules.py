@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.program import Instruction
-from hooklaw.fuzz.replay.hooks import Hook, put, put_everywhere
+from hooklaw.fuzz.replay.hooks import Hook, Register, put, put_everywhere
 from hooklaw.fuzz.replay.operations import operation
 from hooklaw.fuzz.replay.run import PlannedError, Replay, skip_if
 
@@ -26,15 +26,15 @@ class Outputs(NamedTuple):
 
 
 FORWARDS: dict[str, Callable[..., Any]] = {
-    "weighted": lambda module, x, **_: x * module.weight,
-    "two": lambda module, x, y, **_: (x * module.weight, x + y),
-    "joined": lambda module, x, y, **_: x * module.weight + y,
-    "scaled": lambda module, x, *, factor=1.0: x * module.weight * factor,
+    "weighted": lambda self, x, **_: x * self.weight,
+    "two": lambda self, x, y, **_: (x * self.weight, x + y),
+    "joined": lambda self, x, y, **_: x * self.weight + y,
+    "scaled": lambda self, x, *, factor=1.0: x * self.weight * factor,
     "unweighted": lambda _, x, **__: x * 2,
     "raises": _raise,
-    "named": lambda module, x, **_: Outputs(x * module.weight, x * 3),
-    "listed": lambda module, x, **_: [x * module.weight],
-    "keyed": lambda module, x, **_: {"y": x * module.weight},
+    "named": lambda self, x, **_: Outputs(x * self.weight, x * 3),
+    "listed": lambda self, x, **_: [x * self.weight],
+    "keyed": lambda self, x, **_: {"y": x * self.weight},
 }
 """What modules compute, by name."""
 CONTAINERS = ("named", "listed", "keyed")
@@ -172,12 +172,10 @@ def _of_kind(instruction: Instruction) -> tuple[Capability, ...]:
 @operation(needs=(Capability.MODULES, Capability.MODULE_HOOK_OPTIONS), also_needs=_of_kind, hooks="module")
 def module_hook(run: Replay, instruction: Instruction) -> None:
     """Register a hook on a module: its kind, its action, and options."""
-    kind, action, options = instruction.how
-    register = getattr(run.backend, f"register_{kind}_hook")
+    register = getattr(run.backend, f"register_{instruction.how[0]}_hook")
     module = run.modules[instruction.used[0]]
     run.hooked.add(instruction.used[0])
-    named, adapted = dict.fromkeys(options, True), partial(_adapted, instruction.how)
-    put(run, instruction.made[0], action, lambda hook: register(module, adapted(hook), **named))
+    put(run, instruction.made[0], instruction.how[1], _adapting(instruction, partial(register, module)))
 
 
 @operation(
@@ -185,7 +183,11 @@ def module_hook(run: Replay, instruction: Instruction) -> None:
 )
 def global_hook(run: Replay, instruction: Instruction) -> None:
     """Register a hook on all modules."""
-    kind, action, options = instruction.how
-    register = getattr(run.backend, f"register_module_{kind}_hook")
-    named, adapted = dict.fromkeys(options, True), partial(_adapted, instruction.how)
-    put_everywhere(run, instruction.made[0], action, lambda hook: register(adapted(hook), **named))
+    register = getattr(run.backend, f"register_module_{instruction.how[0]}_hook")
+    put_everywhere(run, instruction.made[0], instruction.how[1], _adapting(instruction, register))
+
+
+def _adapting(instruction: Instruction, register: Callable[..., Any]) -> Register:
+    """Return what registers the program's hook with its options."""
+    options = dict.fromkeys(instruction.how[2], True)
+    return lambda hook: register(_adapted(instruction.how, hook), **options)

@@ -1,10 +1,12 @@
 """The operation that runs a checkpointed region, and what regions do; each run of a region logs its begin and end."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hooklaw.backend.protocol import Capability
 from hooklaw.fuzz.program import Instruction
+from hooklaw.fuzz.replay.functions import PLAIN, apply_of
 from hooklaw.fuzz.replay.operations import operation
 from hooklaw.fuzz.replay.passes import pair_of
 from hooklaw.fuzz.replay.run import PlannedError, Replay
@@ -28,6 +30,11 @@ class Region:
         elif self.kind == OUTSIDE:
             self.outside = run.tensors[instruction.used[-1]]
         self.runs = 0
+        self.pair = partial(pair_of, run, self.name)
+
+    def squared(self, tensor: Any) -> Any:
+        """Return the square that a custom Function gives."""
+        return apply_of(self.run, self.name, PLAIN["square"])(tensor)
 
     def see(self, what: str, *values: Any) -> None:
         """Log what happens in the region."""
@@ -86,9 +93,9 @@ def _unrecorded(at: Region, x: Any) -> Any:
 
 
 def _hooks(at: Region, x: Any) -> Any:
-    y, word = at.backend.sin(x), f"hook{at.runs}"
+    y = at.backend.sin(x)
     if at.backend.requires_grad(y):
-        at.backend.register_hook(y, lambda grad: at.see(word, grad))
+        at.backend.register_hook(y, lambda grad, run=at.runs: at.see(f"hook{run}", grad))
     return y * x
 
 
@@ -123,18 +130,10 @@ def _changes(at: Region, x: Any) -> Any:
 
 
 def _custom(at: Region, x: Any) -> Any:
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x * x
-
-    def backward(ctx: Any, grad: Any) -> Any:
-        at.run.log((f"{at.name}.backward", at.run.seen((grad,)), at.backend.is_grad_enabled()))
-        return grad * ctx.saved_tensors[0] * 2
-
-    return at.backend.custom_function(forward, backward)(at.backend.sin(x))
+    return at.squared(at.backend.sin(x))
 
 
-def _nested(at: Region, x: Any, *, use_reentrant: bool = False) -> Any:
+def _nested(at: Region, x: Any, *, use_reentrant: bool) -> Any:
     def inner(x: Any) -> Any:
         at.see("inner", x)
         return at.backend.sin(x)
@@ -142,8 +141,8 @@ def _nested(at: Region, x: Any, *, use_reentrant: bool = False) -> Any:
     return at.backend.exp(at.backend.checkpoint(inner, at.backend.sin(x), use_reentrant=use_reentrant))
 
 
-def _pair(at: Region, x: Any, kind: str = "detach") -> Any:
-    with at.backend.saved_tensors_hooks(*pair_of(at.run, at.name, kind)):
+def _pair(at: Region, x: Any, *, kind: str) -> Any:
+    with at.backend.saved_tensors_hooks(*at.pair(kind)):
         y = at.backend.sin(x)
     return y * x
 
@@ -151,8 +150,7 @@ def _pair(at: Region, x: Any, kind: str = "detach") -> Any:
 def _gradient(at: Region, x: Any) -> Any:
     y = at.backend.sin(x)
     if at.backend.requires_grad(y):
-        (grad,) = at.backend.grad(at.backend.sum(y), [x])
-        at.see("gradient", grad)
+        at.see("gradient", at.backend.grad(at.backend.sum(y), [x])[0])
     return at.backend.cos(x)
 
 
@@ -179,10 +177,10 @@ REGIONS: dict[str, Callable[..., Any]] = {
     "more": _more,
     "changes": _changes,
     "custom": _custom,
-    "nested": _nested,
-    "nested-reentrant": lambda at, x: _nested(at, x, use_reentrant=True),
-    "pair": _pair,
-    "boxed": lambda at, x: _pair(at, x, "boxed"),
+    "nested": partial(_nested, use_reentrant=False),
+    "nested-reentrant": partial(_nested, use_reentrant=True),
+    "pair": partial(_pair, kind="detach"),
+    "boxed": partial(_pair, kind="boxed"),
     "gradient": _gradient,
     MODULE: _module,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hooklaw.backend.protocol import Capability
-from hooklaw.fuzz.program import Instruction, action_in
+from hooklaw.fuzz.program import Instruction, action_of
 from hooklaw.fuzz.replay.hooks import NEEDED_BY_ACTIONS
 from hooklaw.fuzz.replay.operations import traits_of
 
@@ -21,8 +21,7 @@ def needs(program: Sequence[Instruction]) -> frozenset[Capability]:
             found.update(traits.also_needs(instruction))
         if instruction.thread:
             found.add(Capability.THREADS)
-        for argument in instruction.how:
-            action = action_in(argument)
-            if action:
-                found.update(NEEDED_BY_ACTIONS.get(action[0], ()))
+        action = action_of(instruction)
+        if action:
+            found.update(NEEDED_BY_ACTIONS.get(action[0], ()))
     return frozenset(found)

@@ -175,13 +175,15 @@ def _clear(_run: Replay, _at: Any, arguments: Action) -> None:
             keys.clear()
 
 
-def _another(_run: Replay, _at: Any, arguments: Action) -> Any:
+def another(state: Any) -> Any:
     """Return another state; for an optimizer one with twice the rate."""
-    target = arguments[0]
-    if not isinstance(target, dict):
-        return None
-    groups = [{**group, "lr": group["lr"] * 2} for group in target.get("param_groups", [])]  # type: ignore[misc]
-    return {**target, MORE: 1.0, "param_groups": groups} if groups else {**target}
+    groups = [{**group, "lr": group["lr"] * 2} for group in state.get("param_groups", [])]
+    return {**state, MORE: 1.0, "param_groups": groups} if groups else {**state}
+
+
+def _another(_run: Replay, _at: Any, arguments: Action) -> Any:
+    """Return another state, if it is a state that was given."""
+    return another(arguments[0]) if isinstance(arguments[0], dict) else None
 
 
 ACTIONS: dict[str, Callable[..., Any]] = {"add": _add, "clear": _clear, "another": _another}

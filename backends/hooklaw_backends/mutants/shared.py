@@ -1,0 +1,150 @@
+"""Helpers of the mutants, and base classes of those that have to know what is running."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial, wraps
+from typing import Any, Self
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+
+_open: list[AbstractContextManager[Any]] = []
+
+
+def without_result(hook: Hook) -> Hook:
+    """Return a hook whose return value is dropped."""
+    return lambda *given: (hook(*given), None)[1]
+
+
+def once(hook: Hook) -> Hook:
+    """Return a hook that runs only the first time."""
+    fired: list[bool] = []
+    return lambda *given: None if fired else (fired.append(True), hook(*given))[1]
+
+
+def enter_for_good(context: AbstractContextManager[Any]) -> None:
+    """Enter a context that is never left; keep a reference, because a context left by garbage collection would exit."""
+    _open.append(context)
+    context.__enter__()
+
+
+def move_to_front(hooks: dict[int, Hook], handle: int) -> None:
+    """Move one of the hooks to the front."""
+    rest = {other: hooks.pop(other) for other in list(hooks) if other != handle}
+    hooks.update(rest)
+
+
+def chained(hooks: Iterable[Hook], value: Any, *rest: Any) -> Any:
+    """Run hooks, each on the result of the one before; return the last result that is not None."""
+    last = None
+    for hook in hooks:
+        result = hook(value, *rest)
+        if result is not None:
+            value = last = result
+    return last
+
+
+def as_prehook(hook: Hook, place: int) -> Hook:
+    """Return a Node pre-hook that runs a tensor hook on the gradient in one place."""
+
+    def prehook(grads: Any) -> Any:
+        result = hook(grads[place])
+        return None if result is None else (*grads[:place], result, *grads[place + 1 :])
+
+    return prehook
+
+
+def inputs_to(mutant: Mutant, module: Any, **options: bool) -> list[Any]:
+    """Return a list with the inputs to a module's last call, as a forward pre-hook gets them."""
+    inputs: list[Any] = []
+
+    def note(_: Any, given: Any) -> None:
+        inputs[:] = given
+
+    mutant.register_forward_pre_hook(module, note, **options)
+    return inputs
+
+
+class Handle:
+    """A handle that calls the given function on remove, and is a context manager."""
+
+    def __init__(self, remove: Callable[[], object] = lambda: None) -> None:
+        self.remove = remove
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def handle_of(handles: Sequence[Any]) -> Handle:
+    """Return a handle that removes several hooks."""
+    return Handle(lambda: [handle.remove() for handle in handles])
+
+
+class _OwnLists(Mutant):
+    """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists."""
+
+    lists = fresh(dict[tuple[Hook, int], list[Hook]])
+
+
+def dispatching(step: Hook) -> type[Mutant]:
+    """Make a mutant that runs ``(self, hooks, target, ...)`` in place of the hooks in one place of a tensor or Node."""
+
+    @wraps(step)
+    def register(self: _OwnLists, old: Hook, target: Any, hook: Hook) -> Handle:
+        if (old, id(target)) not in self.lists:
+            self.kept.append(target)  # so that no other object gets its id
+            old(target, partial(step, self, self.lists.setdefault((old, id(target)), []), target))
+        hooks = self.lists[old, id(target)]
+        hooks.append(hook)
+        return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
+
+    return overriding(*verbs.IN_BACKWARD, base=_OwnLists)(register)
+
+
+class Passes(Mutant):
+    """A mutant that runs code around each backward."""
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.around(lambda: super(Passes, self).backward(root, gradient, **how))
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        return self.around(lambda: super(Passes, self).grad(outputs, inputs, grad_outputs, **how))
+
+
+class Deferring(Passes):
+    """A mutant that runs hooks only after the whole backward."""
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        result = run()
+        while self.kept:
+            self.kept.pop(0)()
+        return result
+
+    def later(self, hook: Hook, *given: Any) -> None:
+        """Call the hook after the backward."""
+        self.kept.append(partial(hook, *given))
+
+
+class CallsTheRest(Passes):
+    """A mutant that calls the hooks that did not run in a backward after it."""
+
+    waiting = fresh(dict[Hook, Hook])
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        before = self.waiting.copy()
+        result = run()
+        for hook in [hook for hook in before if hook in self.waiting]:
+            before[hook]()
+        self.waiting = before
+        return result
+
+    def waiting_for(self, hook: Hook, *nothing: Any) -> Hook:
+        """Return a hook that is called with these arguments after each backward in which it does not run."""
+        self.waiting[hook] = partial(hook, *nothing)
+        return lambda *given: (self.waiting.pop(hook, None), hook(*given))[1]
