@@ -36,7 +36,8 @@ def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor]
     for tensor in inputs or ():
         tensor.retain_grad()
     edges = None if inputs is None else {tensor.needed_edge() for tensor in inputs}
-    started = Pass(roots, edges and {edge.node for edge in edges}, (), how)
+    targets = None if edges is None else {edge.node for edge in edges}
+    started = Pass(roots, targets, (), how)
     started.retaining = None if on("passes-with-inputs-retain-everything") else edges
     started.run(roots, seeds)
 

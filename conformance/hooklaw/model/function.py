@@ -117,7 +117,8 @@ def _output(node: CustomNode, output: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 def _is_differentiable(node: CustomNode, output: Any) -> bool:
-    return isinstance(output, Tensor) and "float" in output.dtype and output not in node.non_differentiable
+    has_gradient = isinstance(output, Tensor) and any(kind in output.dtype for kind in ("float", "complex"))
+    return has_gradient and output not in node.non_differentiable
 
 
 def _attach(node: CustomNode, given: Sequence[Any], outputs: Sequence[Any]) -> None:
