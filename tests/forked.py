@@ -5,6 +5,8 @@ import os
 import sys
 import warnings
 
+from helpers import ran
+
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["torch", "torch._dynamo"])
 LIMIT = 120
@@ -20,10 +22,15 @@ def run(program, folder):
     return process.exitcode, *((folder / name).read_text() for name in ("stdout", "stderr"))
 
 
+def hooklaw(*words, folder):
+    """Run the command in a folder, and return what it did in the shape of a finished process."""
+    return ran(*run(f"from hooklaw.cli import main\nraise SystemExit(main({[*map(str, words)]}))", folder))
+
+
 def _execute(program, folder):
     os.chdir(folder)
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), descriptor)
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
     warnings.simplefilter("ignore")
     exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the documentation's own
     sys.stdout.flush()

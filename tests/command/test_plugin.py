@@ -12,18 +12,21 @@ from hooklaw.results import records
 
 @pytest.fixture
 def plain(tmp_path, environment):
-    """Return `pytest -p hooklaw.plugin` as a function, on a copy of the toy's rules that is the root of the session."""
+    """Return `pytest -p hooklaw.plugin` as a function, on a copy of the toy's rules that is the root of the session.
+
+    It loads no other installed plugin unless it is told to: most of the time of a session would be theirs.
+    """
     root = tmp_path / "root"
     shutil.copytree(TOY_RULES, root / "rules", ignore=shutil.ignore_patterns("__pycache__"))
 
-    def run(*args, backend=("--backend", "toy:backend"), rules="rules"):
+    def run(*args, backend=("--backend", "toy:backend"), rules="rules", others=False):
         # the options that take a path are written with =, or pytest would take them for tests
         command = [sys.executable, "-m", "pytest", "-p", "hooklaw.plugin", "--import-mode=importlib", "--noconftest"]
         own = ["-c", "/dev/null", f"--rootdir={root}", "-rA", *rules.split()]
         return subprocess.run(
             [*command, *own, *backend, *args],
             cwd=root,
-            env=environment,
+            env=environment | ({} if others else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}),
             capture_output=True,
             text=True,
             check=False,
@@ -34,7 +37,7 @@ def plain(tmp_path, environment):
 
 def test_a_rule_that_does_not_hold_fails(plain):
     """A regression is a failed test; what is unsupported or allowed to differ is none."""
-    done = plain()
+    done = plain(others=True)
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "1 failed, 2 passed, 1 xfailed, 1 unsupported" in done.stdout
@@ -138,7 +141,7 @@ def test_in_process(plain, tmp_path):
 def test_two_workers_of_xdist(plain, tmp_path):
     """Under xdist each of its workers has a worker of ours, and one process records."""
     pytest.importorskip("xdist")
-    done = plain("-n", "2", "--results=toy.jsonl")
+    done = plain("-n", "2", "--results=toy.jsonl", others=True)
     (run,) = records.read(tmp_path / "root" / "toy.jsonl")
 
     assert "1 failed, 2 passed, 1 xfailed, 1 unsupported" in done.stdout

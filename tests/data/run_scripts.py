@@ -1,5 +1,6 @@
 """Executes each script of a JSON object, in a fork of its own, and prints how it ended: pass, fail or crash."""
 
+import gc
 import json
 import os
 import signal
@@ -28,4 +29,5 @@ if __name__ == "__main__":
     __import__("torch.optim")
     __import__("torch._dynamo")
     __import__("torch.utils.checkpoint")
+    gc.freeze()  # a collection in a fork would copy all of torch
     print(json.dumps({name: ending_of(script) for name, script in json.load(sys.stdin).items()}))  # noqa: T201

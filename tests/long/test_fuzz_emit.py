@@ -113,11 +113,17 @@ def without_layout(label: str, *shown):
     return (label, *shown[:5], shown[6]) if label.endswith(".pack") else (label, *shown)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_random_programs_show_the_same(held, known):
-    """What a random program shows when it is replayed, its code shows too, whether it was told of errors or not."""
+@pytest.fixture(scope="module")
+def replayed(held):
+    """Replay random programs once; give them, and what each that did not end the process has shown."""
     programs = [from_seed(1, number) for number in range(RANDOM)]
-    expected = in_a_process(held, replay, list(product(programs, [held.backend])))
+    return programs, in_a_process(held, replay, list(product(programs, [held.backend])))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_random_programs_show_the_same(held, replayed, known):
+    """What a random program shows when it is replayed, its code shows too, whether it was told of errors or not."""
+    programs, expected = replayed
     alive = [number for number in range(RANDOM) if number in expected]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a module whose output is no tensor

@@ -208,7 +208,7 @@ def shipped(tmp_path, environment):
         return subprocess.run(
             [*command, "--pyargs", "hooklaw.fuzz.test_programs", *args],
             cwd=tmp_path,
-            env={**environment, "HOOKLAW_FUZZ_BACKEND": backend},
+            env={**environment, "HOOKLAW_FUZZ_BACKEND": backend, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
             check=False,

@@ -23,10 +23,10 @@ def test_arena_takes_exactly_what_is_needed():
         del slots
 
 
-def test_arena_in_one_reserved_piece():
-    """What was reserved is cut into blocks, and the blocks become one piece again."""
+def test_arena_in_one_piece():
+    """What was given back is cut into blocks, and the blocks become one piece again."""
     arena = Arena(pageable)
-    arena.reserve(10 * 4096)
+    arena.take(10 * 4096)
     slots = [arena.take(4096 * n) for n in (1, 2, 3, 4)]
     assert sorted(slot.start for slot in slots) == [0, 4096, 3 * 4096, 6 * 4096]
     del slots

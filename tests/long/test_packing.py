@@ -419,7 +419,8 @@ def test_fixture(tmp_path, environment):
     """In an author's own tests an unsafe packer fails its test, with a program that shows why."""
     (tmp_path / "test_mine.py").write_text(FIXTURE)
     command = [sys.executable, "-m", "pytest", "-p", "hooklaw.packing.fixture", "-c", "/dev/null", "test_mine.py", "-q"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    alone = environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
 
     assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "FAILED test_mine.py::test_strict" in done.stdout

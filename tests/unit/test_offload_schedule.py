@@ -86,7 +86,6 @@ def test_overlap_beats_copying_in_the_way():
 
     assert scheduled(rate, rate).total < 1.05 * formula.plain()
     assert formula.synchronous(LAYERS * NBYTES) > 1.6 * formula.plain()
-    assert formula.free_bytes() == LAYERS * NBYTES
 
 
 def test_bytes_move_once_each_way_and_those_in_flight_need_not_come_back():

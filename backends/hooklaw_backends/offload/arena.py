@@ -8,28 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hooklaw_backends.offload.extents import Extents
+from hooklaw_backends.offload.extents import Extents, Stretch
 
 PAGE = 4096
 Allocate = Callable[[int], Tensor]
 
 
-class Slot:
-    """A block of an arena, in use as long as this object lives."""
-
-    __slots__ = ("__weakref__", "_chunk", "nbytes", "start")
-
-    def __init__(self, chunk: "_Chunk", start: int, nbytes: int) -> None:
-        self._chunk = chunk
-        self.start = start
-        self.nbytes = nbytes
-
-    def __del__(self) -> None:
-        self._chunk.extents.give(self.start, self.nbytes)
+class Slot(Stretch):
+    """A block of an arena."""
 
     def tensor(self, dtype: torch.dtype, length: int) -> Tensor:
         """Return the first bytes as a tensor."""
-        return self._chunk.memory[self.start : self.start + length * dtype.itemsize].view(dtype)
+        return self.space.memory[self.start : self.start + length * dtype.itemsize].view(dtype)
 
 
 class Arena:
@@ -45,24 +35,19 @@ class Arena:
         self._chunks: list[_Chunk] = []
         self._lock = threading.Lock()
 
-    def reserve(self, nbytes: int) -> None:
-        """Allocate one chunk in advance, so that the first step does not wait for memory."""
-        with self._lock:
-            self._chunks.append(_Chunk(self._allocate(_rounded(nbytes))))
-
     def take(self, nbytes: int) -> Slot:
         """Return a block of at least this size, from the smallest hole that fits."""
         size = _rounded(nbytes)
         with self._lock:
-            holes = [(hole, place) for place, chunk in enumerate(self._chunks) if (hole := chunk.extents.hole(size))]
+            holes = [(hole, place) for place, chunk in enumerate(self._chunks) if (hole := chunk.hole(size))]
             chunk = self._chunks[min(holes)[1]] if holes else _Chunk(self._allocate(size))
             if self._keeps and not holes:
                 self._chunks.append(chunk)
-            return Slot(chunk, chunk.extents.take(size) or 0, size)
+            return Slot(chunk, chunk.take(size) or 0, size)
 
     def nbytes(self) -> int:
         """Return how much host memory is held."""
-        return sum(chunk.extents.length for chunk in self._chunks)
+        return sum(chunk.length for chunk in self._chunks)
 
     def close(self) -> None:
         """Release the memory; each chunk stays until its last slot is gone."""
@@ -70,10 +55,10 @@ class Arena:
             self._chunks.clear()
 
 
-class _Chunk:
+class _Chunk(Extents):
     def __init__(self, memory: Tensor) -> None:
+        super().__init__(memory.numel())
         self.memory = memory
-        self.extents = Extents(memory.numel())
 
 
 def pageable(nbytes: int) -> Tensor:

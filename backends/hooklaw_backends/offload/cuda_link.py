@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hooklaw_backends.offload.arena import Arena, Slot, pinned
-from hooklaw_backends.offload.link import Copy
+from hooklaw_backends.offload.arena import Arena, pinned
+from hooklaw_backends.offload.link import Copy, Link
 
 
-class CudaLink:
+class CudaLink(Link):
     """Two copy streams next to the stream of the computation.
 
     A copy begins after what the computing stream was given so far. That makes the source complete, and on the way back
@@ -23,18 +23,13 @@ class CudaLink:
         self._out = cuda.Stream(device)
         self._back = cuda.Stream(device)
 
-    def out(self, source: Tensor, slot: Slot) -> Copy:
-        return self._copy(self._out, slot.tensor(source.dtype, source.numel()), source, source)
-
-    def back(self, slot: Slot, target: Tensor) -> Copy:
-        return self._copy(self._back, target, slot.tensor(target.dtype, target.numel()), target)
-
     def close(self) -> None:
         self._out.synchronize()
         self._back.synchronize()
         self.arena.close()
 
-    def _copy(self, stream: Any, target: Tensor, source: Tensor, on_device: Tensor) -> Copy:
+    def copy(self, target: Tensor, source: Tensor, *, out: bool) -> Copy:
+        stream, on_device = (self._out, source) if out else (self._back, target)
         home = self._cuda.current_stream(self._device)
         stream.wait_stream(home)
         with self._cuda.stream(stream):
@@ -43,7 +38,7 @@ class CudaLink:
         return CudaCopy(self._cuda, event, home, on_device)
 
 
-class CudaCopy:
+class CudaCopy(Copy):
     """A copy that the computing stream waits for, on the device: the host goes on.
 
     The stream that owns the memory on the device is the one that asked for the copy, so it waits as well as the

@@ -8,16 +8,14 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from hooklaw_backends.offload.extents import Extents
+from hooklaw_backends.offload.extents import Extents, Stretch
 from hooklaw_backends.offload.handles import Parcel
-from hooklaw_backends.offload.packer import Choice, Codec, Packer
-
-Buffer = Any  # a memoryview, or what ctypes makes over a tensor's memory
+from hooklaw_backends.offload.packer import Medium, Options, Packer
 
 
 class Spill:
@@ -35,8 +33,9 @@ class Spill:
         self._extents = Extents(grows=True)
         self._lock = threading.Lock()
 
-    def write(self, data: Buffer, nbytes: int) -> "Stretch":
+    def write(self, data: memoryview) -> Stretch:
         """Write the bytes into the file; if the disk is full, no part of it stays taken."""
+        nbytes = len(data)
         with self._lock:
             start = self._extents.take(nbytes) or 0
         stretch = Stretch(self, start, nbytes)
@@ -47,9 +46,9 @@ class Spill:
             raise _explained(error, nbytes, self._directory) from error
         return stretch
 
-    def read(self, start: int, into: Buffer, nbytes: int) -> None:
+    def read(self, start: int, into: memoryview) -> None:
         """Fill the buffer from the file."""
-        _whole(lambda at: os.preadv(self._descriptor, [into[at:]], start + at), nbytes)
+        _whole(lambda at: os.preadv(self._descriptor, [into[at:]], start + at), len(into))
 
     def give(self, start: int, nbytes: int) -> None:
         """Take the stretch back; safe in a finalizer. Its bytes are reused, or returned at once to a full disk."""
@@ -69,35 +68,19 @@ class Spill:
         return os.fstat(self._descriptor).st_size
 
 
-class Stretch:
-    """A stretch of a spill file, in use as long as this object lives."""
-
-    def __init__(self, spill: Spill, start: int, nbytes: int) -> None:
-        self.nbytes = nbytes
-        self._spill = spill
-        self._start = start
-
-    def __del__(self) -> None:
-        self._spill.give(self._start, self.nbytes)
-
-    def read(self, into: Buffer) -> None:
-        """Fill the buffer with the bytes."""
-        self._spill.read(self._start, into, self.nbytes)
-
-
-class RawDisk:
+class RawDisk(Medium):
     """The elements as they stand in memory."""
 
     def __init__(self, directory: str | None = None) -> None:
-        self.bytes_out = 0
-        self.bytes_back = 0
+        super().__init__()
         self._directory = directory
         self._spill: Spill | None = None
-        self._lock = threading.Lock()
 
     def put(self, flat: Tensor) -> Parcel:
-        host = flat.cpu()
-        return self._stored(bytes_of(host), host.nbytes, lambda stretch: _RawParcel(self, stretch, flat))
+        data = self.written(flat)
+        stretch = self._opened().write(data)
+        self.moved(out=len(data))
+        return _OnDisk(self, stretch, flat)
 
     def close(self) -> None:
         """Release the file; it vanishes with the last stretch that a graph holds."""
@@ -107,17 +90,20 @@ class RawDisk:
         """Return the length of the file, which shows that the bytes came here."""
         return self._spill.nbytes() if self._spill else 0
 
-    def fetched(self, stretch: Stretch, into: Buffer) -> None:
-        """Read the stretch, and count it."""
-        stretch.read(into)
-        with self._lock:
-            self.bytes_back += stretch.nbytes
+    def written(self, flat: Tensor) -> memoryview:
+        """Return the bytes that stand for the elements."""
+        return bytes_of(flat.cpu())
 
-    def _stored(self, data: Buffer, nbytes: int, parcel: Callable[[Stretch], Parcel]) -> Parcel:
-        stretch = self._opened().write(data, nbytes)
-        with self._lock:
-            self.bytes_out += nbytes
-        return parcel(stretch)
+    def fetched(self, stretch: Stretch, length: int, dtype: torch.dtype) -> Tensor:
+        """Return the elements of a stretch on the CPU."""
+        host = torch.empty(length, dtype=dtype)
+        self.read(stretch, bytes_of(host))
+        return host
+
+    def read(self, stretch: Stretch, into: memoryview) -> None:
+        """Read the stretch, and count it."""
+        stretch.space.read(stretch.start, into)
+        self.moved(back=stretch.nbytes)
 
     def _opened(self) -> Spill:
         """Return the file of this process: after a fork the child must not write into its parent's."""
@@ -130,66 +116,42 @@ class RawDisk:
 class SavedDisk(RawDisk):
     """The elements as torch.save writes them; read back without unpickling anything but tensors."""
 
-    def put(self, flat: Tensor) -> Parcel:
-        written = io.BytesIO()
-        torch.save(flat.clone(), written)  # of an alias torch.save would write the whole storage
-        data = written.getbuffer()
-        return self._stored(data, len(data), lambda stretch: _SavedParcel(self, stretch))
+    def written(self, flat: Tensor) -> memoryview:
+        file = io.BytesIO()
+        torch.save(flat.clone(), file)  # of an alias torch.save would write the whole storage
+        return file.getbuffer()
+
+    def fetched(self, stretch: Stretch, length: int, dtype: torch.dtype) -> Tensor:  # noqa: ARG002 - the file has both
+        data = bytearray(stretch.nbytes)
+        self.read(stretch, memoryview(data))
+        return torch.load(io.BytesIO(data), weights_only=True)
 
 
-class _RawParcel:
+class _OnDisk(Parcel):
     def __init__(self, disk: RawDisk, stretch: Stretch, flat: Tensor) -> None:
         self._disk = disk
         self._stretch = stretch
-        self._form = (flat.numel(), flat.dtype, flat.device)
+        self._form = (flat.numel(), flat.dtype)
+        self._device = flat.device
 
     def get(self, handle: Any) -> Tensor:  # noqa: ARG002 - nobody is waited for
-        length, dtype, device = self._form
-        host = torch.empty(length, dtype=dtype)
-        self._disk.fetched(self._stretch, bytes_of(host))
-        return host.to(device)
-
-    def join(self, handle: Any) -> None:
-        pass
-
-
-class _SavedParcel:
-    def __init__(self, disk: RawDisk, stretch: Stretch) -> None:
-        self._disk = disk
-        self._stretch = stretch
-
-    def get(self, handle: Any) -> Tensor:  # noqa: ARG002 - idem
-        data = bytearray(self._stretch.nbytes)
-        self._disk.fetched(self._stretch, memoryview(data))
-        return torch.load(io.BytesIO(data), weights_only=True)
-
-    def join(self, handle: Any) -> None:
-        pass
+        return self._disk.fetched(self._stretch, *self._form).to(self._device)
 
 
 class DiskRaw(Packer):
     """Raw bytes in an unnamed file, written when packed and read when unpacked, each stretch once."""
 
-    name = "disk-raw"
     medium = "disk"
     kind: type[RawDisk] = RawDisk
 
-    def __init__(
-        self,
-        directory: str | None = None,
-        *,
-        codec: Codec | None = None,
-        choice: Choice | None = None,
-        min_bytes: int = 0,
-    ) -> None:
+    def __init__(self, directory: str | None = None, **options: Unpack[Options]) -> None:
         self.disk = self.kind(directory)
-        super().__init__(self.disk, codec=codec, choice=choice, min_bytes=min_bytes)
+        super().__init__(self.disk, **options)
 
 
 class DiskSave(DiskRaw):
     """torch.save and torch.load, as in PyTorch's tutorial, on the same unnamed file."""
 
-    name = "disk-save"
     kind = SavedDisk
 
 

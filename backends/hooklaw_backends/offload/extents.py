@@ -1,6 +1,7 @@
 """Free stretches of an arena or of a spill file."""
 
 from collections import deque
+from typing import Any
 
 
 class Extents:
@@ -51,6 +52,21 @@ class Extents:
         while self._given:
             self._free.append(self._given.popleft())
         self._free = _merged(sorted(self._free))
+
+
+class Stretch:
+    """A stretch of a space, in use as long as this object lives."""
+
+    __slots__ = ("__weakref__", "nbytes", "space", "start")
+
+    def __init__(self, space: Any, start: int, nbytes: int) -> None:
+        """Hold what was taken; `space.give` takes it back."""
+        self.space = space
+        self.start = start
+        self.nbytes = nbytes
+
+    def __del__(self) -> None:
+        self.space.give(self.start, self.nbytes)
 
 
 def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,49 +1,50 @@
 """Handles that the graph keeps instead of saved tensors: for a tensor that stayed, and for one that moved."""
 
-import weakref
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from hooklaw_backends.offload.layout import Layout
 
-
-class Handle(Protocol):
-    """What pack returns. `get` may be called again, in any order, from any thread, as a graph may be run."""
-
-    def get(self) -> Tensor: ...
+Kept = tuple[Tensor, int | None]
+"""A tensor that stays where it is, and its version: a tuple, since a class would show in the price of a hook."""
 
 
-class Parcel(Protocol):
-    """Elements in a medium; the last reference to them frees their place."""
-
-    def get(self, handle: Any) -> Tensor: ...
-
-    def join(self, handle: Any) -> None:
-        """Note a handle that will ask for these elements."""
-        ...
-
-
-class Kept:
-    """A tensor that stays where it is, with the check for changes in place that hooks switch off.
+def keep(tensor: Tensor) -> Kept:
+    """Return the handle of a tensor that stays.
 
     The alias is detached: a handle that held the tensor itself would hold the Node that holds the handle.
     """
+    try:
+        return tensor.detach(), tensor._version  # noqa: SLF001 - each call here would show in the price of a hook
+    except RuntimeError:
+        return tensor.detach(), None  # an inference tensor
 
-    __slots__ = ("__weakref__", "_tensor", "_version")
 
-    def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor.detach()
-        try:
-            self._version = tensor._version  # noqa: SLF001 - each call here would show in the price of a hook
-        except RuntimeError:
-            self._version = -1  # an inference tensor
+def kept(handle: Kept) -> Tensor:
+    """Return the tensor, with the check for changes in place that hooks switch off."""
+    tensor, version = handle
+    if version is not None and tensor._version != version:  # noqa: SLF001 - idem
+        check_version(tensor, version)
+    return tensor
 
-    def get(self) -> Tensor:
-        tensor = self._tensor
-        if self._version >= 0 and tensor._version != self._version:  # noqa: SLF001 - idem
-            check_version(tensor, self._version)
-        return tensor
+
+class Parcel:
+    """Elements in a medium; the last reference to them frees their place."""
+
+    storage: StorageWeakRef | None = None
+    """Keeps the address of the storage that they came from, which is part of their key, from being used anew."""
+    decode: Callable[[Tensor], Tensor] | None = None
+    """The codec's way back."""
+
+    def get(self, handle: Any) -> Tensor:
+        """Return the elements on their device; a handle may ask again."""
+        raise NotImplementedError
+
+    def join(self, handle: Any) -> None:
+        """Note a handle that will ask for these elements."""
 
 
 class Moved:
@@ -57,7 +58,8 @@ class Moved:
         parcel.join(self)
 
     def get(self) -> Tensor:
-        return self._layout.restore(self._parcel.get(self))
+        elements, decode = self._parcel.get(self), self._parcel.decode
+        return self._layout.restore(decode(elements) if decode else elements)
 
 
 def version_of(tensor: Tensor) -> int:
@@ -74,6 +76,3 @@ def check_version(tensor: Tensor, expected: int) -> None:
             f"a saved {tensor.dtype} tensor of shape {tuple(tensor.shape)} is at version {found}, "
             f"it was packed at version {expected}; change a clone of it instead"
         )
-
-
-Register = weakref.WeakValueDictionary[Any, Any]

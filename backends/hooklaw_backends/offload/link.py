@@ -5,7 +5,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
 
 from torch import Tensor
 
@@ -14,43 +13,50 @@ from hooklaw_backends.offload.arena import Arena, Slot, pageable
 Action = Callable[[], object]
 
 
-class Copy(Protocol):
-    """One transfer under way."""
+class Copy:
+    """One transfer under way; this one is over."""
 
     def done(self) -> bool:
         """Say whether it is over, without waiting."""
-        ...
+        return True
 
     def wait(self) -> None:
         """Order what the caller computes next after the copy."""
-        ...
 
 
-class Link(Protocol):
+class Link:
     """A connection to host memory that copies in both directions at once."""
 
     arena: Arena
 
     def out(self, source: Tensor, slot: Slot) -> Copy:
         """Begin to copy a result of the computation so far to the host."""
-        ...
+        return self.copy(slot.tensor(source.dtype, source.numel()), source, out=True)
 
     def back(self, slot: Slot, target: Tensor) -> Copy:
         """Begin to copy back, into memory that the computation no longer uses."""
-        ...
+        return self.copy(target, slot.tensor(target.dtype, target.numel()), out=False)
 
-    def close(self) -> None: ...
+    def copy(self, target: Tensor, source: Tensor, *, out: bool) -> Copy:
+        raise NotImplementedError
 
-
-class Lane(Protocol):
-    """One direction: its transfers follow each other."""
-
-    def send(self, nbytes: int, action: Action) -> Copy: ...
-
-    def close(self) -> None: ...
+    def close(self) -> None:
+        raise NotImplementedError
 
 
-class LaneLink:
+class Lane:
+    """One direction, whose transfers follow each other; this one copies at once, from the CPU to the CPU."""
+
+    def send(self, nbytes: int, action: Action) -> Copy:  # noqa: ARG002 - however long
+        """Begin a transfer."""
+        action()
+        return Copy()
+
+    def close(self) -> None:
+        """End the lane's worker, if it has one."""
+
+
+class LaneLink(Link):
     """A link of two lanes over pageable memory; the copies are real, the lanes say when each of them ends."""
 
     def __init__(self, out: Lane, back: Lane) -> None:
@@ -58,37 +64,13 @@ class LaneLink:
         self._out = out
         self._back = back
 
-    def out(self, source: Tensor, slot: Slot) -> Copy:
-        host = slot.tensor(source.dtype, source.numel())
-        return self._out.send(source.nbytes, lambda: host.copy_(source))
-
-    def back(self, slot: Slot, target: Tensor) -> Copy:
-        host = slot.tensor(target.dtype, target.numel())
-        return self._back.send(target.nbytes, lambda: target.copy_(host))
+    def copy(self, target: Tensor, source: Tensor, *, out: bool) -> Copy:
+        return (self._out if out else self._back).send(source.nbytes, lambda: target.copy_(source))
 
     def close(self) -> None:
         self._out.close()
         self._back.close()
         self.arena.close()
-
-
-class InstantLane:
-    """A lane that copies at once, for offloading from the CPU to the CPU."""
-
-    def send(self, nbytes: int, action: Action) -> Copy:  # noqa: ARG002 - however long
-        action()
-        return _Over()
-
-    def close(self) -> None:
-        pass
-
-
-class _Over:
-    def done(self) -> bool:
-        return True
-
-    def wait(self) -> None:
-        pass
 
 
 class Clock:
@@ -106,7 +88,7 @@ class Clock:
         self.now = max(self.now, moment)
 
 
-class VirtualLane:
+class VirtualLane(Lane):
     """A lane on a virtual clock with a set rate. The bytes are read late, when the transfer is seen to be over."""
 
     def __init__(self, clock: Clock, rate: float) -> None:
@@ -120,11 +102,8 @@ class VirtualLane:
         self.nbytes += nbytes
         return _VirtualCopy(self._clock, self._free, action)
 
-    def close(self) -> None:
-        pass
 
-
-class _VirtualCopy:
+class _VirtualCopy(Copy):
     def __init__(self, clock: Clock, end: float, action: Action) -> None:
         self._clock = clock
         self._end = end
@@ -143,7 +122,7 @@ class _VirtualCopy:
         self.done()
 
 
-class EmulatedLane:
+class EmulatedLane(Lane):
     """A lane in real time with a set rate: its thread sleeps as long as each copy would take."""
 
     def __init__(self, rate: float) -> None:
@@ -155,7 +134,7 @@ class EmulatedLane:
     def send(self, nbytes: int, action: Action) -> Copy:
         if not self._worker.is_alive():
             action()
-            return _Over()
+            return Copy()
         job = _Job(nbytes, action, self._worker)
         self._jobs.put(job)
         return job
@@ -166,7 +145,7 @@ class EmulatedLane:
         self._worker.join()
 
 
-class _Job:
+class _Job(Copy):
     def __init__(self, nbytes: int, action: Action, worker: threading.Thread) -> None:
         self.nbytes = nbytes
         self.asked = time.perf_counter()

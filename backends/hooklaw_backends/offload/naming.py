@@ -2,8 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
@@ -13,28 +12,16 @@ import torch
 from hooklaw.errors import StrategyError
 from hooklaw.offload.steps import Strategy
 from hooklaw_backends.offload.asynchronous import Async
-from hooklaw_backends.offload.choices import Both, Fraction, SelectedModules, Sizes
+from hooklaw_backends.offload.choices import Both, Fraction, Sizes
 from hooklaw_backends.offload.disk import DiskRaw, DiskSave
 from hooklaw_backends.offload.lossy import Bf16, Int8
 from hooklaw_backends.offload.on_cpu import CheckedCopy, TorchPinned
-from hooklaw_backends.offload.packer import Choice, Memory, Packer
+from hooklaw_backends.offload.packer import Choice
 from hooklaw_backends.offload.plain import HookOnly, KeepAll
 from hooklaw_backends.offload.recompute import Checkpointed
 from hooklaw_backends.offload.strategy import Assembled
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-@dataclass
-class StrategyParts:
-    """The strategy that the parts of a name describe so far."""
-
-    name: str
-    choice: Choice | None = None
-    codec: type[Bf16] | type[Int8] | None = None
-    make: Callable[[], Any] | None = None
-    changes: list[Callable[..., Any]] = field(default_factory=list)
-    pattern: str = ""
 
 
 def find(spec: str) -> Strategy:
@@ -49,149 +36,136 @@ def find(spec: str) -> Strategy:
         if name in PARTS:
             PARTS[name](parts, argument)
         elif argument.isidentifier() and all(word.isidentifier() for word in name.split(".")):
-            _medium(parts, partial(_users, name, argument))
+            parts.goes_to(partial(_users, name, argument))
         else:
             raise StrategyError(_unknown(part))
-    return _assemble(parts)
+    return parts.assembled()
 
 
-def _assemble(parts: StrategyParts) -> Strategy:
-    packer = _packer(parts)
-    if _is_strategy(packer):
-        if parts.changes or parts.pattern:
-            raise StrategyError(f"{parts.name}: a whole strategy takes no other parts; name a packer instead")
-        return cast("Strategy", packer)
-    if parts.pattern and packer is None:
-        raise StrategyError(f"{parts.name}: modules selects for a packer; add one, as in {parts.name}+disk-raw")
-    inside = partial(_only_inside, parts.pattern) if parts.pattern else None
-    return Assembled(parts.name, packer, changes=tuple(parts.changes), only_inside=inside)
+@dataclass
+class StrategyParts:
+    """The strategy that the parts of a name describe so far."""
 
+    name: str
+    choice: Choice | None = None
+    codec: type[Bf16] | None = None
+    make: Callable[..., Any] | None = None
+    cuts: Callable[[Any], Checkpointed] | None = None
+    pattern: str = ""
 
-def _packer(parts: StrategyParts) -> Any:
-    if parts.codec is None and parts.choice is None:
-        return parts.make() if parts.make else None
-    family = parts.make.func if isinstance(parts.make, partial) else None
-    if parts.make is None and parts.codec:
-        return parts.codec(Memory(), choice=parts.choice)
-    if family not in (DiskRaw, DiskSave, Async):
-        raise StrategyError(
-            f"{parts.name}: fractions, sizes and codecs are for disk-raw, disk-save and async; add one of them"
-        )
-    return _coded(parts, cast("Callable[..., Packer]", parts.make))
+    def assembled(self) -> Strategy:
+        """Return the strategy."""
+        packer = self._packer()
+        if _is_strategy(packer):
+            if self.cuts or self.pattern:
+                raise self._wrong("a whole strategy takes no other parts; name a packer instead")
+            return cast("Strategy", packer)
+        if self.pattern and packer is None:
+            raise self._wrong(f"modules selects for a packer; add one, as in {self.name}+disk-raw")
+        return Assembled(self.name, packer, cuts=self.cuts, pattern=self.pattern)
 
+    def _packer(self) -> Any:
+        make = self.make
+        if self.codec is None and self.choice is None:
+            return make() if make else None
+        if make is None and self.codec:
+            return self.codec(choice=self.choice)
+        if not isinstance(make, partial) or make.func not in (DiskRaw, DiskSave, Async):
+            raise self._wrong("fractions, sizes and codecs are for disk-raw, disk-save and async; add one of them")
+        return make(codec=self.codec.codec if self.codec else None, choice=self.choice)
 
-def _coded(parts: StrategyParts, make: Callable[..., Packer]) -> Packer:
-    coded = parts.codec() if parts.codec else None
-    packer = make(codec=coded.codec if coded else None, choice=parts.choice)
-    if coded:
-        packer.lossless, packer.tolerance = coded.lossless, coded.tolerance
-        packer.gradient_tolerance = coded.gradient_tolerance
-    return packer
+    # the parts
+    def goes_to(self, make: Callable[..., Any]) -> None:
+        """Take what makes the packer."""
+        if self.make:
+            raise self._wrong("saved tensors go to one place; name one packer")
+        self.make = make
 
+    def simple(self, argument: str, family: Callable[[], Any]) -> None:
+        if argument:
+            raise self._wrong(f"{argument!r} is too much: this part takes nothing after the colon")
+        self.goes_to(family)
 
-# the parts
-def _medium(parts: StrategyParts, make: Callable[[], Any]) -> None:
-    if parts.make:
-        raise StrategyError(f"{parts.name}: saved tensors go to one place; name one packer")
-    parts.make = make
+    def on_disk(self, argument: str, family: type[DiskRaw]) -> None:
+        self.goes_to(partial(family, argument or None))
 
+    def asynchronous(self, argument: str) -> None:
+        names = {"cap": "cap", "window": "window", "min": "min_bytes"}
+        options: dict[str, int] = {}
+        for option in filter(None, argument.split(",")):
+            key, _, value = option.partition("=")
+            if key not in names:
+                raise StrategyError(f"async has no option {key!r}: it has cap, window and min, as in async:cap=512MiB")
+            options[names[key]] = self._bytes(value)
+        self.goes_to(partial(Async, **options))
 
-def _disk(family: type[DiskRaw], parts: StrategyParts, argument: str) -> None:
-    _medium(parts, partial(family, argument or None))
+    def coded(self, argument: str, family: type[Bf16]) -> None:
+        if argument or self.codec:
+            raise self._wrong("one codec, and nothing after a colon")
+        self.codec = family
 
+    def fraction(self, argument: str) -> None:
+        try:
+            share = float(argument)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise self._wrong("a fraction is between 0 and 1, as in fraction:0.3")
+        self._choose(Fraction(share))
 
-def _async(parts: StrategyParts, argument: str) -> None:
-    names = {"cap": "cap", "window": "window", "min": "min_bytes"}
-    options: dict[str, int] = {}
-    for option in filter(None, argument.split(",")):
-        key, _, value = option.partition("=")
-        if key not in names:
-            raise StrategyError(f"async has no option {key!r}: it has cap, window and min, as in async:cap=512MiB")
-        options[names[key]] = _bytes(value, parts.name)
-    _medium(parts, partial(Async, **options))
+    def sizes(self, argument: str) -> None:
+        least, _, most = argument.partition("..")
+        self._choose(Sizes(self._bytes(least or "0"), self._bytes(most) if most else float("inf")))
 
+    def modules(self, argument: str) -> None:
+        if not argument or self.pattern:
+            raise self._wrong("modules takes one pattern, as in modules:layer3.*")
+        self.pattern = argument
 
-def _simple(family: Callable[[], Any], parts: StrategyParts, argument: str) -> None:
-    if argument:
-        raise StrategyError(f"{parts.name}: {argument!r} is too much: this part takes nothing after the colon")
-    _medium(parts, family)
+    def checkpoint(self, argument: str) -> None:
+        words = argument.split(",") if argument else []
+        if not all(word.isdecimal() and int(word) for word in words) or self.cuts:
+            raise self._wrong(
+                "checkpoint takes a number of segments, as in checkpoint:4, or the length of each, as in "
+                "checkpoint:2,3,3"
+            )
+        counts = [int(word) for word in words]
+        self.cuts = partial(Checkpointed, segments=counts[0] if len(counts) == 1 else counts or None)
+
+    def _choose(self, choice: Choice) -> None:
+        self.choice = Both(self.choice, choice) if self.choice else choice
+
+    def _bytes(self, text: str) -> int:
+        number, unit = (text[:-3], UNITS[text[-3:]]) if text[-3:] in UNITS else (text, 1)
+        if not number.isdecimal():
+            raise self._wrong(f"{text!r} is not a size; write 65536, 64KiB, 1MiB or 2GiB")
+        return int(number) * unit
+
+    def _wrong(self, said: str) -> StrategyError:
+        return StrategyError(f"{self.name}: {said}")
 
 
 def _nothing() -> None:
     return None
 
 
-def _codec(family: type[Bf16] | type[Int8], parts: StrategyParts, argument: str) -> None:
-    if argument or parts.codec:
-        raise StrategyError(f"{parts.name}: one codec, and nothing after a colon")
-    parts.codec = family
-
-
-def _choose(parts: StrategyParts, choice: Choice) -> None:
-    parts.choice = Both(parts.choice, choice) if parts.choice else choice
-
-
-def _fraction(parts: StrategyParts, argument: str) -> None:
-    try:
-        share = float(argument)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise StrategyError(f"{parts.name}: a fraction is between 0 and 1, as in fraction:0.3")
-    _choose(parts, Fraction(share))
-
-
-def _sizes(parts: StrategyParts, argument: str) -> None:
-    least, dots, most = argument.partition("..")
-    _choose(parts, Sizes(_bytes(least or "0", parts.name), _bytes(most, parts.name) if dots and most else float("inf")))
-
-
-def _modules(parts: StrategyParts, argument: str) -> None:
-    if not argument or parts.pattern:
-        raise StrategyError(f"{parts.name}: modules takes one pattern, as in modules:layer3.*")
-    parts.pattern = argument
-
-
-def _only_inside(pattern: str, model: Any, packer: AbstractContextManager[Any]) -> SelectedModules:
-    return SelectedModules(model, pattern, packer)
-
-
-def _checkpoint(parts: StrategyParts, argument: str) -> None:
-    words = argument.split(",") if argument else []
-    if not all(word.isdecimal() and int(word) for word in words) or parts.changes:
-        raise StrategyError(
-            f"{parts.name}: checkpoint takes a number of segments, as in checkpoint:4, or the length of each, "
-            "as in checkpoint:2,3,3"
-        )
-    counts = [int(word) for word in words]
-    segments = (counts[0] if len(counts) == 1 else counts) if counts else None
-    parts.changes.append(lambda model: Checkpointed(model, segments))
-
-
 PARTS: dict[str, Callable[[StrategyParts, str], None]] = {
-    "none": partial(_simple, _nothing),
-    "hook-only": partial(_simple, HookOnly),
-    "keep-all": partial(_simple, KeepAll),
-    "save-on-cpu": partial(_simple, torch.autograd.graph.save_on_cpu),
-    "save-on-cpu-pinned": partial(_simple, TorchPinned),
-    "checked-copy": partial(_simple, CheckedCopy),
-    "disk-raw": partial(_disk, DiskRaw),
-    "disk-save": partial(_disk, DiskSave),
-    "async": _async,
-    "bf16": partial(_codec, Bf16),
-    "int8": partial(_codec, Int8),
-    "fraction": _fraction,
-    "sizes": _sizes,
-    "modules": _modules,
-    "checkpoint": _checkpoint,
+    "none": partial(StrategyParts.simple, family=_nothing),
+    "hook-only": partial(StrategyParts.simple, family=HookOnly),
+    "keep-all": partial(StrategyParts.simple, family=KeepAll),
+    "save-on-cpu": partial(StrategyParts.simple, family=torch.autograd.graph.save_on_cpu),
+    "save-on-cpu-pinned": partial(StrategyParts.simple, family=TorchPinned),
+    "checked-copy": partial(StrategyParts.simple, family=CheckedCopy),
+    "disk-raw": partial(StrategyParts.on_disk, family=DiskRaw),
+    "disk-save": partial(StrategyParts.on_disk, family=DiskSave),
+    "async": StrategyParts.asynchronous,
+    "bf16": partial(StrategyParts.coded, family=Bf16),
+    "int8": partial(StrategyParts.coded, family=Int8),
+    "fraction": StrategyParts.fraction,
+    "sizes": StrategyParts.sizes,
+    "modules": StrategyParts.modules,
+    "checkpoint": StrategyParts.checkpoint,
 }
-
-
-def _bytes(text: str, spec: str) -> int:
-    number, unit = (text[:-3], UNITS[text[-3:]]) if text[-3:] in UNITS else (text, 1)
-    if not number.isdecimal():
-        raise StrategyError(f"{spec}: {text!r} is not a size; write 65536, 64KiB, 1MiB or 2GiB")
-    return int(number) * unit
 
 
 def _unknown(part: str) -> str:

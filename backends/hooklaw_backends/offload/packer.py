@@ -1,55 +1,63 @@
 """The packer that all families share: it decides which tensors move, stay, or were moved before."""
 
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol, Self
+from functools import partial
+from typing import Any, ClassVar, Protocol, Self, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from hooklaw_backends.offload.handles import Handle, Kept, Moved, Parcel, Register, version_of
+from hooklaw_backends.offload.handles import Kept, Moved, Parcel, keep, kept, version_of
 from hooklaw_backends.offload.layout import Layout, flatten
 
 PLAIN_TYPES = (Tensor, torch.nn.Parameter)
-COUNTERS = ("packs", "unpacks", "kept", "deduplicated")
-BYTES = ("bytes_packed", "bytes_unique", "bytes_deduplicated", "bytes_coded")
+COUNTERS = ("packs", "unpacks", "kept", "deduplicated", "bytes_packed", "bytes_unique", "bytes_deduplicated")
+Handle = Kept | Moved
+"""What pack returns. It may be unpacked again, in any order, from any thread, as a graph may be run."""
 
 
-class Medium(Protocol):
+class Medium:
     """Where elements go. When `put` returns, changes to the source no longer reach them."""
 
-    @property
-    def bytes_out(self) -> int: ...
+    def __init__(self) -> None:
+        self.bytes_out = 0
+        self.bytes_back = 0
+        self._lock = threading.Lock()
 
-    @property
-    def bytes_back(self) -> int: ...
+    def put(self, flat: Tensor) -> Parcel:
+        """Take the elements."""
+        raise NotImplementedError
 
-    def put(self, flat: Tensor) -> Parcel: ...
+    def moved(self, *, out: int = 0, back: int = 0) -> None:
+        """Count bytes that went out or came back."""
+        with self._lock:
+            self.bytes_out += out
+            self.bytes_back += back
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what is held between steps."""
 
 
 class Codec(Protocol):
-    """A shorter form of a flat run of elements, lossy or not."""
+    """A shorter form of a flat run of elements.
+
+    `tolerance` is by how much an element may come back wrong, against the largest magnitude of its tensor, and
+    `gradient_tolerance` what that may do to the gradients of a whole model.
+    """
+
+    tolerance: float
+    gradient_tolerance: float
 
     def takes(self, flat: Tensor) -> bool: ...
 
     def encode(self, flat: Tensor) -> Tensor: ...
 
-    def decode(self, coded: Tensor, like: "Form") -> Tensor: ...
-
-
-class Form:
-    """The dtype and length that a codec must give back."""
-
-    __slots__ = ("dtype", "length")
-
-    def __init__(self, flat: Tensor) -> None:
-        self.dtype = flat.dtype
-        self.length = flat.numel()
+    def decode(self, coded: Tensor, dtype: torch.dtype, length: int) -> Tensor: ...
 
 
 class Choice(Protocol):
@@ -60,30 +68,27 @@ class Choice(Protocol):
     def takes(self, nbytes: int) -> bool: ...
 
 
-class Memory:
-    """The device itself, for a codec whose result stays there."""
+class Options(TypedDict, total=False):
+    """What every family takes: fewer bits, a choice of tensors, and the size below which a tensor stays."""
 
-    bytes_out = 0
-    bytes_back = 0
+    codec: Codec | None
+    choice: Choice | None
+    min_bytes: int
+
+
+class Memory(Medium):
+    """The device itself, for a codec whose result stays there."""
 
     def put(self, flat: Tensor) -> Parcel:
         return _InMemory(flat)
 
-    def close(self) -> None:
-        pass
 
-
-class _InMemory:
-    __slots__ = ("__weakref__", "_flat")
-
+class _InMemory(Parcel):
     def __init__(self, flat: Tensor) -> None:
         self._flat = flat
 
     def get(self, handle: Any) -> Tensor:  # noqa: ARG002 - nobody is waited for
         return self._flat
-
-    def join(self, handle: Any) -> None:
-        pass
 
 
 class Packer:
@@ -94,32 +99,21 @@ class Packer:
     Elements that were moved already are not moved again while anything of the first move lives: the key is the storage
     (held by a weak reference, so that its address cannot be used anew), the stretch of it and the version counter.
     A write through ``.data`` is beyond that counter, here as in autograd.
-
-    `tolerance` is by how much an element may come back wrong, against the largest magnitude of its tensor, and
-    `gradient_tolerance` what that may do to the gradients of a whole model.
     """
 
-    name: ClassVar[str] = ""
     medium: ClassVar[str] = "memory"
-    lossless: bool = True
-    tolerance: float = 0.0
-    gradient_tolerance: float = 0.0
 
-    def __init__(
-        self,
-        medium: Medium | None = None,
-        *,
-        codec: Codec | None = None,
-        choice: Choice | None = None,
-        min_bytes: int = 0,
-    ) -> None:
+    def __init__(self, medium: Medium | None = None, **options: Unpack[Options]) -> None:
         self._medium = medium
-        self._codec = codec
-        self._choice = choice
-        self._min_bytes = max(1, min_bytes)  # an empty tensor stays
+        self._codec = codec = options.get("codec")
+        self._choice = options.get("choice")
+        self._min_bytes = max(1, options.get("min_bytes", 0))  # an empty tensor stays
+        self.lossless = codec is None
+        self.tolerance = codec.tolerance if codec else 0.0
+        self.gradient_tolerance = codec.gradient_tolerance if codec else 0.0
         self._owned: dict[int, StorageWeakRef] = {}
-        self._parcels = Register()
-        self._stayed = Register()
+        self._parcels: weakref.WeakValueDictionary[Any, Parcel] = weakref.WeakValueDictionary()
+        self._stayed: weakref.WeakValueDictionary[Any, Tensor] = weakref.WeakValueDictionary()
         self._entered = threading.local()
         self._lock = threading.Lock()
         self._counts: Counter[str] | None = None
@@ -151,13 +145,13 @@ class Packer:
             self._count(packs=1, bytes_packed=tensor.nbytes if is_plain(tensor) else 0)
         if self._medium and not self._must_stay(tensor):
             return self._move(tensor, self._medium)
-        return self._keep(tensor)
+        return keep(tensor) if self._counts is None else self._keep(tensor)
 
     def unpack(self, handle: Handle) -> Tensor:
         """Return the tensor of a handle."""
         if self._counts is not None:
             self._count(unpacks=1)
-        return handle.get()
+        return kept(handle) if isinstance(handle, tuple) else handle.get()
 
     def counters(self) -> dict[str, int]:
         """Return how many tensors and bytes were packed, kept, found again, sent out and fetched back.
@@ -167,7 +161,7 @@ class Packer:
         medium = self._medium or Memory()
         with self._lock:
             self._counts = Counter() if self._counts is None else self._counts
-            counts = {name: self._counts[name] for name in (*COUNTERS, *BYTES)}
+            counts = {name: self._counts[name] for name in COUNTERS}
         return {**counts, "bytes_out": medium.bytes_out, "bytes_back": medium.bytes_back}
 
     def close(self) -> None:
@@ -176,17 +170,17 @@ class Packer:
             self._medium.close()
 
     def _must_stay(self, tensor: Tensor) -> bool:
-        if not is_plain(tensor) or tensor.nbytes < self._min_bytes:
-            return True
+        ordinary = type(tensor) in PLAIN_TYPES and tensor.layout is torch.strided
+        if not ordinary or tensor.nbytes < self._min_bytes or not is_plain(tensor):
+            return True  # asked in the order in which most tensors are found to stay
         root = tensor._base if tensor._is_view() else tensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if root is not None and root.is_leaf and root.requires_grad:
             return True
         return _address(tensor) in self._owned
 
-    def _keep(self, tensor: Tensor) -> Handle:
-        if self._counts is not None:
-            self._count(kept=1)
-        return Kept(tensor)
+    def _keep(self, tensor: Tensor) -> Kept:
+        self._count(kept=1)
+        return keep(tensor)
 
     def _move(self, tensor: Tensor, medium: Medium) -> Handle:
         flat, layout = flatten(tensor)
@@ -196,22 +190,24 @@ class Packer:
         if key in self._stayed:
             return self._keep(tensor)
         parcel = self._parcels.get(key)
-        if parcel is None:
-            return self._first(tensor, medium, (flat, layout), key)
-        self._count(deduplicated=1, bytes_deduplicated=flat.nbytes)
-        return Moved(parcel, layout)
-
-    def _first(self, tensor: Tensor, medium: Medium, flattened: tuple[Tensor, Layout], key: Any) -> Handle:
-        flat, layout = flattened
+        if parcel:
+            self._count(deduplicated=1, bytes_deduplicated=flat.nbytes)
+            return Moved(parcel, layout)
         self._count(bytes_unique=flat.nbytes)
         if self._choice and not self._choice.takes(flat.nbytes):
-            self._stayed[key] = handle = self._keep(tensor)
+            handle = self._keep(tensor)
+            self._stayed[key] = handle[0]
             return handle
-        coded = self._codec.encode(flat) if self._codec else flat
-        self._count(bytes_coded=coded.nbytes)
-        parcel = _Guarded(medium.put(coded), StorageWeakRef(tensor.untyped_storage()), self._codec, Form(flat))
-        self._parcels[key] = parcel
+        parcel = self._parcels[key] = self._sent(flat, medium)
+        parcel.storage = StorageWeakRef(tensor.untyped_storage())
         return Moved(parcel, layout)
+
+    def _sent(self, flat: Tensor, medium: Medium) -> Parcel:
+        if not self._codec:
+            return medium.put(flat)
+        parcel = medium.put(self._codec.encode(flat))
+        parcel.decode = partial(self._codec.decode, dtype=flat.dtype, length=flat.numel())
+        return parcel
 
     def _count(self, **more: int) -> None:
         if self._counts is not None:
@@ -222,25 +218,6 @@ class Packer:
         if not hasattr(self._entered, "stack"):
             self._entered.stack = []
         return self._entered.stack
-
-
-class _Guarded:
-    """A parcel with its codec, and the weak reference that keeps the address of its storage from being reused."""
-
-    __slots__ = ("__weakref__", "_codec", "_form", "_inner", "_storage")
-
-    def __init__(self, inner: Parcel, storage: StorageWeakRef, codec: Codec | None, form: Form) -> None:
-        self._inner = inner
-        self._storage = storage
-        self._codec = codec
-        self._form = form
-
-    def get(self, handle: Any) -> Tensor:
-        coded = self._inner.get(handle)
-        return self._codec.decode(coded, self._form) if self._codec else coded
-
-    def join(self, handle: Any) -> None:
-        self._inner.join(handle)
 
 
 def is_plain(tensor: Tensor) -> bool:

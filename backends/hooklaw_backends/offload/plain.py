@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from hooklaw_backends.offload.handles import Kept
+from hooklaw_backends.offload.handles import keep, kept
 from hooklaw_backends.offload.packer import Packer
 
 
@@ -19,7 +19,5 @@ class HookOnly(torch.autograd.graph.saved_tensors_hooks):
 class KeepAll(Packer):
     """Every saved tensor stays, and a change in place is an error in backward: what a packer adds to bare hooks."""
 
-    name = "keep-all"
-
     def _hooks(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        return super()._hooks() if self._counts is not None else (Kept, Kept.get)
+        return super()._hooks() if self._counts is not None else (keep, kept)

@@ -33,7 +33,7 @@ class Checkpointed:
         else:
             _check_whole(segments, len(container))
             for block in container:
-                self._replace(block, _recomputed(block.forward, [block]))
+                self._replace(block, _recomputed(block.forward, block))
 
     def close(self) -> None:
         """Restore the forward of the modules."""
@@ -78,8 +78,8 @@ def _check_whole(segments: int | Sequence[int] | None, count: int) -> None:
 
 
 def _in_segments(children: list[nn.Module], cuts: list[int]) -> Run:
-    parts = [children[start:end] for start, end in pairwise(cuts)]
-    runs = [_recomputed(_chain(part), part) for part in parts]
+    parts = [nn.Sequential(*children[start:end]) for start, end in pairwise(cuts)]
+    runs = [_recomputed(part, part) for part in parts]
 
     def forward(value: Any) -> Any:
         for run in runs:
@@ -89,20 +89,11 @@ def _in_segments(children: list[nn.Module], cuts: list[int]) -> Run:
     return forward
 
 
-def _chain(modules: Iterable[nn.Module]) -> Run:
-    def run(value: Any) -> Any:
-        for module in modules:
-            value = module(value)
-        return value
-
-    return run
-
-
-def _recomputed(run: Run, modules: Sequence[nn.Module]) -> Run:
+def _recomputed(run: Run, outer: nn.Module) -> Run:
     def call(*values: Any, **named: Any) -> Any:
         if not torch.is_grad_enabled():
             return run(*values, **named)
-        state = _State(modules)
+        state = _State(outer)
         result = checkpoint(run, *values, use_reentrant=False, context_fn=state.contexts, **named)
         state.forget_unchanged()
         return result
@@ -118,11 +109,10 @@ class _State:
     It is the model that gets them: while one thread recomputes, no other may run the same modules in training.
     """
 
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
-        inside = {id(module): module for outer in modules for module in outer.modules()}
+    def __init__(self, outer: nn.Module) -> None:
         self.found: Buffers = [
             (module, name, buffer.clone())
-            for module in inside.values()
+            for module in outer.modules()
             for name, buffer in module._buffers.items()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             if buffer is not None and module.training
         ]  # named_buffers gives a shared buffer once only

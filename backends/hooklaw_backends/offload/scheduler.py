@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hooklaw_backends.offload.arena import Slot
-from hooklaw_backends.offload.handles import check_version, version_of
+from hooklaw_backends.offload.handles import Parcel, check_version, version_of
 from hooklaw_backends.offload.link import Copy, Link
 
 
@@ -24,10 +24,10 @@ class Scheduler:
     and up to `window` bytes are fetched ahead of what backward has asked for.
     """
 
-    def __init__(self, link: Link, *, cap: int, window: int) -> None:
-        self.bytes_out = 0
-        self.bytes_back = 0
+    def __init__(self, link: Link, moved: Callable[..., None], *, cap: int, window: int) -> None:
+        """Make a scheduler that tells `moved` of the bytes that go `out` and come `back`."""
         self._link = link
+        self._moved = moved
         self._cap = cap
         self._window = window
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class Scheduler:
         flight.parcel = weakref.ref(parcel)
         self._flights.append(flight)
         self._in_flight += flat.nbytes
-        self.bytes_out += flat.nbytes
+        self._moved(out=flat.nbytes)
         self._line.append(self._next)
         self._parcels[self._next] = weakref.ref(parcel, _burial(self, self._next))
         self._next += 1
@@ -125,7 +125,7 @@ class Scheduler:
         copy = self._link.back(parcel.slot, parcel.fetched)
         self._arrivals[parcel.number] = (copy, parcel.slot, parcel.fetched)
         self._fetched[parcel.number] = parcel.nbytes
-        self.bytes_back += parcel.nbytes
+        self._moved(back=parcel.nbytes)
 
     def _arrive(self, number: int) -> None:
         arrival = self._arrivals.pop(number, None)
@@ -258,7 +258,7 @@ class _Flight:
             raise self._error
 
 
-class _Shipment:
+class _Shipment(Parcel):
     """One run of elements that was sent out; the handles that hold it may ask any number of times."""
 
     def __init__(self, scheduler: Scheduler, number: int, flat: Tensor, slot: Slot, flight: _Flight) -> None:

@@ -2,24 +2,23 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from torch import nn
 
+from hooklaw_backends.offload.choices import SelectedModules
 from hooklaw_backends.offload.packer import Packer
+from hooklaw_backends.offload.recompute import Checkpointed
 
 AMPLIFIED = 25  # how much worse than an element a gradient may be, if a user's packer does not say
 Context = AbstractContextManager[Any]
 
 
-class Change(Protocol):
-    """A change to a model that `close` reverts."""
-
-    def close(self) -> None: ...
-
-
 class Assembled:
-    """A strategy of parts: changes to the model, and a packer or any other context manager."""
+    """A strategy of parts: changes to the model, and a packer or any other context manager.
+
+    `cuts` makes checkpointed segments of the model; with a `pattern` the packer is entered in those modules only.
+    """
 
     backward_inside = False
 
@@ -28,14 +27,13 @@ class Assembled:
         name: str,
         packer: Context | Callable[[], Context] | None = None,
         *,
-        changes: tuple[Callable[[nn.Module], Change], ...] = (),
-        only_inside: Callable[[nn.Module, Context], Change] | None = None,
+        cuts: Callable[[nn.Module], Checkpointed] | None = None,
+        pattern: str = "",
     ) -> None:
         self.name = name
         self._packer = packer
-        self._changes = changes
-        self._only_inside = only_inside
-        self._active: list[Change] = []
+        self._cuts, self._pattern = cuts, pattern
+        self._active: list[Checkpointed | SelectedModules] = []
         by_element = getattr(packer, "tolerance", 0.0)
         self.tolerance = float(getattr(packer, "gradient_tolerance", by_element * AMPLIFIED))
         self.lossless = bool(getattr(packer, "lossless", not self.tolerance))
@@ -45,14 +43,14 @@ class Assembled:
         """Change the model and return what to call; `close` reverts the change."""
         if isinstance(self._packer, Packer):
             self._packer.own(model)
-        for change in self._changes:
-            self._active.append(change(model))
-        if self._only_inside:
-            self._active.append(self._only_inside(model, self._entered()))
+        if self._cuts:
+            self._active.append(self._cuts(model))
+        if self._pattern:
+            self._active.append(SelectedModules(model, self._pattern, self._entered()))
         return model
 
     def context(self) -> Context:
-        return nullcontext() if self._only_inside else self._entered()
+        return nullcontext() if self._pattern else self._entered()
 
     def counters(self) -> dict[str, int]:
         packer: Any = self._packer

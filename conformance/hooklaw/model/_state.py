@@ -21,10 +21,6 @@ class Stateful:
         self.state_hooks = {kind: Hooks() for kind in KINDS}
 
 
-class StatefulRegistry(Stateful, Registry):
-    """A registry whose parameters and buffers are its state."""
-
-
 class Keys(NamedTuple):
     """Keys missing from a state, and keys that nothing is registered for; a hook may change both lists."""
 
@@ -32,11 +28,23 @@ class Keys(NamedTuple):
     unexpected_keys: list[str]
 
 
-def state_of(module: StatefulRegistry) -> StateDict:
-    """Return parameters and buffers by name, with dots for submodules; they share memory with the module."""
-    state: StateDict = {}
-    _save(module, state, "")
-    return state
+class StatefulRegistry(Stateful, Registry):
+    """A registry whose parameters and buffers are its state."""
+
+    def state_dict(self) -> StateDict:
+        """Return parameters and buffers by name, with dots for submodules; they share memory with the module."""
+        state: StateDict = {}
+        _save(self, state, "")
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a state into the parameters and buffers, then raise StateKeysError if keys or shapes do not match."""
+        keys, errors = Keys([], []), list[str]()
+        _load(self, dict(state), "", keys, errors)
+        pairs = zip(("missing", "unexpected"), keys, strict=True)
+        said = [f"{word} {', '.join(names)}" for word, names in pairs if names]
+        if said or errors:
+            raise StateKeysError("; ".join([*said, *errors]))
 
 
 def _save(module: StatefulRegistry, state: StateDict, prefix: str) -> None:
@@ -48,15 +56,6 @@ def _save(module: StatefulRegistry, state: StateDict, prefix: str) -> None:
     for hook in called(module.state_hooks["save_post"]):
         if hook(module, state, prefix, {}) is not None:
             raise StateHookError("a state_dict post-hook must change the state in place and return None")
-
-
-def load_state(module: StatefulRegistry, state: Mapping[str, Any]) -> None:
-    """Copy a state into the parameters and buffers, then raise StateKeysError if keys or shapes do not match."""
-    keys, errors = Keys([], []), list[str]()
-    _load(module, dict(state), "", keys, errors)
-    said = [f"{word} {', '.join(names)}" for word, names in zip(("missing", "unexpected"), keys, strict=True) if names]
-    if said or errors:
-        raise StateKeysError("; ".join([*said, *errors]))
 
 
 def _load(module: StatefulRegistry, state: StateDict, prefix: str, keys: Keys, errors: list[str]) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import hooklaw
 from hooklaw import Capability, ErrorKind
+from hooklaw.backend.torchlike import TorchLike
 from hooklaw.model import _legacy, _module, _multi_grad, _mutation, _replicas, engine, errors, flags, modes, ops, views
-from hooklaw.model._adapter_state import StateVerbs
 from hooklaw.model._checkpoint import checkpoint
 from hooklaw.model._function_options import function
 from hooklaw.model._module import Module, register
-from hooklaw.model._optimizer import every_optimizer
+from hooklaw.model._optimizer import SGD, every_optimizer
 from hooklaw.model._registry import registration_hooks
 from hooklaw.model._unused import Unused
 from hooklaw.model.node import Edge, Node
@@ -43,7 +43,12 @@ def backend(argument: str = "") -> "Reference":
     return Reference(flags.known(names))
 
 
-class Reference(StateVerbs):
+def _registers(table: str, kind: str) -> Hook:
+    """Return a verb that registers a hook of this kind in a table of hooks of its first argument."""
+    return lambda _, owner, hook, **options: getattr(owner, table)[kind].add(hook, **options)
+
+
+class Reference(TorchLike):
     """The backend. Most verbs are the engine's own functions and methods."""
 
     capabilities = frozenset(Capability) - frozenset(LACKS)
@@ -133,15 +138,13 @@ class Reference(StateVerbs):
 
     # operations
     clone = staticmethod(ops.clone)
+    sum = staticmethod(ops.summed)
     exp = staticmethod(ops.exp)
     sin = staticmethod(ops.sin)
     cos = staticmethod(ops.cos)
     split = staticmethod(views.split)
     transpose = staticmethod(views.transpose)
     custom_function = staticmethod(function)
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        return ops.summed(tensor)
 
     def mul_(self, tensor: Tensor, factor: Any) -> Tensor:
         return views.in_place(tensor, lambda before: before * factor, factor)
@@ -195,12 +198,8 @@ class Reference(StateVerbs):
         grads = engine.grad(roots, seeds, [_with_edge(each) for each in inputs], _how(**how))
         return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
 
-    def no_grad(self) -> AbstractContextManager[Any]:
-        return modes.grad_mode(enabled=False)
-
-    def enable_grad(self) -> AbstractContextManager[Any]:
-        return modes.grad_mode(enabled=True)
-
+    no_grad = staticmethod(partial(modes.grad_mode, enabled=False))
+    enable_grad = staticmethod(partial(modes.grad_mode, enabled=True))
     inference_mode = staticmethod(modes.inference_mode)
     detect_anomaly = staticmethod(modes.detect_anomaly)
 
@@ -281,10 +280,31 @@ class Reference(StateVerbs):
     register_module_full_backward_hook = staticmethod(partial(register, "backward", None))
     register_module_backward_hook = staticmethod(partial(register, _legacy.KIND, None))
 
+    def add_module(self, module: Module, name: str, child: Module) -> None:
+        module.register("module", name, child)
+
+    def register_buffer(self, module: Module, name: str, tensor: Tensor) -> None:
+        module.register("buffer", name, tensor)
+
+    register_module_parameter_registration_hook = staticmethod(registration_hooks["parameter"].add)
+    register_module_buffer_registration_hook = staticmethod(registration_hooks["buffer"].add)
+    register_module_module_registration_hook = staticmethod(registration_hooks["module"].add)
+
     data_parallel = staticmethod(_replicas.data_parallel)
 
     def replica_count(self) -> int:
         return _replicas.REPLICAS
+
+    # the state of modules and optimizers
+    sgd = staticmethod(SGD)
+    register_state_dict_pre_hook = _registers("state_hooks", "save_pre")
+    register_state_dict_post_hook = _registers("state_hooks", "save_post")
+    register_load_state_dict_pre_hook = _registers("state_hooks", "load_pre")
+    register_load_state_dict_post_hook = _registers("state_hooks", "load_post")
+    register_step_pre_hook = _registers("step_hooks", "pre")
+    register_step_post_hook = _registers("step_hooks", "post")
+    register_optimizer_step_pre_hook = staticmethod(every_optimizer["pre"].add)
+    register_optimizer_step_post_hook = staticmethod(every_optimizer["post"].add)
 
 
 def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> engine.How:

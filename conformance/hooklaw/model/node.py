@@ -103,12 +103,5 @@ class AccumulateGrad(Node):
         super().__init__("torch::autograd::AccumulateGrad", (), lambda: ())
         self.leaf = leaf
         self.outputs = [(leaf.shape, leaf.dtype)]
+        self.tensor_hooks = {0: leaf.hooks}
         self.sequence = inf
-
-    def hooks_of(self, nr: int) -> Hooks:  # noqa: ARG002 - there is only one output
-        """Return the leaf's hooks."""
-        return self.leaf.hooks
-
-    def hooked(self) -> list[tuple[int, Hooks]]:
-        """Return the leaf's hooks."""
-        return [(0, self.leaf.hooks)]

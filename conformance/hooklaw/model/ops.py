@@ -25,10 +25,11 @@ def sub(a: Tensor, b: Any) -> Tensor:
 def mul(a: Tensor, b: Any) -> Tensor:
     """Multiply by a tensor or a number; save each factor if the other factor requires grad."""
     if not isinstance(b, Tensor):
-        product = record(
-            "MulBackward0", (a, b), _combined(operator.mul, a, b), lambda grad: (grad * b.conjugate(), None)
-        )
-        return _freed(product, "numbers-are-freed")
+        data, other = _combined(operator.mul, a, b), b.conjugate()
+        product = record("MulBackward0", (a, b), data, lambda grad: (grad * other, None))
+        if product.made_by:
+            product.made_by.node.frees = "numbers-are-freed"
+        return product
 
     def derivative(grad: Tensor, b: Tensor | None, a: Tensor | None) -> tuple[Tensor | None, ...]:
         of_second = a and grad * conj(a)
@@ -145,12 +146,6 @@ def without(x: Tensor, places: Sequence[int]) -> Tensor:
     for place in places:
         values[place] = 0
     return record("MaskBackward", (x,), filled(values, x.shape, x.dtype), lambda grad: (without(grad, places),))
-
-
-def _freed(product: Tensor, flag: str) -> Tensor:
-    if product.made_by:
-        product.made_by.node.frees = flag
-    return product
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Tensor, b: Any) -> Strided:

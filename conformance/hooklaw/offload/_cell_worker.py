@@ -4,10 +4,10 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any
 
 from hooklaw.offload._sampling import Times
-from hooklaw.offload._worker import Broke, CellSettings, Close, Closed, Inventory, Open, Opened, Reply, Take, Taken
+from hooklaw.offload._worker import Broke, CellSettings, Close, Closed, Inventory, Open, Reply, Take
 from hooklaw.offload.plan import CellPlan, Plan
 from hooklaw.results.verdict import Outcome
 from hooklaw.workers.supervisor import Death, Supervisor, WorkerDiedError
@@ -18,7 +18,6 @@ KEEPS = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1
 """Has the C library keep what a worker frees. Otherwise it may give memory back to the system. A step that has to
 fetch it again takes up to a tenth longer, and which step that is depends on all that the worker did before."""
 SHORTEST = 0.01
-Answer = TypeVar("Answer", Opened, Taken, Closed)
 
 
 class BrokenCellError(Exception):
@@ -52,16 +51,15 @@ class CellWorker:
     def open(self, cell: CellPlan) -> None:
         """Begin a visit of a cell; all of it has to end within the limit."""
         self._deadline = time.monotonic() + self._limit
-        self._ask(Open(cell), Opened)
+        self._ask(Open(cell))
 
     def take(self, *, plain: bool) -> Times:
         """Have a step taken, and return its seconds."""
-        taken = self._ask(Take(plain), Taken)
-        return Times(taken.step, taken.forward)
+        return self._ask(Take(plain))
 
     def close_cell(self, *, account: bool) -> Closed:
         """End the visit, and return what it found besides times."""
-        closed = self._ask(Close(account), Closed)
+        closed: Closed = self._ask(Close(account))
         if self._replaced:
             self._worker.retire()
         return closed
@@ -70,22 +68,16 @@ class CellWorker:
         """End the worker."""
         self._worker.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _ask(self, request: Open | Take | Close, kind: type[Answer]) -> Answer:
+    def _ask(self, request: Open | Take | Close) -> Any:
         limit = max(SHORTEST, self._deadline - time.monotonic())
         try:
             reply = self._worker.ask(request, limit)
         except WorkerDiedError as died:
             raise BrokenCellError(died.death.outcome, self._in_words(died.death)) from died
-        if isinstance(reply, kind):
-            return reply
-        self._worker.retire()
-        raise BrokenCellError(Outcome.ERROR, reply.detail if isinstance(reply, Broke) else f"unexpected: {reply!r}")
+        if isinstance(reply, Broke):
+            self._worker.retire()
+            raise BrokenCellError(Outcome.ERROR, reply.detail)
+        return reply
 
     def _in_words(self, death: Death) -> str:
         if death.outcome is Outcome.TIMEOUT:

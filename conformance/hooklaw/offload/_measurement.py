@@ -12,20 +12,11 @@ from hooklaw.offload.plan import CellPlan, warm_ups
 class StepClock:
     """The timer of pytest-benchmark: between two looks at it, the seconds of the worker's last step have passed."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
+    now = 0.0
+    """Seconds since the round began."""
 
     def __call__(self) -> float:
-        """Return the seconds since the round began."""
-        return self._now
-
-    def reset(self) -> None:
-        """Begin a round."""
-        self._now = 0.0
-
-    def passed(self, seconds: float) -> None:
-        """Note a step."""
-        self._now = seconds
+        return self.now
 
 
 CLOCK = StepClock()
@@ -69,13 +60,13 @@ class _Pairs:
 
     def before(self) -> None:
         """Begin a round, with the plain step if the coin says so."""
-        CLOCK.reset()
+        CLOCK.now = 0.0
         self._plain = self._worker.take(plain=True) if self._coin.random() < 0.5 else None  # noqa: PLR2004 - a coin
 
     def own(self) -> None:
         """Take the strategy's step."""
         self._own = self._worker.take(plain=False)
-        CLOCK.passed(self._own.step)
+        CLOCK.now = self._own.step
 
     def after(self) -> None:
         """End a round, with the plain step if it has not been taken."""

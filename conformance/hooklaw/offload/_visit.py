@@ -34,13 +34,10 @@ class Baseline(NamedTuple):
 class Baselines:
     """The baseline of each workload, and the strategies by name."""
 
-    def __init__(self, find: Callable[[str], Any]) -> None:
-        self._find = find
+    def __init__(self, find: Callable[[str], Strategy]) -> None:
+        """Prepare; `find` makes a new strategy."""
+        self.find = find
         self._made: dict[tuple[str, ...], Baseline] = {}
-
-    def find(self, spec: str) -> Strategy:
-        """Return a new strategy."""
-        return cast("Strategy", self._find(spec))
 
     def of(self, cell: CellPlan) -> Baseline:
         """Return what is the same for all strategies."""

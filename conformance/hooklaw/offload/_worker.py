@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hooklaw.errors import BenchError
+from hooklaw.offload._sampling import Times
 from hooklaw.offload.plan import CellPlan
 from hooklaw.results.verdict import Outcome
 
@@ -53,17 +54,6 @@ class Close(msgspec.Struct, frozen=True, tag=True):
     account: bool
 
 
-class Opened(msgspec.Struct, frozen=True, tag=True):
-    """The cell is open."""
-
-
-class Taken(msgspec.Struct, frozen=True, tag=True):
-    """A step was taken, in so many seconds."""
-
-    step: float
-    forward: float
-
-
 class Closed(msgspec.Struct, frozen=True, tag=True):
     """What a visit found besides times."""
 
@@ -81,7 +71,7 @@ class Broke(msgspec.Struct, frozen=True, tag=True):
     detail: str
 
 
-Reply = Opened | Taken | Closed | Broke
+Reply = Times | Closed | Broke | None
 
 
 class CellService:
@@ -132,8 +122,8 @@ class CellService:
             gc.collect()
             gc.freeze()  # collecting a cell's garbage need not look at a whole framework
             self._visit = Visit(self._baselines, request.cell)
-            return Opened()
-        return Taken(*self._visit.take(request.plain)) if isinstance(request, Take) else self._visit.close(request)
+            return None
+        return self._visit.take(request.plain) if isinstance(request, Take) else self._visit.close(request)
 
 
 def _imported(module: str) -> Any:

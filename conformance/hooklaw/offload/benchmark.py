@@ -48,6 +48,7 @@ class BenchmarkRun:
         self.lawful: dict[str, bool] = {}
         """The verdict on packers, by module:attribute."""
         self._samples: dict[CellPlan, Samples] = {}
+        self._known: dict[CellPlan, Cell] = {}
         self._results, self._on_cell = results, on_cell
         self._spare = 0.0
         """Seconds for further rounds that no visit has needed so far."""
@@ -73,14 +74,15 @@ class BenchmarkRun:
                 raise BenchError(
                     f"{self._results} was measured with another {' and another '.join(changed)}: name a new file"
                 )
-            found = [msgspec.structs.replace(cell, run=self.run.header.run) for cell in run.cells]
-            self.run.cells += [cell for cell in found if self._plan_of(cell)]
+            for cell in run.cells:
+                if plan := self._plan_of(cell):
+                    self._know(plan, msgspec.structs.replace(cell, run=self.run.header.run))
 
     def left(self) -> list[CellPlan]:
         """Return the cells that are not marked and have too few rounds."""
-        over = [cell for cell in self.run.cells if cell.rounds >= self.plan.rounds or cell.outcome is not Outcome.PASS]
-        done = [self._plan_of(cell) for cell in over]
-        return [cell for cell in self.cells if cell not in done]
+        known = self._known.items()
+        over = {plan for plan, cell in known if cell.rounds >= self.plan.rounds or cell.outcome is not Outcome.PASS}
+        return [plan for plan in self.cells if plan not in over]
 
     def visits(self) -> list[tuple[CellPlan, int]]:
         """Return all cells in turn, then all of them again, each with the number of the visit."""
@@ -89,7 +91,7 @@ class BenchmarkRun:
 
     def rounds(self, cell: CellPlan, visit: int) -> int:
         """Return how many rounds a visit takes: none if the cell is marked or sure enough, or the time is over."""
-        known = self.find(cell)
+        known = self._known.get(cell)
         marked = visit and known and known.outcome is not Outcome.PASS
         if marked or (self._seconds and time.perf_counter() - self._began > self._seconds):
             return 0
@@ -103,10 +105,6 @@ class BenchmarkRun:
     def needs_account(self, cell: CellPlan) -> bool:
         """Return whether no visit has followed the memory of the cell yet."""
         return cell not in self._samples
-
-    def find(self, cell: CellPlan) -> Cell | None:
-        """Return what is known of a cell so far."""
-        return next((known for known in self.run.cells if self._plan_of(known) == cell), None)
 
     def add(self, cell: CellPlan, visit: int, found: Measurement) -> Cell:
         """Add the rounds of a visit to the record."""
@@ -141,13 +139,14 @@ class BenchmarkRun:
         self.close()
 
     def _put(self, plan: CellPlan, visit: int, outcome: Outcome, detail: str) -> Cell:
-        cell, before = self._cell(plan, outcome, detail), self.find(plan)
-        if before:
-            self.run.cells[self.run.cells.index(before)] = cell
-        else:
-            self.run.cells.append(cell)
+        cell = self._know(plan, self._cell(plan, outcome, detail))
         self._save()
         self._on_cell(cell, visit)
+        return cell
+
+    def _know(self, plan: CellPlan, cell: Cell) -> Cell:
+        self._known[plan] = cell
+        self.run.cells = [*self._known.values()]
         return cell
 
     def _cell(self, plan: CellPlan, outcome: Outcome, detail: str) -> Cell:

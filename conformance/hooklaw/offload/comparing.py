@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from hooklaw.errors import BenchError, RecordFileError
-from hooklaw.offload.wording import FORMATS, aligned, piped
+from hooklaw.offload.wording import aligned, piped
 from hooklaw.results import records
 from hooklaw.results.records import Cell, key_of
 from hooklaw.results.verdict import Outcome
 
 TOLERANCE = 0.1
 MACHINE = ("cpu", "device", "torch", "python")
-__all__ = ["FORMATS", "TOLERANCE", "CellPair", "Measured", "compare", "load", "render"]
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -28,7 +28,3 @@ class StepCost:
         out = max(self.forward, max(0.0, nbytes - resident) / self.out_rate)
         behind = min(resident, max(0.0, nbytes - self.forward * self.out_rate))
         return out + max(self.backward, (nbytes - behind) / self.back_rate)
-
-    def free_bytes(self) -> float:
-        """Return how many bytes can be offloaded without any cost in time."""
-        return min(self.forward * self.out_rate, self.backward * self.back_rate)

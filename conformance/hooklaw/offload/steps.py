@@ -100,6 +100,7 @@ class Stepper:
 
     def measured(self) -> MemoryUse:
         """Take one step and follow its memory."""
+        self.model.zero_grad()
         return self._on_cuda() if self._cuda else self._on_cpu()
 
     def synchronize(self) -> None:
@@ -134,8 +135,6 @@ class Stepper:
         return event
 
     def _on_cpu(self) -> MemoryUse:
-        for parameter in self.model.parameters():
-            parameter.grad = None
         profiler: Any = torch.autograd.profiler  # torch.profiler's own class imports a compiler, which takes a second
         with profiler.profile(use_cpu=True, use_kineto=True, profile_memory=True) as profile:
             self.step(_mark)
@@ -149,8 +148,6 @@ class Stepper:
         return MemoryUse(peak, after_forward)
 
     def _on_cuda(self) -> MemoryUse:
-        for parameter in self.model.parameters():
-            parameter.grad = None
         self.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(self._device)

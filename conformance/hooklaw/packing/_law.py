@@ -32,7 +32,7 @@ _registry: dict[str, Property] = {}
 def law(  # noqa: PLR0913 - all but the id are keywords
     property_id: str,
     *,
-    level: Level = Level.MUST,
+    level: Level | None = None,
     sources: Sequence[Source] = (HOOKS,),
     needs: Iterable[str] = (),
     wrong: Sequence[str] = (),
@@ -40,7 +40,8 @@ def law(  # noqa: PLR0913 - all but the id are keywords
 ) -> Callable[[Function], Function]:
     """Register a program as a property; the first paragraph of its docstring is the property's statement.
 
-    `wrong` names the wrong packers that it catches, like the mutants of a rule.
+    `wrong` names the wrong packers that it catches, like the mutants of a rule. The default of `level` is SHOULD for
+    what is only observed, and MUST for the rest.
     Raises RuleDefinitionError if the id is taken, the docstring or `wrong` is empty, or a MUST is only observed.
     """
 
@@ -55,7 +56,7 @@ def law(  # noqa: PLR0913 - all but the id are keywords
             id=property_id,
             chapter=f"packer-{function.__module__.rpartition('.')[2].replace('_', '-')}",
             statement=statement,
-            level=level,
+            level=level or (Level.SHOULD if seen else Level.MUST),
             basis=Basis.OBSERVED if seen else Basis.DOCUMENTED,
             sources=list(sources),
             needs=list(needs),

@@ -6,19 +6,25 @@ from collections.abc import Callable
 import msgspec
 
 from hooklaw.errors import PackerError
+from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.law.rule import Rule
 from hooklaw.packing import _law
 from hooklaw.packing._check import Checker, clean
 from hooklaw.packing._packer import CheckedPacker, examine, lines_of, resolve
 from hooklaw.results.records import Execution
+from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
 
-class PackerSettings(msgspec.Struct, frozen=True):
-    """Which packer is judged, on which device, and how many examples of a property are tried."""
+class PackerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which packer is judged, and how."""
 
     packer: str
     device: str
-    examples: int
+    parts: list[str] = []
+    """Only properties with one of these texts in their id; all if there is none."""
+    examples: int = EXAMPLES
+    limit: float = PROPERTY_LIMIT
+    expectations: str = ""
 
 
 class LoadedPacker(msgspec.Struct, frozen=True):
@@ -34,10 +40,10 @@ class LoadedPacker(msgspec.Struct, frozen=True):
 class PackerService:
     """Checks properties of one packer; a request is the id of a property."""
 
-    Settings = PackerSettings
+    Settings = PackerOptions
     Request = str
 
-    def __init__(self, settings: PackerSettings) -> None:
+    def __init__(self, settings: PackerOptions) -> None:
         self._packer, self._examples = load(settings.packer, settings.device), settings.examples
         self._properties = _law.properties()
         gc.collect()

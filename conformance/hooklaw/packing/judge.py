@@ -10,32 +10,18 @@ from typing import NamedTuple
 import msgspec
 
 from hooklaw.errors import UnknownRuleError
-from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.law.rule import Level, Rule
-from hooklaw.packing._service import LoadedPacker, PackerSettings
+from hooklaw.packing._service import LoadedPacker, PackerOptions
 from hooklaw.packing.report import ALLOWED
 from hooklaw.results import expectations
 from hooklaw.results.recorder import DIED, Recorder, Subject
 from hooklaw.results.records import Execution, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
-from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
 RIGHT = "hooklaw.packing.control:Right"
 
 Worker = Supervisor[LoadedPacker, tuple[Execution, bool]]
-
-
-class PackerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which packer is judged, and how."""
-
-    packer: str
-    device: str
-    parts: list[str] = []
-    """Only properties with one of these texts in their id; all if there is none."""
-    examples: int = EXAMPLES
-    limit: float = PROPERTY_LIMIT
-    expectations: str = ""
 
 
 class Judged(NamedTuple):
@@ -84,7 +70,7 @@ def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
 def _worker(options: PackerOptions) -> Worker:
     return Supervisor(
         "hooklaw.packing._service:PackerService",
-        PackerSettings(options.packer, options.device, options.examples),
+        options,
         name=f"packer {options.packer!r}",
         hello=LoadedPacker,
         answer=tuple[Execution, bool],

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from hooklaw.model import modes, ops, record, views
-from hooklaw.model.hooks import Hooks
 from hooklaw.model.modes import innermost_pair
 from hooklaw.model.node import AccumulateGrad
 from hooklaw.model.record import SavedTensor
@@ -134,13 +133,10 @@ def exception_leaves_a_mode_behind(self: Inside, _: Hook, name: str, inside: Any
 class LeafHooksLiveWithTheirAccumulateGrad(Inside):
     """A leaf's hooks belong to its AccumulateGrad Node and disappear with the last graph."""
 
-    @instead_of(AccumulateGrad, "hooks_of")
-    def with_the_node(self, _: Hook, node: Any, nr: int) -> Any:
-        return node.tensor_hooks.setdefault(nr, Hooks())
-
-    @instead_of(AccumulateGrad, "hooked")
-    def of_the_node(self, _: Hook, node: Any) -> Any:
-        return list(node.tensor_hooks.items())
+    @instead_of(AccumulateGrad, "__init__")
+    def with_hooks_of_its_own(self, old: Hook, node: Any, leaf: Any) -> None:
+        old(node, leaf)
+        node.tensor_hooks = {}
 
 
 @inside(SavedTensor, "release")

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from hooklaw.law.rule import docstring
 from hooklaw.packing._cases import LEAVES
 from hooklaw.packing._law import HOOKS, law
-from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.packing.properties.parts import agree, numbers, unchanged
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 forms = {"use_reentrant": st.sampled_from(["False", "True"])}
@@ -23,16 +23,14 @@ forms = {"use_reentrant": st.sampled_from(["False", "True"])}
 )
 def checkpoint_within(packer, device, tolerance, use_reentrant):
     """A checkpoint, reentrant or not, recomputes correctly while the context is open, and the gradient is right."""
-    x = numbers(3, device=device).requires_grad_()
-    with packer():
-        y = x * x
-        z = checkpoint(lambda y: (y * y).tanh() * y, y, use_reentrant=use_reentrant)
+
+    def run():
+        x = numbers(3, device=device).requires_grad_()
+        z = checkpoint(lambda y: (y * y).tanh() * y, x * x, use_reentrant=use_reentrant)
         (z * z).sum().backward()
-    plain = numbers(3, device=device).requires_grad_()
-    y = plain * plain
-    z = (y * y).tanh() * y
-    (z * z).sum().backward()
-    agree("the gradient", plain.grad, x.grad, tolerance * 8)
+        return {"the gradient": x.grad}
+
+    unchanged(packer, run, tolerance * 8)
 
 
 @law(
@@ -44,16 +42,16 @@ def checkpoint_within(packer, device, tolerance, use_reentrant):
 def checkpoint_around(packer, device, tolerance, use_reentrant):
     """With the context inside a checkpoint, reentrant or not, the gradient is that of a run without the packer."""
 
-    def region(y):
-        with packer():
-            return (y * y).tanh() * y
+    def gradient(context):
+        def region(y):
+            with context():
+                return (y * y).tanh() * y
 
-    x = numbers(3, device=device).requires_grad_()
-    checkpoint(region, x * x, use_reentrant=use_reentrant).sum().backward()
-    plain = numbers(3, device=device).requires_grad_()
-    y = plain * plain
-    ((y * y).tanh() * y).sum().backward()
-    agree("the gradient", plain.grad, x.grad, tolerance * 8)
+        x = numbers(3, device=device).requires_grad_()
+        checkpoint(region, x * x, use_reentrant=use_reentrant).sum().backward()
+        return x.grad
+
+    agree("the gradient", gradient(nullcontext), gradient(packer), tolerance * 8)
 
 
 @law("packer.checkpoint.layers", sources=[HOOKS, CHECKPOINT], wrong=["one-buffer-for-each-shape"], draws=forms)
@@ -80,19 +78,15 @@ def checkpoint_layers(packer, device, tolerance, use_reentrant):
 def autocast(packer, device, tolerance):
     """Under autocast, which lowers the precision of some tensors, gradients are those of a run without the packer."""
 
-    def gradients():
+    def run():
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to(device)
         with torch.autocast(device.partition(":")[0], dtype=torch.bfloat16):
             loss = model(numbers(2, 3, device=device)).float().pow(2).sum()
         loss.backward()
-        return {name: parameter.grad for name, parameter in model.named_parameters()}
+        return {f"the gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
 
-    expected = gradients()
-    with packer():
-        seen = gradients()
-    for name in expected:
-        agree(f"the gradient of {name}", expected[name], seen[name], tolerance * 8 + 2**-7)
+    unchanged(packer, run, tolerance * 8 + 2**-7)
 
 
 @law(

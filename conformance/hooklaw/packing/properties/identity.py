@@ -33,7 +33,6 @@ def value(packer, device, close, shape, dtype, seed):
 
 @law(
     "packer.identity.special-values",
-    sources=[HOOKS],
     wrong=["special-values-lost"],
     draws={"values": specials, "dtype": st.sampled_from(["torch.float32", "torch.float64"])},
 )
@@ -46,7 +45,6 @@ def special_values(packer, device, close, values, dtype):
 
 @law(
     "packer.identity.integers",
-    sources=[HOOKS],
     wrong=["integers-made-floats"],
     draws={
         "dtype": st.sampled_from(INTEGERS),
@@ -62,7 +60,6 @@ def integers(packer, device, dtype, values):
 
 @law(
     "packer.identity.shape",
-    sources=[HOOKS],
     wrong=["shape-lost"],
     draws={"shape": st.lists(st.integers(1, 3), min_size=1, max_size=5).map(repr)},
 )
@@ -72,11 +69,7 @@ def shape(packer, device, shape):
     assert list(back.shape) == shape, f"saved shape {shape}, got back {list(back.shape)}"
 
 
-@law(
-    "packer.identity.scalar",
-    sources=[HOOKS],
-    wrong=["scalars-made-vectors"],
-)
+@law("packer.identity.scalar", wrong=["scalars-made-vectors"])
 def scalar(packer, device, close):
     """A 0-d tensor comes back as a 0-d tensor."""
     tensor = torch.tensor(2.5, device=device)
@@ -86,7 +79,6 @@ def scalar(packer, device, close):
 
 @law(
     "packer.identity.empty",
-    sources=[HOOKS],
     wrong=["empty-tensors-refused"],
     draws={"shape": st.sampled_from(["[0]", "[0, 3]", "[2, 0]", "[2, 0, 3]"])},
 )
@@ -97,24 +89,14 @@ def empty(packer, device, shape):
     assert identical(tensor, back), f"saved shape {shape}, got back {list(back.shape)} of {back.dtype}"
 
 
-@law(
-    "packer.identity.dtype",
-    sources=[HOOKS],
-    wrong=["dtype-lost"],
-    draws={"dtype": st.sampled_from([*FLOATS, *INTEGERS])},
-)
+@law("packer.identity.dtype", wrong=["dtype-lost"], draws={"dtype": st.sampled_from([*FLOATS, *INTEGERS])})
 def dtype(packer, device, dtype):
     """An unpacked tensor has the dtype of the saved one."""
     back = saved(packer, torch.ones(3, dtype=dtype, device=device))
     assert back.dtype == dtype, f"saved {dtype}, got back {back.dtype}"
 
 
-@law(
-    "packer.identity.device",
-    sources=[HOOKS],
-    wrong=["left-on-another-device"],
-    draws={"there": st.sampled_from(["device", '"cpu"'])},
-)
+@law("packer.identity.device", wrong=["left-on-another-device"], draws={"there": st.sampled_from(["device", '"cpu"'])})
 def device(packer, device, there):
     """An unpacked tensor is on the device of the saved one, whatever the device."""
     tensor = torch.ones(3, device=there)

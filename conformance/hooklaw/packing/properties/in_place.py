@@ -5,13 +5,13 @@ import torch
 from hooklaw.law.rule import notes
 from hooklaw.packing._cases import LEAVES
 from hooklaw.packing._law import HOOKS, law
-from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.packing.properties.parts import agree, numbers, right_or_refused
 
 CHECKS = notes("autograd", "in-place-correctness-checks")
 ALIAS = "live-tensor-given-back-unchecked"
 
 
-@law("packer.in-place.pack-input", sources=[HOOKS], wrong=["in-place-on-packs-input"])
+@law("packer.in-place.pack-input", wrong=["in-place-on-packs-input"])
 def pack_input(packer, device):
     """Packing changes neither the values nor the version of the saved tensor."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).requires_grad_()
@@ -30,11 +30,7 @@ def output(packer, device, tolerance, x):
         y = x.exp()
         right = y.detach().clone()
         y.add_(1)
-    try:
-        y.sum().backward()
-    except RuntimeError:
-        x.grad = right  # refused, as autograd itself would
-    agree("the gradient, of a tensor changed after it was saved,", right, x.grad, tolerance)
+    right_or_refused("a tensor", y.sum(), x, right, tolerance)
 
 
 @law("packer.in-place.intermediate", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
@@ -44,11 +40,7 @@ def intermediate(packer, device, tolerance, x):
         y = x * 1
         loss = (y * y).sum()
         y.mul_(10)
-    try:
-        loss.backward()
-    except RuntimeError:
-        x.grad = 2 * x.detach()  # refused, as autograd itself would
-    agree("the gradient, of a tensor changed after it was saved,", 2 * x.detach(), x.grad, tolerance)
+    right_or_refused("a tensor", loss, x, 2 * x.detach(), tolerance)
 
 
 @law("packer.in-place.leaf", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"], draws=LEAVES)
@@ -60,11 +52,7 @@ def leaf(packer, device, tolerance, x):
         loss = (x * weight).sum()
     with torch.no_grad():
         weight.mul_(10)
-    try:
-        loss.backward()
-    except RuntimeError:
-        x.grad = before  # refused, as autograd itself would
-    agree("the gradient, of a parameter changed after it was saved,", before, x.grad, tolerance)
+    right_or_refused("a parameter", loss, x, before, tolerance)
 
 
 @law("packer.in-place.view", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"])
@@ -78,14 +66,10 @@ def view(packer, device, tolerance):
     with torch.no_grad():
         weight.mul_(10)
     right = torch.ones(2, 4, device=device) @ before
-    try:
-        loss.backward()
-    except RuntimeError:
-        x.grad = right  # refused, as autograd itself would
-    agree("the gradient, of a weight changed after it was saved,", right, x.grad, tolerance)
+    right_or_refused("a weight", loss, x, right, tolerance)
 
 
-@law("packer.in-place.unpacked", sources=[HOOKS], wrong=["one-buffer-for-all"])
+@law("packer.in-place.unpacked", wrong=["one-buffer-for-all"])
 def unpacked(packer, device, tolerance):
     """An unpacked tensor does not change while more tensors are unpacked."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(3).requires_grad_()

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from hooklaw.law.rule import Level, observed
+from hooklaw.law.rule import observed
 from hooklaw.packing._law import law
 from hooklaw.packing.properties.parts import numbers, saved
 
@@ -34,7 +34,6 @@ def layout_views(packer, device, close, tensor):
 
 @law(
     "packer.layout.strides",
-    level=Level.SHOULD,
     sources=[observed("value, size, dtype and device are all that is documented; kernels choose by strides")],
     wrong=[STRIDES_LOST],
     draws={"tensor": dense},
@@ -59,7 +58,6 @@ def channels_last(packer, device, close, shape):
 
 @law(
     "packer.layout.channels-last.kept",
-    level=Level.SHOULD,
     sources=[observed("a convolution's backward is slower on a tensor that lost its memory format")],
     wrong=[STRIDES_LOST],
 )
@@ -85,7 +83,6 @@ def expanded(packer, device, close, shape):
 
 @law(
     "packer.layout.expanded.small",
-    level=Level.SHOULD,
     sources=[observed("an expanded tensor of 4 bytes and a million elements takes 4 MB if each element is copied")],
     wrong=["expanded-tensors-written-out"],
 )
@@ -122,7 +119,6 @@ def lazy_bits(packer, device, close, x, tensor):
 
 @law(
     "packer.layout.lazy-bits.kept",
-    level=Level.SHOULD,
     sources=[observed("a pending conjugation is resolved only by operations that need it")],
     wrong=["lazy-bits-resolved"],
     draws=LAZY,
@@ -164,7 +160,6 @@ def subclass(packer, device, close):
 
 @law(
     "packer.layout.subclass.kept",
-    level=Level.SHOULD,
     sources=[observed("without hooks a saved tensor keeps its subclass")],
     wrong=["subclasses-forgotten"],
 )

@@ -5,7 +5,7 @@ import weakref
 
 import torch
 
-from hooklaw.law.rule import Level, docstring, notes, observed
+from hooklaw.law.rule import docstring, notes, observed
 from hooklaw.packing._cases import LEAVES
 from hooklaw.packing._law import HOOKS, NOTES, law
 from hooklaw.packing.properties.parts import agree, held, numbers
@@ -44,7 +44,7 @@ def read_again(packer, device, tolerance, x):
     agree("the gradient", y.detach(), x.grad, tolerance)
 
 
-@law("packer.lifetime.order", sources=[HOOKS], wrong=["last-in-first-out-assumed"])
+@law("packer.lifetime.order", wrong=["last-in-first-out-assumed"])
 def order(packer, device, tolerance):
     """Tensors come back right in any order, also in the order in which they were packed."""
     inputs = [numbers(3, device=device).mul(factor).requires_grad_() for factor in (1, 2, 3)]
@@ -66,7 +66,7 @@ def partial_backward(packer, device, tolerance):
     agree("the gradient", 2 * x.detach(), seen, tolerance)
 
 
-@law("packer.lifetime.two-graphs", sources=[HOOKS], wrong=["one-graph-at-a-time"])
+@law("packer.lifetime.two-graphs", wrong=["one-graph-at-a-time"])
 def two_graphs(packer, device, tolerance):
     """Two graphs can be alive at once, and neither reads tensors that the other saved."""
     first, second = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(5).requires_grad_()
@@ -80,7 +80,7 @@ def two_graphs(packer, device, tolerance):
     agree("the gradient of the second graph", 2 * second.detach(), second.grad, tolerance)
 
 
-@law("packer.lifetime.one-context-two-graphs", sources=[HOOKS], wrong=["last-in-first-out-assumed"], draws=LEAVES)
+@law("packer.lifetime.one-context-two-graphs", wrong=["last-in-first-out-assumed"], draws=LEAVES)
 def one_context_two_graphs(packer, device, tolerance, x):
     """Backward through each of two graphs made in one context, the first made first, accumulates the right gradient."""
     losses = []
@@ -108,12 +108,7 @@ def no_cycle(packer, device, x):
         gc.enable()
 
 
-@law(
-    "packer.lifetime.dropped",
-    level=Level.SHOULD,
-    sources=[observed(MEMORY)],
-    wrong=["dropped-graphs-leak"],
-)
+@law("packer.lifetime.dropped", sources=[observed(MEMORY)], wrong=["dropped-graphs-leak"])
 def dropped(packer, device):
     """Memory packed for a graph that is dropped without backward is freed, even if the packer lives on."""
     x = torch.ones(2**18, device=device, requires_grad=True)
@@ -126,7 +121,7 @@ def dropped(packer, device):
     assert left < 2**19, f"{left} bytes are still held for a graph that was dropped"
 
 
-@law("packer.lifetime.after-dropped", sources=[HOOKS], wrong=["refuses-after-a-dropped-graph"], draws=LEAVES)
+@law("packer.lifetime.after-dropped", wrong=["refuses-after-a-dropped-graph"], draws=LEAVES)
 def after_dropped(packer, device, tolerance, x):
     """After a graph was dropped without backward, later steps in the same context are right."""
     with packer():
@@ -138,12 +133,7 @@ def after_dropped(packer, device, tolerance, x):
             agree(f"the gradient of the {step} step after it", 2 * x.detach(), x.grad, tolerance)
 
 
-@law(
-    "packer.lifetime.done",
-    level=Level.SHOULD,
-    sources=[observed(MEMORY)],
-    wrong=["kept-after-backward"],
-)
+@law("packer.lifetime.done", sources=[observed(MEMORY)], wrong=["kept-after-backward"])
 def done(packer, device):
     """Packed memory is freed after backward, even if the packer lives on."""
     x = torch.ones(2**18, device=device, requires_grad=True)

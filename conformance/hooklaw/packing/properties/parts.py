@@ -70,6 +70,24 @@ def agree(what, expected, seen, tolerance):
     assert good, f"{what} is {seen[shown].tolist()}, should be {expected[shown].tolist()}"
 
 
+def unchanged(packer, run, tolerance):
+    """Assert that a function returns the same tensors, by name, under the packer as without it."""
+    expected = run()
+    with packer():
+        seen = run()
+    for name in expected:
+        agree(name, expected[name], seen[name], tolerance)
+
+
+def right_or_refused(what, loss, x, right, tolerance):
+    """Assert that after an in-place change backward raises an error, as autograd itself would, or is right."""
+    try:
+        loss.backward()
+    except RuntimeError:
+        return
+    agree(f"the gradient, of {what} changed after it was saved,", right, x.grad, tolerance)
+
+
 def held(device):
     """Return the bytes of live tensors, and on the CPU also of arrays and byte strings."""
     gc.collect()

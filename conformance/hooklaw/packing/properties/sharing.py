@@ -4,55 +4,49 @@ import torch
 
 from hooklaw.law.rule import docstring, notes
 from hooklaw.packing._law import HOOKS, law
-from hooklaw.packing.properties.parts import agree, numbers
+from hooklaw.packing.properties.parts import numbers, unchanged
 
 VERSIONS = notes("autograd", "in-place-correctness-checks")
 LINEAR = docstring("torch.nn.Linear")
 
 
-@law("packer.sharing.views", sources=[HOOKS], wrong=["storage-keyed-deduplication"])
+@law("packer.sharing.views", wrong=["storage-keyed-deduplication"])
 def views(packer, device, tolerance):
     """Each of several saved views of one storage comes back with its own values."""
 
-    def gradient(x):
+    def run():
+        x = numbers(4, device=device).requires_grad_()
         first, second = x[:2], x[2:]
         ((first * second).sum() + (first * x[1:3]).sum()).backward()
-        return x.grad
+        return {"the gradient": x.grad}
 
-    expected = gradient(numbers(4, device=device).requires_grad_())
-    with packer():
-        seen = gradient(numbers(4, device=device).requires_grad_())
-    agree("the gradient", expected, seen, tolerance)
+    unchanged(packer, run, tolerance)
 
 
-@law("packer.sharing.same-address", sources=[HOOKS], wrong=["address-keyed-deduplication-blind-to-layout"])
+@law("packer.sharing.same-address", wrong=["address-keyed-deduplication-blind-to-layout"])
 def same_address(packer, device, tolerance):
     """Two saved views with the same address but other strides or another shape come back each with its own values."""
 
-    def gradient(x):
+    def run():
+        x = numbers(2, 2, device=device).requires_grad_()
         y = x * 1
         ((y * y.mT).sum() + (y[0] * y[0]).sum()).backward()
-        return x.grad
+        return {"the gradient": x.grad}
 
-    expected = gradient(numbers(2, 2, device=device).requires_grad_())
-    with packer():
-        seen = gradient(numbers(2, 2, device=device).requires_grad_())
-    agree("the gradient", expected, seen, tolerance)
+    unchanged(packer, run, tolerance)
 
 
-@law("packer.sharing.twice", sources=[HOOKS], wrong=["one-entry-for-each-tensor"])
+@law("packer.sharing.twice", wrong=["one-entry-for-each-tensor"])
 def twice(packer, device, tolerance):
     """A tensor that is saved twice, by one operation or by two, comes back both times."""
 
-    def gradient(x):
+    def run():
+        x = numbers(3, device=device).requires_grad_()
         y = x * 2
         ((y * y).sum() + y.pow(2).sum()).backward()
-        return x.grad
+        return {"the gradient": x.grad}
 
-    expected = gradient(numbers(3, device=device).requires_grad_())
-    with packer():
-        seen = gradient(numbers(3, device=device).requires_grad_())
-    agree("the gradient", expected, seen, tolerance)
+    unchanged(packer, run, tolerance)
 
 
 def at_an_old_address(addresses, like):
@@ -61,11 +55,12 @@ def at_an_old_address(addresses, like):
     return next((tensor for tensor in fresh if tensor.data_ptr() in addresses), fresh[0])
 
 
-@law("packer.sharing.reused-address", sources=[HOOKS], wrong=["address-keyed-deduplication"])
+@law("packer.sharing.reused-address", wrong=["address-keyed-deduplication"])
 def reused_address(packer, device, tolerance):
     """A tensor at the address of a freed tensor comes back with its own values."""
 
-    def gradient(w):
+    def run():
+        w = numbers(1000, device=device).requires_grad_()
         loss, addresses = torch.zeros((), device=device), set()
         for factor in range(1, 9):
             y = at_an_old_address(addresses, w).fill_(factor)
@@ -73,44 +68,34 @@ def reused_address(packer, device, tolerance):
             loss = loss + (w * y).sum()
             del y
         loss.backward()
-        return w.grad
+        return {"the gradient": w.grad}
 
-    expected = gradient(numbers(1000, device=device).requires_grad_())
-    with packer():
-        seen = gradient(numbers(1000, device=device).requires_grad_())
-    agree("the gradient", expected, seen, tolerance)
+    unchanged(packer, run, tolerance)
 
 
 @law("packer.sharing.changed-between", sources=[HOOKS, VERSIONS], wrong=["deduplication-blind-to-versions"])
 def changed_between(packer, device, tolerance):
     """A tensor that is saved, changed in place and saved again comes back from the second save with its new values."""
 
-    def gradient(x, w):
+    def run():
+        x, w = numbers(3, device=device), numbers(3, device=device).requires_grad_()
         _ = x * w
         with torch.no_grad():
             x.add_(1)
         (x * w).sum().backward()
-        return w.grad
+        return {"the gradient": w.grad}
 
-    x = numbers(3, device=device)
-    expected = gradient(x.clone(), numbers(3, device=device).requires_grad_())
-    with packer():
-        seen = gradient(x.clone(), numbers(3, device=device).requires_grad_())
-    agree("the gradient", expected, seen, tolerance)
+    unchanged(packer, run, tolerance)
 
 
 @law("packer.sharing.parameters", sources=[HOOKS, LINEAR], wrong=["parameters-looked-up-by-shape"])
 def parameters(packer, device, tolerance):
     """Parameters and their transposed views come back with their own values, so every parameter's gradient is right."""
 
-    def gradients():
+    def run():
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3)).to(device)
         model(numbers(2, 3, device=device).requires_grad_()).sum().backward()
-        return {name: parameter.grad for name, parameter in model.named_parameters()}
+        return {f"the gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
 
-    expected = gradients()
-    with packer():
-        seen = gradients()
-    for name in expected:
-        agree(f"the gradient of {name}", expected[name], seen[name], tolerance)
+    unchanged(packer, run, tolerance)
