@@ -29,6 +29,7 @@ LACKS = {
     Capability.NEEDS_INPUT_GRAD: "the context of a PyLayer has no needs_input_grad",
     Capability.MATERIALIZE_GRADS: "paddle.grad always returns None for an unused input",
     Capability.GRADIENT_EDGES: "gradients can be taken only with respect to tensors",
+    Capability.EDGE_ROOTS: "backward starts at tensors only",
     Capability.ALLOW_MUTATION: "no context allows in-place changes of saved tensors",
     Capability.CHECKPOINT: "recompute is part of paddle.distributed.fleet, which this backend does not set up",
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or submodule is registered",

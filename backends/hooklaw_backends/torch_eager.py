@@ -29,6 +29,8 @@ DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
 CHANNELS_LAST_DIMENSIONS = 4
 EARLY_STOP_OPTION = "early_stop" in signature(checkpoint).parameters
 """Before torch 2.9 only a context manager sets early_stop."""
+EDGE_ROOTS = "GradientEdge" in str(signature(torch.autograd.backward).parameters["tensors"].annotation)
+"""Before torch 2.7 backward starts at tensors only."""
 
 
 def backend(argument: str = "") -> "TorchEager":
@@ -86,8 +88,10 @@ class TorchEager(TorchLike):
         self._global_hooks: list[Any] = []
         on_host = self._device.type == "cpu"
         why = f"the device is {device}"
-        self.capabilities = frozenset(Capability) - (DEVICE_ONLY if on_host else HOST_ONLY)
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
+        if not EDGE_ROOTS:
+            self.lacks[Capability.EDGE_ROOTS] = f"torch {torch.__version__} runs backward from tensors only"
+        self.capabilities = frozenset(Capability) - self.lacks.keys()
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
 
@@ -125,6 +129,9 @@ class TorchEager(TorchLike):
     # running
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         root.backward(gradient, inputs=inputs, **how)
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        torch.autograd.backward(edge, gradient)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return torch.autograd.grad(outputs, inputs, grad_outputs, **how)

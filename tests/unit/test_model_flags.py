@@ -39,6 +39,23 @@ def retained(b):
     return b.tolist(b.grad_of(y))
 
 
+def retained_on_the_way(b):
+    """Run backward with inputs; a tensor on the way retains its gradient."""
+    x = leaf(b)
+    y = x * 3
+    b.retain_grad(y)
+    b.backward(b.sum(y), inputs=[x])
+    return None if b.grad_of(y) is None else b.tolist(b.grad_of(y))
+
+
+def detached_in_place(b):
+    """Detach a tensor that retains its gradient in place."""
+    y = leaf(b) * 3
+    b.retain_grad(y)
+    b.detach_(y)
+    return b.retains_grad(y)
+
+
 def captured(b):
     """Call grad for a tensor with a hook, and for a tensor behind it."""
     x = leaf(b)
@@ -303,6 +320,8 @@ def refused_inside(b):
 
 PROGRAMS = [
     ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
+    ("passes-with-inputs-retain-everything", retained_on_the_way, None, [1.0, 1.0]),
+    ("a-detached-tensor-still-retains", detached_in_place, False, True),
     ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
     ("one-root-is-reached", root_alone, [], ["root"]),
     ("unneeded-gradients-are-none", unneeded, [[False, False]], [[False, True]]),

@@ -49,6 +49,11 @@ class Capability(StrEnum):
         "get_gradient_edge",
     )
     SEED_GRADIENT = "seed-gradient", "backward accepts the gradient of its root"
+    EDGE_ROOTS = (
+        "edge-roots",
+        "backward starts at gradient edges and accepts them as inputs, and autograd.grad accepts them as outputs",
+        "backward_from_edge",
+    )
     BACKWARD_INPUTS = "backward-inputs", "backward accepts inputs"
     RETAIN_GRAPH = "retain-graph", "a graph can be retained for another backward"
     CREATE_GRAPH = "create-graph", "a gradient can itself be differentiated"
@@ -62,6 +67,7 @@ class Capability(StrEnum):
     )
     INFERENCE_MODE = "inference-mode", "there is an inference mode", "inference_mode"
     INFERENCE_TENSORS = "inference-tensors", "inference tensors cannot be saved for backward"
+    DETACH_IN_PLACE = "detach-in-place", "a tensor can be detached in place", "detach_"
     SIN_COS = "sin-cos", "sine and cosine are differentiable", "sin", "cos"
     IN_PLACE = "in-place", "tensors can be changed in place", "mul_", "cos_"
     VERSION_COUNTER = "version-counter", "an in-place change of a saved tensor is detected"
@@ -95,7 +101,7 @@ class Capability(StrEnum):
     CUSTOM_FUNCTION = "custom-function", "a user can define a Function with forward and backward", "custom_function"
     FUNCTION_MARKS = (
         "function-marks",
-        "the forward of a custom Function can call mark_dirty and mark_non_differentiable",
+        "the forward of a custom Function can call mark_dirty, mark_non_differentiable and set_materialize_grads",
     )
     FUNCTION_OPTIONS = "function-options", "a custom Function takes the options of torch.autograd.Function"
     NEEDS_INPUT_GRAD = "needs-input-grad", "a custom Function has ctx.needs_input_grad"

@@ -82,6 +82,10 @@ class Backend(Protocol):
     def detach(self, tensor: Any) -> Any:
         """Return a tensor with the same data and no history."""
 
+    def detach_(self, tensor: Any) -> Any:
+        """Drop the tensor's history in place, which makes it a leaf."""
+        ...
+
     def clone(self, tensor: Any) -> Any:
         """Return a differentiable copy."""
 
@@ -105,6 +109,10 @@ class Backend(Protocol):
         inputs: Sequence[Any] | None = None,
     ) -> None:
         """Accumulate gradients of the root into leaves, or into `inputs` alone."""
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        """Run backward from a gradient edge; `backward` accepts gradient edges among its inputs, `grad` as outputs."""
+        ...
 
     def grad(  # noqa: PLR0913 - torch.autograd.grad's own arguments
         self,
@@ -239,8 +247,9 @@ class Backend(Protocol):
         """Return a custom Function of ``forward(ctx, *tensors)`` and ``backward(ctx, *grad_outputs)``.
 
         ctx has ``save_for_backward(*tensors)`` and ``saved_tensors``, and takes attributes. With their capabilities it
-        also has ``needs_input_grad``, ``mark_dirty(*tensors)`` and ``mark_non_differentiable(*tensors)``, and the
-        options are ``once_differentiable``, ``clear_saved_tensors_on_access`` and ``boxed_grads_call``.
+        also has ``needs_input_grad``, ``mark_dirty(*tensors)``, ``mark_non_differentiable(*tensors)`` and
+        ``set_materialize_grads(value)``, and the options are ``once_differentiable``,
+        ``clear_saved_tensors_on_access`` and ``boxed_grads_call``.
         """
 
     # saved tensors

@@ -54,6 +54,7 @@ class TorchLike:
     is_leaf = attribute("is_leaf")
     grad_of = attribute("grad_of", "grad")
     detach = method("detach")
+    detach_ = method("detach_")
     clone = method("clone")
     requires_grad_ = method("requires_grad_")
     stride = method("stride")

@@ -10,10 +10,10 @@ import msgspec
 
 from hooklaw.backend.conditions import find_condition
 from hooklaw.errors import RuleDefinitionError, UnknownConditionError
+from hooklaw.law._links import docstring_url, page_url
 
 RULES_PACKAGE = "hooklaw.rules"
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9_]+(-[a-z0-9_]+)*)+")
-_DOCS = "https://docs.pytorch.org/docs/stable/"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,13 +45,11 @@ class Source(msgspec.Struct, frozen=True):
         """The address of the page, or an empty string if there is none."""
         match self.kind:
             case "docstring":
-                return _docstring_url(self.name)
+                return docstring_url(self.name)
             case "notes":
-                anchor = f"#{self.section}" if self.section else ""
-                return f"{_DOCS}notes/{self.name}.html{anchor}"
+                return page_url(f"notes/{self.name}", self.section)
             case "page":
-                anchor = f"#{self.section}" if self.section else ""
-                return f"{_DOCS}{self.name}.html{anchor}"
+                return page_url(self.name, self.section)
             case "tutorial":
                 return f"https://docs.pytorch.org/tutorials/{self.name}.html"
             case _:
@@ -60,16 +58,6 @@ class Source(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         where = f", section {self.section}" if self.section else ""
         return f"{self.kind} {self.name}{where}"
-
-
-def _docstring_url(name: str) -> str:
-    if name.startswith("torch.utils.hooks."):
-        return ""  # the reference has no page for these
-    if name.startswith("torch.optim.optimizer."):
-        return f"{_DOCS}optim.html#{name}"
-    if name.startswith("torch.autograd.graph.") and not name.startswith("torch.autograd.graph.Node."):
-        return f"{_DOCS}autograd.html#{name}"
-    return f"{_DOCS}generated/{name}.html"
 
 
 def docstring(name: str) -> Source:

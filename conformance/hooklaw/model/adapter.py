@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from math import prod
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from hooklaw.model._module import Module, register
 from hooklaw.model._optimizer import SGD, every_optimizer
 from hooklaw.model._registry import registration_hooks
 from hooklaw.model._unused import Unused
-from hooklaw.model.node import Node
+from hooklaw.model.node import Edge, Node
 from hooklaw.model.record import SavedTensor
 from hooklaw.model.strided import contiguous, from_nested
 from hooklaw.model.tensor import UNRECORDED, Tensor
@@ -176,7 +177,10 @@ class Reference(TorchLike):
         inputs: Sequence[Tensor] | None = None,
         **how: Any,
     ) -> None:
-        engine.backward([root], (gradient,), inputs, _how(**how))
+        engine.backward([root], (gradient,), inputs and [*map(_with_edge, inputs)], _how(**how))
+
+    def backward_from_edge(self, edge: Edge, gradient: Tensor | None = None) -> None:
+        engine.backward([_with_edge(edge)], (gradient,), None, _how())
 
     def grad(
         self,
@@ -189,7 +193,7 @@ class Reference(TorchLike):
         **how: Any,
     ) -> tuple[Any, ...]:
         unused = Unused(allowed=allow_unused, materialize=materialize_grads)
-        roots = _tuple(outputs)
+        roots = [*map(_with_edge, _tuple(outputs))]
         seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)
         grads = engine.grad(roots, seeds, [_with_edge(each) for each in inputs], _how(**how))
         return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
@@ -309,8 +313,18 @@ def _how(*, retain_graph: bool | None = None, create_graph: bool = False) -> eng
 
 
 def _with_edge(place: Any) -> Any:
-    """Give a gradient edge the method that the engine asks a tensor for; return a tensor as it is."""
-    return place if isinstance(place, Tensor) else SimpleNamespace(needed_edge=lambda: place)
+    """Give a gradient edge what the engine asks a tensor for; return a tensor as it is."""
+    if isinstance(place, Tensor):
+        return place
+    shape, dtype = place.node.outputs[place.nr]
+    return SimpleNamespace(
+        shape=shape,
+        dtype=dtype,
+        data=SimpleNamespace(size=prod(shape)),
+        edge=lambda: place,
+        needed_edge=lambda: place,
+        retain_grad=lambda: None,
+    )
 
 
 def _copy(tensor: Tensor) -> Tensor:
@@ -322,4 +336,4 @@ def _itself(tensor: Tensor) -> Tensor:
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+    return (value,) if isinstance(value, Tensor | Edge) else tuple(value)

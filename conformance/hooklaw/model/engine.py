@@ -35,8 +35,11 @@ def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor]
     seeds = tuple(map(_seed, roots, seeds))
     for tensor in inputs or ():
         tensor.retain_grad()
-    targets = None if inputs is None else {tensor.needed_edge().node for tensor in inputs}
-    Pass(roots, targets, (), how).run(roots, seeds)
+    edges = None if inputs is None else {tensor.needed_edge() for tensor in inputs}
+    targets = None if edges is None else {edge.node for edge in edges}
+    started = Pass(roots, targets, (), how)
+    started.retaining = None if on("passes-with-inputs-retain-everything") else edges
+    started.run(roots, seeds)
 
 
 def grad(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor], how: How) -> Gradients:
@@ -49,6 +52,9 @@ def grad(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor], ho
 
 class Pass:
     """One backward pass. It executes all Nodes, or only the targets and those on the way to targets and captures."""
+
+    retaining: Collection[Edge] | None = None
+    """The edges of the tensors that may retain their gradient, None for all."""
 
     def __init__(
         self, roots: Iterable[Tensor], targets: set[Node] | None, captured: Collection[Edge], how: How
@@ -124,13 +130,13 @@ class Pass:
         self._capture(node, received if executed and on("capture-before-tensor-hooks") else grads)
         early = not executed or on("retain-grad-before-pre-hooks")
         if early:
-            _retain(node, grads)
+            self._retain(node, grads)
         if not executed:
             return ()
         for hook in node.pre_hooks.now():
             grads = all_replaced(grads, hook(grads))
         if not early:
-            _retain(node, grads)
+            self._retain(node, grads)
         results = self._execute(node, grads)
         for hook in node.post_hooks.now():
             results = all_replaced(results, hook(results, grads))
@@ -145,6 +151,12 @@ class Pass:
         if self._captures:
             arrived = ((Edge(node, nr), grad) for nr, grad in enumerate(grads))
             self._captures.update({edge: grad for edge, grad in arrived if edge in self._captures})
+
+    def _retain(self, node: Node, grads: Gradients) -> None:
+        """Update the .grad of the Node's tensors that retain it and that the pass may change."""
+        if self.retaining is not None:
+            grads = tuple(grad if Edge(node, nr) in self.retaining else None for nr, grad in enumerate(grads))
+        _retain(node, grads)
 
     def _execute(self, node: Node, grads: Gradients) -> Gradients:
         if isinstance(node, AccumulateGrad):

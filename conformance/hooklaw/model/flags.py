@@ -29,6 +29,16 @@ TORCH: Mapping[str, Flag] = {
             why="order.retain-grad-before-node-prehook",
         ),
         Flag(
+            "passes-with-inputs-retain-everything",
+            "a backward with inputs also sets the .grad of tensors that retain it and are not among the inputs",
+            why="backward.inputs.others-ignored",
+        ),
+        Flag(
+            "a-detached-tensor-still-retains",
+            "retains_grad stays true after detach_, which made the tensor a leaf",
+            why="retain-grad.flag.detached",
+        ),
+        Flag(
             "capture-before-tensor-hooks",
             "grad returns the gradient that a tensor's hooks were given, if another input needs its Node executed",
             why="tensor-hook.replace.autograd-grad.executed",

@@ -23,6 +23,8 @@ class CustomNode(Node):
     to_save: tuple[Tensor, ...] = ()
     dirty: tuple[Tensor, ...] = ()
     non_differentiable: tuple[Tensor, ...] = ()
+    materializes = True
+    """Whether backward gets zeros in place of missing gradients."""
 
     def __init__(self, inputs: Sequence[Any], backward: Hook) -> None:
         self.are_tensors = [isinstance(value, Tensor) for value in inputs]
@@ -30,6 +32,8 @@ class CustomNode(Node):
         """The tensors among the inputs; tensors inside a list do not count."""
         self.needs_input_grad = tuple(isinstance(value, Tensor) and value.requires_grad for value in inputs)
         """Whether each input needs a gradient."""
+        self.gave_tensors: list[bool] = []
+        """Whether each output is a tensor; backward gets None for one that is not."""
         super().__init__("CustomBackward", edges_of(self.tensors), backward)
 
     def save_for_backward(self, *tensors: Tensor) -> None:
@@ -46,14 +50,19 @@ class CustomNode(Node):
         """Declare the outputs that have no gradient."""
         self.non_differentiable = tensors
 
+    def set_materialize_grads(self, value: bool) -> None:  # noqa: FBT001 - PyTorch's signature
+        """Choose whether backward gets zeros in place of missing gradients."""
+        self.materializes = value
+
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """Unpack the saved tensors."""
         return tuple(saved and saved.unpack(self) for saved in self.saved)
 
     def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all of them
-        """Call the user's backward, with zeros for missing gradients; drop surplus Nones from what it returns."""
-        results = self.derivative(self, *with_zeros(self, grads))
+        """Call the user's backward, by default with zeros for missing gradients; drop surplus Nones it returns."""
+        grads = with_zeros(self, grads) if self.materializes else grads
+        results = self.derivative(self, *(grads[nr] if ok else None for nr, ok in enumerate(self.gave_tensors)))
         results = results if isinstance(results, tuple) else (results,)
         inputs = len(self.are_tensors)
         results = results[:inputs] if not any(results[inputs:]) else results
@@ -71,7 +80,7 @@ def custom_function(forward: Hook, backward: Hook, make: Callable[..., CustomNod
         node = make(inputs, backward)
         with grad_mode(enabled=False):
             result = forward(node, *inputs)
-        given: tuple[Tensor, ...] = result if isinstance(result, tuple) else (result,)
+        given: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
         outputs = [_output(node, tensor, inputs) for tensor in given]
         if node.next_edges:
             _attach(node, given, outputs)
@@ -94,22 +103,30 @@ def with_zeros(node: Node, grads: Gradients) -> tuple[Tensor, ...]:
     )
 
 
-def _output(node: CustomNode, output: Tensor, inputs: tuple[Any, ...]) -> Tensor:
+def _output(node: CustomNode, output: Any, inputs: tuple[Any, ...]) -> Any:
     """Return the tensor that becomes an output: detached if it is an input or has a history already.
 
     A dirty input is returned as the same object, with the Function in its history.
     """
-    takes_history = bool(node.next_edges) and output not in node.non_differentiable
+    if not isinstance(output, Tensor):
+        return output
+    takes_history = bool(node.next_edges) and _is_differentiable(node, output)
     if output in node.dirty and (takes_history or not output.requires_grad):
         return output
     return output.detach() if output.requires_grad or output in inputs else output
 
 
-def _attach(node: CustomNode, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+def _is_differentiable(node: CustomNode, output: Any) -> bool:
+    has_gradient = isinstance(output, Tensor) and any(kind in output.dtype for kind in ("float", "complex"))
+    return has_gradient and output not in node.non_differentiable
+
+
+def _attach(node: CustomNode, given: Sequence[Any], outputs: Sequence[Any]) -> None:
     """Make the tensors outputs of the Node, except the non-differentiable ones."""
     for nr, (tensor, output) in enumerate(zip(given, outputs, strict=True)):
-        node.outputs.append((output.shape, output.dtype))
-        if tensor in node.non_differentiable:
+        node.gave_tensors.append(isinstance(output, Tensor))
+        node.outputs.append((output.shape, output.dtype) if node.gave_tensors[nr] else ((), "float32"))
+        if not _is_differentiable(node, tensor):
             continue
         if tensor in node.dirty:
             _change(node, Edge(node, nr), tensor, alone=len(given) == 1)

@@ -145,8 +145,13 @@ class Tensor:
         return detached
 
     def detach_(self) -> None:
-        """Drop the history, so that the tensor does not require grad."""
+        """Drop the history, so that the tensor is a leaf that does not require grad."""
+        if self.base is not None:
+            raise RuntimeError("a view cannot be detached in place: use detach")
         self._is_leaf_with_grad = False
+        if self.retains_grad and self._made_by and not on("a-detached-tensor-still-retains"):
+            self._made_by.node.retained.pop(self._made_by.nr)
+            self.retains_grad = False
         self.rebase(None)
 
     def requires_grad_(self) -> "Tensor":

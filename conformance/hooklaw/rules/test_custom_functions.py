@@ -1,4 +1,4 @@
-"""Custom Functions: the arguments and results of their backward, and hooks on their outputs."""
+"""Custom Functions: their outputs, what they save, the gradients that their backward gets, and hooks."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ EXTENDING = notes("extending", "how-to-use")
     mutants=["custom-functions-get-no-zeros"],
 )
 def test_zeros(backend: Backend, trace: Trace) -> None:
-    """For an unused output the backward of a custom Function gets zeros of the output's shape as the gradient."""
+    """By default the backward of a custom Function gets zeros of the output's shape for an unused output."""
 
     def backward(_ctx, used, unused):
         trace.log("backward", [used, unused])
@@ -33,6 +33,101 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("backward", [[1.0, 1.0], 0.0]))
+
+
+@rule(
+    "custom-function.materialize-grads.off",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.function.FunctionCtx.set_materialize_grads"), EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS],
+    mutants=["set-materialize-grads-ignored"],
+)
+def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
+    """After set_materialize_grads(False) the backward of a custom Function gets None for an unused output."""
+
+    def function_forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, backend.sum(x)
+
+    def backward(_ctx, used, unused):
+        trace.log("backward", [used, unused])
+        return used * 2
+
+    function = backend.custom_function(function_forward, backward)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(function(x)[0]), x))
+
+    trace.expect(("backward", [[1.0, 1.0], None]))
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.non-tensor-output",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.Function.backward")],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["zeros-for-outputs-that-are-no-tensors"],
+)
+def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
+    """The backward of a custom Function gets None for an output that is not a tensor."""
+
+    def backward(_ctx, number, grad):
+        trace.log("backward", [number, grad])
+        return grad * 2
+
+    function = backend.custom_function(lambda _ctx, x: (5, x * 2), backward)
+
+    def forward(x):
+        number, output = function(x)
+        trace.log("number", number)
+        return backend.sum(output)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("number", 5), ("backward", [None, [1.0, 1.0]]))
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.outputs-require-grad",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["only-the-first-output-of-a-function-requires-grad", "outputs-of-functions-always-require-grad"],
+)
+def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
+    """All floating-point outputs of a custom Function require grad if one of its inputs does, and only then."""
+    function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), lambda _ctx, first, second: (first, second))
+
+    for requires_grad in (True, False):
+        x, y = backend.tensor([1.0]), backend.tensor([2.0], requires_grad=requires_grad)
+        results = backend.call(function, x, y)
+        expected = [requires_grad] * 2
+        trace.expect_value("outputs require grad", expected, [backend.requires_grad(result) for result in results])
+
+
+@rule(
+    "custom-function.outputs-require-grad.integer",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.INTEGER],
+    mutants=["integer-outputs-of-functions-require-grad"],
+)
+def test_integer_output(backend: Backend, trace: Trace) -> None:
+    """An integer output of a custom Function does not require grad, and the gradients of other outputs are right."""
+
+    def forward(_ctx, x):
+        return backend.tensor([7, 8], dtype="int64"), x * 2
+
+    function = backend.custom_function(forward, lambda _ctx, _integer, grad: grad * 2)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    integer, output = backend.call(function, x)
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(integer))
+    backend.backward(backend.sum(output))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
 
 def cube(backend: Backend) -> Any:
@@ -79,79 +174,76 @@ def test_saves(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.saved-after-free",
     level=Level.MUST,
-    sources=[SAVE, docstring("torch.Tensor.backward")],
-    needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["graph-never-freed", "freed-graph-gives-zeros"],
+    sources=[EXTENDING, docstring("torch.Tensor.backward"), notes("autograd", "graph-retaining")],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH],
+    mutants=["graph-never-freed", "freed-graph-gives-zeros", "custom-functions-are-always-freed"],
 )
 def test_freed(backend: Backend, trace: Trace) -> None:
-    """Backward frees what a custom Function saved: a second backward is an error unless the graph was retained."""
+    """Backward frees what a custom Function saved unless the graph is retained: another backward is an error then.
+
+    The note on threads says that such a backward is an error; the note on extending, that saved tensors are cleared.
+    """
     function = cube(backend)
-    loss = backend.call(lambda x: backend.sum(function(x)), backend.tensor([1.0, 2.0], requires_grad=True))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(function(x)), x)
+    backend.backward(loss, retain_graph=True)
     backend.backward(loss)
+    trace.expect_value("x.grad of two passes", [6.0, 24.0], backend.grad_of(x))
 
     with trace.raises(ErrorKind.GRAPH_FREED):
         backend.backward(loss)
 
 
 @rule(
-    "custom-function.return-count",
+    "custom-function.save-none",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[SAVE],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["wrong-number-of-gradients-accepted"],
+    mutants=["none-cannot-be-saved"],
 )
-def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
-    """A custom Function's backward that returns fewer gradients than its forward had inputs is an error."""
-    function = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, grad: grad)
-    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
-    loss = backend.call(lambda x, y: backend.sum(function(x, y)), x, y)
+def test_saves_none(backend: Backend, trace: Trace) -> None:
+    """save_for_backward accepts None among its arguments; backward reads the tensors around it as saved."""
 
-    with trace.raises(ErrorKind.FUNCTION_RETURN_COUNT):
-        backend.backward(loss)
-
-
-@rule(
-    "custom-function.trailing-none",
-    level=Level.MAY,
-    sources=[EXTENDING],
-    needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["trailing-nones-refused"],
-)
-def test_trailing_none(backend: Backend, trace: Trace) -> None:
-    """A custom Function's backward may return more values than forward had inputs if all surplus values are None."""
-    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: (grad * 2, None, None))
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-
-    backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
-
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
-
-
-@rule(
-    "custom-function.needs-input-grad",
-    level=Level.MUST,
-    sources=[EXTENDING],
-    needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
-    mutants=["every-input-of-a-function-needs-a-gradient"],
-)
-def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
-    """ctx.needs_input_grad tells a custom Function's backward for each input whether it needs a gradient."""
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, None, y)
+        return x * y
 
     def backward(ctx, grad):
-        trace.log("needed", ctx.needs_input_grad)
-        return grad, None, None
+        x, y = (saved for saved in ctx.saved_tensors if saved is not None)
+        return grad * y, grad * x
 
-    function = backend.custom_function(lambda _ctx, x, y, _number: x + y, backward)
-    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
-    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y, 5)), x, y))
+    function = backend.custom_function(forward, backward)
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
 
-    trace.expect(("needed", [True, False, False]))
+    trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "custom-function.double-backward",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["every-function-is-once-differentiable", "saved-tensors-of-a-function-detached"],
+)
+def test_double_backward(backend: Backend, trace: Trace) -> None:
+    """A custom Function whose backward is made of differentiable operations can be differentiated twice.
+
+    The second derivative flows through the saved input, and through the incoming gradient.
+    """
+    function = cube(backend)
+    x, w = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    loss = backend.call(lambda x, w: backend.sum(function(x) * w), x, w)
+    (first,) = backend.grad(loss, [x], create_graph=True)
+    trace.expect_value("first derivative", [9.0, 48.0], first)
+
+    trace.expect_value("second derivatives", [[18.0, 48.0], [3.0, 12.0]], backend.grad(backend.sum(first), [x, w]))
 
 
 @rule(
     "custom-function.hooks",
     level=Level.MUST,
-    sources=[notes("autograd", "backward-hooks-execution"), docstring("torch.autograd.graph.Node.register_prehook")],
+    sources=[notes("autograd", "backward-hooks-execution"), docstring("torch.Tensor.register_hook")],
     needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
     mutants=["hooks-pass-over-custom-functions"],
 )
@@ -174,7 +266,11 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.hooks.node",
     level=Level.MUST,
-    sources=[notes("autograd", "backward-hooks-execution"), docstring("torch.autograd.graph.Node.register_prehook")],
+    sources=[
+        notes("autograd", "backward-hooks-execution"),
+        docstring("torch.autograd.graph.Node.register_prehook"),
+        docstring("torch.autograd.graph.Node.register_hook"),
+    ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["hooks-pass-over-custom-functions"],
 )

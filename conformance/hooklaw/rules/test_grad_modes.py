@@ -1,6 +1,9 @@
-"""Grad modes: results of no_grad and inference_mode."""
+"""Grad modes: results of no_grad, enable_grad and inference_mode."""
 
-from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
+from contextlib import suppress
+from itertools import product
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 NO_GRAD = docstring("torch.no_grad")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
@@ -50,7 +53,7 @@ def test_view(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.requires-grad-false",
     level=Level.MUST,
-    sources=[NO_GRAD, MODES],
+    sources=[NO_GRAD],
     needs=[Capability.GRAD_MODE],
     mutants=["recorded-under-no-grad", "nothing-requires-grad-under-no-grad"],
 )
@@ -70,32 +73,30 @@ def test_flags_stay(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.no-hooks",
     level=Level.MUST,
-    sources=[MODES],
+    sources=[MODES, notes("autograd", "no-grad-mode")],
     needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
     mutants=["recorded-under-no-grad"],
 )
 def test_no_hooks(backend: Backend, trace: Trace) -> None:
-    """A result computed under no_grad sends no gradient to the hooks of its inputs, and cannot take a hook itself."""
+    """A result computed under no_grad sends no gradient to the hooks of its inputs."""
 
     def forward(x):
         with backend.no_grad():
             unrecorded = x * 2
-        return unrecorded, backend.sum(x * 3 + unrecorded)
+        return backend.sum(x * 3 + unrecorded)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("x"))
-    unrecorded, loss = backend.call(forward, x)
-    with trace.raises(ErrorKind.NO_GRADIENT):
-        backend.register_hook(unrecorded, trace.saw("unrecorded"))
-    backend.backward(loss)
+    backend.backward(backend.call(forward, x))
 
     trace.expect(("x", [3.0, 3.0]))
 
 
 @rule(
     "mode.no-grad.register-ok",
-    level=Level.MUST,
-    sources=[MODES],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[NO_GRAD, observed("no_grad concerns what is recorded, not the graphs recorded before")],
     needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
     mutants=["hooks-refused-under-no-grad", "hooks-skipped-under-no-grad"],
 )
@@ -112,20 +113,71 @@ def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "mode.enable-grad.inside-no-grad",
+    level=Level.MUST,
+    sources=[docstring("torch.enable_grad")],
+    needs=[Capability.GRAD_MODE],
+    mutants=["enable-grad-without-effect", "grad-mode-locked-in-hooks"],
+)
+def test_enable_grad(backend: Backend, trace: Trace) -> None:
+    """An operation under enable_grad is recorded even inside no_grad, and its backward reaches the inputs."""
+
+    def forward(x):
+        with backend.no_grad(), backend.enable_grad():
+            return backend.sum(x * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    trace.expect_value("requires grad", expected=True, observed=backend.requires_grad(loss))
+    backend.backward(loss)
+
+    trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+
+
+@rule(
+    "mode.nested.restored",
+    level=Level.MUST,
+    sources=[NO_GRAD, docstring("torch.enable_grad")],
+    needs=[Capability.GRAD_MODE],
+    mutants=[
+        "leaving-no-grad-turns-grad-mode-on",
+        "leaving-enable-grad-turns-grad-mode-off",
+        "no-grad-lasts-after-an-exception",
+    ],
+)
+def test_restored(backend: Backend, trace: Trace) -> None:
+    """Leaving no_grad or enable_grad, also by an exception, restores the grad mode that was set when it was entered.
+
+    Each is a context manager, which sets the mode of its own block only.
+    """
+    modes = {True: backend.enable_grad, False: backend.no_grad}
+
+    for outer, inner in product((True, False), repeat=2):
+        with modes[outer]():
+            with suppress(KeyError), modes[inner]():
+                trace.expect_value(f"grad mode inside {outer}, {inner}", inner, backend.is_grad_enabled())
+                raise KeyError
+            trace.expect_value(f"grad mode between {outer}, {inner}", outer, backend.is_grad_enabled())
+        trace.expect_value("grad mode outside", expected=True, observed=backend.is_grad_enabled())
+
+
+@rule(
     "mode.inference.hook-register",
     level=Level.MUST,
     sources=[INFERENCE, INFERENCE_SECTION],
-    needs=[Capability.INFERENCE_MODE, Capability.TENSOR_HOOKS],
+    needs=[Capability.INFERENCE_MODE],
     mutants=["recorded-in-inference-mode"],
 )
 def test_inference(backend: Backend, trace: Trace) -> None:
-    """A result computed in inference mode does not require grad, and cannot take a hook."""
+    """A result computed in inference mode does not require grad.
+
+    That it takes no hook is the rule tensor-hook.register.requires-grad.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
     with backend.inference_mode():
-        result = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+        result = backend.call(lambda x: x * 2, x)
 
     trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
-    with trace.raises(ErrorKind.NO_GRADIENT):
-        backend.register_hook(result, trace.saw("hook"))
 
 
 @rule(
@@ -147,11 +199,16 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.inference.functional-ok",
     level=Level.MAY,
-    sources=[INFERENCE_SECTION],
+    basis=Basis.OBSERVED,
+    sources=[INFERENCE_SECTION, observed("only what is saved for backward is refused")],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
+    mutants=["inference-tensors-refused-by-every-recorded-operation"],
 )
 def test_inference_tensor_not_saved(backend: Backend, trace: Trace) -> None:
-    """An inference tensor may be an operand of a recorded operation that does not save it."""
+    """An inference tensor may be an operand of a recorded operation that does not save it.
+
+    The documentation says that it cannot be used in any recorded computation; torch refuses only to save it.
+    """
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
 

@@ -1,9 +1,10 @@
-"""Gradient edges as inputs of autograd.grad."""
+"""Gradient edges: as inputs and outputs of autograd.grad, as roots and inputs of backward."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 EDGE = docstring("torch.autograd.graph.get_gradient_edge")
 OBJECT = docstring("torch.autograd.graph.GradientEdge")
+BACKWARD = docstring("torch.autograd.backward")
 NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
 
 
@@ -33,7 +34,7 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.hooks-fire",
     level=Level.MUST,
-    sources=[OBJECT, notes("autograd", "backward-hooks-execution")],
+    sources=[EDGE, notes("autograd", "backward-hooks-execution")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=["hooks-skipped-for-gradient-edges"],
 )
@@ -69,19 +70,78 @@ def test_constant(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.survives-tensor",
     level=Level.MAY,
-    sources=[OBJECT],
+    basis=Basis.OBSERVED,
+    sources=[OBJECT, observed("an edge belongs to a Node, which an in-place operation on the tensor leaves in place")],
     needs=[*NEEDS, Capability.IN_PLACE],
     mutants=["gradient-edge-follows-its-tensor"],
 )
 def test_stays(backend: Backend, trace: Trace) -> None:
-    """A gradient edge taken before an in-place operation may keep referring to the tensor's old value."""
+    """An edge taken before an in-place operation may keep referring to the gradient of the tensor's old value."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    edge = backend.get_gradient_edge(y)
 
-    def forward(x):
-        y = x * 2
-        edge = backend.get_gradient_edge(y)
+    def change(y):
         backend.mul_(y, 5)
-        return edge, backend.sum(y * 3)
+        return backend.sum(y * 3)
 
-    edge, loss = forward(backend.tensor([1.0, 2.0], requires_grad=True))
+    loss = backend.call(change, y)
 
     trace.expect_value("gradient", [[15.0, 15.0]], backend.grad(loss, [edge]))
+
+
+@rule(
+    "gradient-edge.backward-root",
+    level=Level.MUST,
+    sources=[BACKWARD],
+    needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
+    mutants=["backward-from-edges-skips-hooks", "backward-from-the-edge-of-the-first-output"],
+)
+def test_backward_root(backend: Backend, trace: Trace) -> None:
+    """A backward from a gradient edge computes the gradients of its tensor, and runs the tensor's hooks."""
+
+    def forward(x):
+        first, second = backend.split(x * 2, 1)
+        backend.register_hook(second, trace.saw("hook", lambda grad: grad * 10))
+        return first, second
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    _, second = backend.call(forward, x)
+    backend.backward_from_edge(backend.get_gradient_edge(second), backend.tensor([3.0]))
+
+    trace.expect(("hook", [3.0]))
+    trace.expect_value("x.grad", [0.0, 60.0], backend.grad_of(x))
+
+
+@rule(
+    "gradient-edge.backward-inputs",
+    level=Level.MUST,
+    sources=[BACKWARD],
+    needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.BACKWARD_INPUTS],
+    mutants=["edges-among-backward-inputs-ignored"],
+)
+def test_backward_inputs(backend: Backend, trace: Trace) -> None:
+    """A backward whose inputs are the gradient edge of a leaf accumulates into this leaf, and into no other."""
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    loss = backend.call(lambda x, w: backend.sum(x * w * 3), x, w)
+    backend.backward(loss, inputs=[backend.get_gradient_edge(x)])
+
+    trace.expect_value("x.grad", [3.0, 6.0], backend.grad_of(x))
+    trace.expect_value("w.grad", None, backend.grad_of(w))
+
+
+@rule(
+    "gradient-edge.grad-outputs",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad")],
+    needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT],
+    mutants=["grad-of-edges-ignores-grad-outputs"],
+)
+def test_grad_outputs(backend: Backend, trace: Trace) -> None:
+    """autograd.grad of a gradient edge returns the gradients of its tensor."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * x, x)
+
+    grads = backend.grad(backend.get_gradient_edge(y), [x], backend.tensor([10.0, 100.0]))
+
+    trace.expect_value("gradients", [[20.0, 400.0]], grads)

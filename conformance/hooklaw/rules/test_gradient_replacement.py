@@ -75,7 +75,7 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
     "tensor-hook.replace.not-downstream",
     level=Level.MUST,
     sources=[REGISTER_HOOK],
-    needs=[Capability.TENSOR_HOOKS],
+    needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAD],
     mutants=["replacement-written-into-a-shared-gradient"],
 )
 def test_sibling(backend: Backend, trace: Trace) -> None:
@@ -85,15 +85,18 @@ def test_sibling(backend: Backend, trace: Trace) -> None:
 
     def forward(x, sibling):
         total = x + sibling
+        backend.retain_grad(total)
         backend.register_hook(total, trace.saw("total"))
-        return backend.sum(total * 2)
+        return total, backend.sum(total * 2)
 
     backend.register_hook(x, lambda grad: grad * 10)
-    backend.backward(backend.call(forward, x, sibling))
+    total, loss = backend.call(forward, x, sibling)
+    backend.backward(loss)
 
     trace.expect(("total", [2.0, 2.0]))
     trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
     trace.expect_value("sibling.grad", [2.0, 2.0], backend.grad_of(sibling))
+    trace.expect_value("total.grad after the pass", [2.0, 2.0], backend.grad_of(total))
 
 
 @rule(
@@ -263,8 +266,10 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.arg.mutate-visible",
     level=Level.MAY,
-    sources=[REGISTER_HOOK],
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("the hook is given the gradient itself, which is accumulated")],
     needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE],
+    mutants=["hooks-are-given-a-copy"],
 )
 def test_argument_changed_in_place(backend: Backend, trace: Trace) -> None:
     """A tensor hook that changes its argument in place, as it should not, may change the accumulated gradient."""

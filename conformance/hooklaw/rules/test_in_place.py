@@ -1,5 +1,7 @@
 """In-place operations without hooks: errors, the version counter, and the right gradients."""
 
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 OPERATIONS = notes("autograd", "in-place-operations-with-autograd")
@@ -96,11 +98,21 @@ def test_unsaved(backend: Backend, trace: Trace) -> None:
 @rule(
     "inplace.storage-shared-error",
     level=Level.MAY,
-    sources=[OPERATIONS],
+    basis=Basis.OBSERVED,
+    sources=[
+        OPERATIONS,
+        docstring("torch.Tensor.detach"),
+        observed("torch does not raise the error of the note"),
+    ],
     needs=[Capability.IN_PLACE, Capability.VIEWS],
+    mutants=["changes-of-viewed-tensors-refused"],
 )
 def test_with_a_view(backend: Backend, trace: Trace) -> None:
-    """A tensor that has a view may be changed in place; the view has the new values and their gradient."""
+    """A tensor that has a view may be changed in place; the view then has the new values and their gradient.
+
+    The note says that in-place functions raise an error if another tensor refers to the storage of the changed one.
+    The docstring of detach says that such a change is seen by both and may trigger an error; so neither is a MUST.
+    """
 
     def forward(x):
         y = x * 2
@@ -121,15 +133,15 @@ def test_with_a_view(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INCREMENT],
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
-    mutants=["version-never-incremented"],
+    mutants=["version-never-incremented", "only-the-first-version-incremented", "a-single-increment-is-lost"],
 )
 def test_increment(backend: Backend, trace: Trace) -> None:
     """increment_version on a saved tensor, alone or in a list, once or repeatedly, makes backward an error."""
-    for several in (False, True):
+    for several, times in product((False, True), (1, 2)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
-        for _ in range(2):
-            backend.increment_version([x, y] if several else x)
+        for _ in range(times):
+            backend.increment_version([y, x] if several else x)
 
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(loss)

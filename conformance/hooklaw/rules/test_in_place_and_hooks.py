@@ -1,6 +1,6 @@
 """Tensor hooks and in-place operations: which gradient a hook receives."""
 
-from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 IN_PLACE = notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place")
 HOOKS_IN_PLACE = (Capability.TENSOR_HOOKS, Capability.IN_PLACE)
@@ -104,7 +104,7 @@ def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.handle",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE, docstring("torch.Tensor.register_hook")],
     needs=HOOKS_IN_PLACE,
     mutants=["handle-lost-after-in-place"],
 )

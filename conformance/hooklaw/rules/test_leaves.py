@@ -18,7 +18,7 @@ DETACH = docstring("torch.Tensor.detach")
     mutants=["result-requires-grad-with-its-first-input", "constants-are-recorded"],
 )
 def test_propagates(backend: Backend, trace: Trace) -> None:
-    """The result of an operation requires grad if at least one of its inputs does, and only then."""
+    """The result of a differentiable operation in grad mode requires grad exactly if one of its inputs does."""
     for left, right in product((False, True), repeat=2):
         first = backend.tensor([1.0], requires_grad=left)
         second = backend.tensor([2.0], requires_grad=right)
@@ -35,7 +35,7 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
     mutants=["flag-of-a-non-leaf-is-set"],
 )
 def test_not_a_leaf(backend: Backend, trace: Trace) -> None:
-    """A non-leaf that depends on a tensor that requires grad requires grad, and this cannot be switched off."""
+    """A tensor that has a grad_fn requires grad, and this cannot be switched off."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
 
@@ -132,15 +132,35 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
     "leaf.user-created",
     level=Level.MUST,
     sources=[LEAF],
+    needs=[Capability.NODES],
     mutants=["results-are-leaves-too", "leaf-only-without-requires-grad"],
 )
 def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
-    """A tensor that requires grad is a leaf if the user made it, and not if an operation did."""
+    """A tensor that requires grad is a leaf exactly if it has no grad_fn."""
     x = backend.tensor([1.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
 
-    trace.expect_value("made by the user", expected=True, observed=backend.is_leaf(x))
-    trace.expect_value("made by an operation", expected=False, observed=backend.is_leaf(y))
+    for label, tensor, leaf in (("made by the user", x, True), ("made by an operation", y, False)):
+        trace.expect_value(f"{label}: is a leaf", leaf, backend.is_leaf(tensor))
+        trace.expect_value(f"{label}: has no grad_fn", leaf, backend.grad_fn(tensor) is None)
+
+
+@rule(
+    "leaf.of-constants",
+    level=Level.MUST,
+    sources=[LEAF],
+    needs=[Capability.REQUIRES_GRAD_FLAG],
+    mutants=["results-are-never-leaves", "only-given-data-makes-leaves"],
+)
+def test_made_of_constants(backend: Backend, trace: Trace) -> None:
+    """A tensor computed without recording is a leaf also after it was made to require grad, and gets a gradient."""
+    made = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0]))
+    backend.set_requires_grad(made, requires_grad=True)
+    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(made))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * x), made))
+
+    trace.expect_value("its gradient", [4.0, 8.0], backend.grad_of(made))
 
 
 @rule(
@@ -150,7 +170,7 @@ def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
     mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained"],
 )
 def test_who_accumulates(backend: Backend, trace: Trace) -> None:
-    """Backward sets .grad of the leaves that require grad, and of no other tensor."""
+    """Backward without inputs sets .grad of the leaves that require grad, and of no tensor that does not retain it."""
 
     def forward(x, constant):
         y = x * constant
@@ -207,19 +227,42 @@ def test_detached_from_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "detach.shares-no-grad.version",
     level=Level.MUST,
-    sources=[DETACH],
+    sources=[DETACH, notes("autograd", "in-place-correctness-checks")],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
-    mutants=["detach-copies", "version-not-checked"],
+    mutants=["detach-copies", "version-not-checked", "detached-tensor-has-its-own-version"],
 )
 def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
-    """An in-place change through a detached tensor is detected for the original tensor if that was saved."""
+    """If a tensor or its detached alias is changed in place after the other was saved, backward is an error.
+
+    The docstring says that such changes may trigger errors in correctness checks; the section on these checks says that
+    gradients are right wherever there is no error.
+    """
 
     def forward(x):
         y = x * 2
-        return y, backend.sum(y * y)
+        detached = backend.detach(y)
+        return y, detached, backend.sum(y * y), backend.sum(x * detached)
 
-    y, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-    backend.mul_(backend.detach(y), 10)
+    for change_original in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        y, detached, of_y, of_detached = backend.call(forward, x)
+        backend.mul_(y if change_original else detached, 10)
 
-    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(of_detached if change_original else of_y)
+
+
+@rule(
+    "detach.in-place",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.detach_")],
+    needs=[Capability.DETACH_IN_PLACE],
+    mutants=["detach-in-place-detaches-a-copy"],
+)
+def test_detached_in_place(backend: Backend, trace: Trace) -> None:
+    """detach_ makes a tensor a leaf that does not require grad."""
+    y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.detach_(y)
+
+    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(y))
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(y))

@@ -1,6 +1,6 @@
 """Multi-grad hooks: for which gradients they wait, and which they get."""
 
-from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 
@@ -48,26 +48,22 @@ def test_root(backend: Backend, trace: Trace) -> None:
     "multi-grad.all.doc-example",
     level=Level.MUST,
     sources=[HOOK],
-    needs=[Capability.MULTI_GRAD, Capability.RETAIN_GRAPH, Capability.BACKWARD_INPUTS],
+    needs=[Capability.MULTI_GRAD, Capability.BACKWARD_INPUTS],
     mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
 )
 def test_documented_example(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook gets None for a tensor that is not in the root's graph, or not needed for the inputs."""
+    """In a backward with inputs a multi-grad hook gets None for a tensor whose gradient these inputs do not need."""
 
     def forward(a, b):
-        c, d = a * b, a * b
-        backend.register_multi_grad_hook(
-            [a, b, c, d], lambda grads: trace.log("there are", [grad is not None for grad in grads])
-        )
+        c = a * b
+        backend.register_multi_grad_hook([a, b, c], trace.saw("hook"))
         return backend.sum(c)
 
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
-    loss = backend.call(forward, a, b)
-    backend.backward(loss, retain_graph=True)
-    backend.backward(loss, inputs=[a])
+    backend.backward(backend.call(forward, a, b), inputs=[a])
 
-    trace.expect(("there are", [True, True, True, False]), ("there are", [True, False, True, False]))
+    trace.expect(("hook", [[3.0, 4.0], None, [1.0, 1.0]]))
 
 
 @rule(
@@ -175,16 +171,37 @@ def test_autograd_grad_of_leaves(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "multi-grad.all.none-participating",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the hook is not called with None for every tensor")],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-called-for-nothing"],
+)
+def test_none_takes_part(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook in mode all is not called in a pass that computes the gradient of none of its tensors."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    elsewhere = [backend.tensor([3.0], requires_grad=True) for _ in range(2)]
+    backend.register_multi_grad_hook(elsewhere, trace.saw("all"))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect()
+
+
+@rule(
+    "multi-grad.any.none-participating",
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-called-for-nothing"],
 )
-def test_none_takes_part(backend: Backend, trace: Trace) -> None:
-    """A backward pass that computes the gradient of none of a multi-grad hook's tensors does not call the hook."""
+def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook in mode any is not called in a pass that computes the gradient of none of its tensors.
+
+    It is called after the first gradient, and there is none.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     elsewhere = [backend.tensor([3.0], requires_grad=True) for _ in range(2)]
-    backend.register_multi_grad_hook(elsewhere, trace.saw("all"))
     backend.register_multi_grad_hook(elsewhere, trace.saw("any"), mode="any")
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
@@ -217,6 +234,30 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "multi-grad.any.autograd-grad",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
+    mutants=["multi-grad-hook-any-skipped-in-autograd-grad", "multi-grad-hook-skipped-in-autograd-grad"],
+)
+def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook in mode any runs in autograd.grad too, once, with the first computed gradient.
+
+    The docstring names ``.backward()`` and ``.grad()`` alike, and special hooks are tensor hooks, which run in both.
+    """
+
+    def forward(x):
+        y = x * 2
+        backend.register_multi_grad_hook([x, y], trace.saw("hook"), mode="any")
+        return backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.grad(backend.call(forward, x), [x])
+
+    trace.expect(("hook", [3.0, 3.0]))
+
+
+@rule(
     "multi-grad.any.first-only.unused-output",
     level=Level.MUST,
     sources=[HOOK],
@@ -239,8 +280,9 @@ def test_first_is_a_gradient(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "multi-grad.mode.invalid",
-    level=Level.MUST,
-    sources=[HOOK],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the modes are documented, the error for another one is not")],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-mode-unchecked"],
 )
@@ -254,27 +296,48 @@ def test_unknown_mode(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "multi-grad.requires-grad",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-refuses-constants"],
+    mutants=["multi-grad-hook-refuses-constants", "multi-grad-hook-waits-for-every-tensor"],
 )
 def test_constants(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook in either mode may be registered on a tensor that does not require grad, which is ignored."""
+    """A multi-grad hook in mode all ignores a tensor that does not require grad, and gets None for it.
+
+    The docstring says so of a tensor that is not part of the graph, and such a tensor is part of none.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     constant = backend.tensor([3.0, 4.0])
     backend.register_multi_grad_hook([constant, x], trace.saw("all"))
-    backend.register_multi_grad_hook([constant, x], trace.saw("any"), mode="any")
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-    trace.expect(("all", [None, [2.0, 2.0]]), ("any", [2.0, 2.0]))
+    trace.expect(("all", [None, [2.0, 2.0]]))
+
+
+@rule(
+    "multi-grad.any.requires-grad",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the hook is registered on the other tensors")],
+    needs=[Capability.MULTI_GRAD],
+    mutants=["multi-grad-hook-refuses-constants"],
+)
+def test_constants_in_mode_any(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook in mode any ignores a tensor that does not require grad."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_multi_grad_hook([backend.tensor([3.0, 4.0]), x], trace.saw("any"), mode="any")
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+    trace.expect(("any", [2.0, 2.0]))
 
 
 @rule(
     "multi-grad.return-ignored",
     level=Level.MAY,
-    sources=[HOOK],
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the docstring says nothing of a returned value, and the hook returns None to the engine")],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-replaces-the-gradient"],
 )

@@ -11,6 +11,8 @@ SPECIAL = notes("autograd", "special-hooks")
 EXECUTION = notes("autograd", "backward-hooks-execution")
 LIMIT = 30
 """Seconds after which a thread counts as deadlocked."""
+PATIENCE = 3
+"""Seconds that a hook waits for the other thread."""
 
 
 @rule(
@@ -114,7 +116,7 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("backward passes in two threads at once each call the hook with their own gradients")],
     needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
-    mutants=["threads-share-the-gradients-of-a-multi-grad-hook"],
+    mutants=["threads-share-the-gradients-of-a-multi-grad-hook", "backward-passes-take-turns"],
 )
 def test_threads(backend: Backend, trace: Trace) -> None:
     """Concurrent backward passes may each call a multi-grad hook, with their own gradients."""
@@ -123,7 +125,7 @@ def test_threads(backend: Backend, trace: Trace) -> None:
     both, waited = threading.Barrier(2), Counter[int]()
 
     def wait(_: object) -> None:
-        both.wait(LIMIT)
+        both.wait(PATIENCE)
         waited[threading.get_ident()] += 1
 
     def run(loss: Any) -> None:

@@ -1,6 +1,6 @@
 """Nodes, and Node post-hooks: their arguments, and what they replace."""
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
@@ -13,45 +13,38 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     level=Level.MUST,
     sources=[
         docstring("torch.autograd.graph.Node.name"),
-        docstring("torch.autograd.graph.Node.next_functions"),
+        page("autograd", "autograd-graph"),
         notes("autograd", "how-autograd-encodes-the-history"),
     ],
     needs=[Capability.NODES],
-    mutants=["next-functions-empty"],
+    mutants=["next-functions-empty", "next-functions-lead-to-the-leaves"],
 )
 def test_identity(backend: Backend, trace: Trace) -> None:
-    """The grad_fn of a non-leaf is a Node with a name, and edges lead from Node to Node to those of the leaves."""
-
-    def forward(x):
-        node = backend.grad_fn(backend.clone(backend.clone(x)))
-        trace.log("has a name", bool(backend.node_name(node)))
-        trace.log("leads to the leaf's Node", backend.accumulate_grad(x) in _behind(backend, node))
-        return backend.sum(x)
-
+    """The grad_fn of a non-leaf is a Node with a name; edges lead through the Nodes of all operations to the leaf's."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.call(forward, x)
+    first = backend.call(backend.clone, x)
+    second = backend.call(backend.clone, first)
+    node, before = backend.grad_fn(second), backend.grad_fn(first)
 
-    trace.expect(("has a name", True), ("leads to the leaf's Node", True))
+    trace.expect_value("has a name", expected=True, observed=bool(backend.node_name(node)))
+    trace.expect_value("leads to the Node before", expected=True, observed=backend.node_next(node) == [before])
+    of_leaf = backend.accumulate_grad(x)
+    trace.expect_value("which leads to the leaf's", expected=True, observed=backend.node_next(before) == [of_leaf])
 
 
 @rule(
     "node.identity.leaf",
     level=Level.MUST,
-    sources=[notes("autograd", "how-autograd-encodes-the-history")],
+    sources=[docstring("torch.Tensor.is_leaf"), page("autograd", "autograd-graph")],
     needs=[Capability.NODES],
     mutants=["leaf-has-a-grad-fn"],
 )
 def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
-    """A leaf has no grad_fn, since no operation made it."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    """A leaf has no grad_fn, whether or not it requires grad."""
+    for requires_grad in (True, False):
+        x = backend.tensor([1.0, 2.0], requires_grad=requires_grad)
 
-    trace.expect_value("x has a grad_fn", expected=False, observed=backend.grad_fn(x) is not None)
-
-
-def _behind(backend, node):
-    """Return every Node that this Node leads to."""
-    nexts = [after for after in backend.node_next(node) if after is not None]
-    return nexts + [behind for after in nexts for behind in _behind(backend, after)]
+        trace.expect_value("x has a grad_fn", expected=False, observed=backend.grad_fn(x) is not None)
 
 
 @rule(
@@ -59,19 +52,22 @@ def _behind(backend, node):
     level=Level.MAY,
     sources=[docstring("torch.autograd.graph.Node.metadata")],
     needs=[Capability.NODES, Capability.NODE_METADATA],
-    mutants=["node-metadata-made-anew"],
+    mutants=["node-metadata-made-anew", "node-metadata-shared"],
 )
 def test_metadata(backend: Backend, trace: Trace) -> None:
-    """A Node may have a mapping for user data that lasts as long as the Node."""
+    """Each Node may have a mapping of its own for user data that lasts as long as the Node."""
 
     def forward(x):
         y = x * 2
-        backend.node_metadata(backend.grad_fn(y))["key"] = "mine"
-        return y
+        z = y * 3
+        for tensor, data in ((y, "of y"), (z, "of z")):
+            backend.node_metadata(backend.grad_fn(tensor))["key"] = data
+        return y, z
 
-    y = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    y, z = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    metadata = [backend.node_metadata(backend.grad_fn(tensor)).get("key") for tensor in (y, z)]
 
-    trace.expect_value("metadata", "mine", backend.node_metadata(backend.grad_fn(y)).get("key"))
+    trace.expect_value("metadata", ["of y", "of z"], metadata)
 
 
 @rule(
@@ -191,35 +187,38 @@ def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "node-hook.return.wrong-length",
-    level=Level.MUST,
-    sources=[HOOK],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the signature is documented, the error is not")],
     needs=NODE_HOOKS,
-    mutants=["node-hook-return-count-unchecked"],
+    mutants=["node-hook-return-count-unchecked", "fewer-gradients-of-a-node-hook-padded"],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
-    """A Node post-hook that returns more gradients than the Node computed is an error."""
+    """A Node post-hook that returns more or fewer gradients than the Node computed is an error."""
 
-    def forward(x):
+    def forward(x, returned):
         y = backend.clone(x)
-        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: (*grad_inputs, *grad_inputs))
+        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: returned(*grad_inputs))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    for returned in (lambda grad: (grad, grad), lambda _grad: ()):
+        loss = backend.call(lambda x, returned=returned: forward(x, returned), x)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+            backend.backward(loss)
 
 
 @rule(
     "node-hook.return.non-tuple",
-    level=Level.MAY,
-    sources=[HOOK],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the signature is documented, the error is not")],
     needs=NODE_HOOKS,
     mutants=["node-hook-bare-tensor-accepted"],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
-    """A Node post-hook that returns a tensor instead of a tuple may be an error."""
+    """A Node post-hook that returns a tensor instead of a tuple is an error."""
 
     def forward(x):
         y = backend.clone(x)
@@ -313,13 +312,13 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "node-hook.register-during-execution",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=NODE_HOOKS,
     mutants=["late-node-post-hook-waits-for-the-next-pass"],
 )
 def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
-    """A post-hook that a Node's own pre-hook registers may still replace the grad_inputs of this execution."""
+    """A post-hook that a Node's own pre-hook registers still replaces the grad_inputs of this execution."""
 
     def forward(x):
         y = backend.clone(x)
@@ -339,13 +338,13 @@ def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "node-hook.register-during-execution.custom-backward",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=[*NODE_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["late-node-post-hook-waits-for-the-next-pass"],
 )
 def test_registered_by_backward(backend: Backend, trace: Trace) -> None:
-    """A post-hook registered on a Node by the custom backward it executes may still replace the grad_inputs."""
+    """A post-hook registered on a Node by the custom backward that it executes still replaces the grad_inputs."""
     nodes = []
 
     def execution(_ctx, grad):

@@ -120,13 +120,14 @@ def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "node-prehook.not-captured",
-    level=Level.MUST,
-    sources=[EXECUTION],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[EXECUTION, observed("autograd.grad captures the gradient between the tensor hooks and the pre-hooks")],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["node-pre-hook-changes-captured-gradient"],
 )
 def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
-    """autograd.grad returns the gradient of a tensor as it was before the pre-hooks of the tensor's grad_fn.
+    """autograd.grad returns the gradient with respect to a tensor as it was before the pre-hooks of its grad_fn.
 
     For a tensor further up the graph the Node is executed, so what its pre-hooks return counts.
     """
@@ -146,35 +147,38 @@ def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "node-prehook.return.wrong-length",
-    level=Level.MUST,
-    sources=[PREHOOK],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[PREHOOK, observed("the signature is documented, the error is not")],
     needs=NODE_HOOKS,
-    mutants=["node-hook-return-count-unchecked"],
+    mutants=["node-hook-return-count-unchecked", "fewer-gradients-of-a-node-hook-padded"],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
-    """A Node pre-hook that returns more gradients than the Node has outputs is an error."""
+    """A Node pre-hook that returns more or fewer gradients than the Node has outputs is an error."""
 
-    def forward(x):
+    def forward(x, returned):
         y = x * 5
-        backend.node_register_prehook(backend.grad_fn(y), lambda grads: (grads[0], grads[0]))
+        backend.node_register_prehook(backend.grad_fn(y), lambda grads: returned(*grads))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    for returned in (lambda grad: (grad, grad), lambda _grad: ()):
+        loss = backend.call(lambda x, returned=returned: forward(x, returned), x)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+            backend.backward(loss)
 
 
 @rule(
     "node-prehook.return.non-tuple",
-    level=Level.MAY,
-    sources=[PREHOOK],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[PREHOOK, observed("the signature is documented, the error is not")],
     needs=NODE_HOOKS,
     mutants=["node-hook-bare-tensor-accepted"],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
-    """A Node pre-hook that returns a tensor instead of a tuple may be an error."""
+    """A Node pre-hook that returns a tensor instead of a tuple is an error."""
 
     def forward(x):
         y = x * 5
@@ -196,7 +200,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["autograd-grad-executes-the-nodes-of-its-inputs"],
 )
 def test_not_executed(backend: Backend, trace: Trace) -> None:
-    """If autograd.grad asks for a non-leaf and for nothing that its grad_fn leads to, that Node's hooks do not run."""
+    """If autograd.grad asks for a non-leaf tensor and for nothing that its grad_fn leads to, Node hooks do not run."""
 
     def forward(x):
         y = x * 5
@@ -271,7 +275,7 @@ def test_executed_for_backward_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["undefined-gradients-skip-node-hooks"],
 )
 def test_undefined(backend: Backend, trace: Trace) -> None:
-    """If no gradient is computed for a Node's outputs, its hooks may still run, with None as the gradient."""
+    """Where no gradient is computed for a Node's outputs, its hooks may run all the same, with None."""
     dead_end = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: None)
 
     def forward(x):

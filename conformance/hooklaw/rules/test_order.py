@@ -79,7 +79,11 @@ def test_non_leaf(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-before-node-pre-hook"],
 )
 def test_retain_grad_after_prehook(backend: Backend, trace: Trace) -> None:
-    """The retained gradient of a non-leaf is updated after the pre-hooks of its Node have run."""
+    """The retained gradient of a non-leaf is updated after the pre-hooks of its Node have run.
+
+    The id names what torch does. This rule is about the moment; that the pre-hooks' result is what is retained is the
+    rule retain-grad.vs-node-prehook.
+    """
 
     def forward(x):
         y = x * 2
@@ -92,6 +96,35 @@ def test_retain_grad_after_prehook(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("node pre-hook", False))
+
+
+@rule(
+    "order.retain-grad-before-execution",
+    level=Level.MUST,
+    sources=[ORDER],
+    needs=[Capability.RETAIN_GRAD, Capability.CUSTOM_FUNCTION],
+    mutants=["retained-gradients-set-after-the-pass", "retain-grad-after-execution"],
+)
+def test_retain_grad_before_execution(backend: Backend, trace: Trace) -> None:
+    """The retained gradient of a non-leaf is updated before its grad_fn is executed."""
+    outputs = []
+
+    def execution(_ctx, grad):
+        trace.log("execution", backend.grad_of(outputs[0]))
+        return grad * 2
+
+    double = backend.custom_function(lambda _ctx, x: x * 2, execution)
+
+    def forward(x):
+        y = double(x)
+        backend.retain_grad(y)
+        outputs.append(y)
+        return backend.sum(y * 3)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("execution", [3.0, 3.0]))
 
 
 @rule(

@@ -2,7 +2,7 @@
 
 from warnings import catch_warnings
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
 
 HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -28,8 +28,8 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "post-acc.after-accumulate.no-gradient",
-    level=Level.SHOULD,
-    sources=[HOOK],
+    level=Level.MUST,
+    sources=[HOOK, EXECUTION],
     needs=[Capability.POST_ACCUMULATE, Capability.CUSTOM_FUNCTION],
     mutants=["post-accumulate-without-gradient"],
 )
@@ -206,35 +206,44 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "post-acc.mutate.param",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE],
     mutants=["post-accumulate-in-place-refused", "gradient-restored-after-post-accumulate"],
 )
 def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook may change the leaf in place and clear its .grad, with effect after the pass."""
+    """A post-accumulate-grad hook can change its leaf, the leaf's .grad in place, or clear it, and this lasts."""
 
     def step(param):
         backend.mul_(param, backend.grad_of(param))
         backend.set_grad(param, None)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    def scale(param):
+        backend.mul_(backend.grad_of(param), 10)
+
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     backend.register_post_accumulate_grad_hook(x, step)
-    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+    backend.register_post_accumulate_grad_hook(w, scale)
+    backend.backward(backend.call(lambda x, w: backend.sum(x * 3 + w * 2), x, w))
 
     trace.expect_value("x", [3.0, 6.0], x)
     trace.expect_value("x.grad", None, backend.grad_of(x))
+    trace.expect_value("w.grad", [20.0, 20.0], backend.grad_of(w))
 
 
 @rule(
     "post-acc.in-place-grad.others",
-    level=Level.MUST,
-    sources=[HOOK],
+    level=Level.SHOULD,
+    sources=[HOOK, page("autograd", "default-gradient-layouts")],
     needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE, Capability.VIEWS],
     mutants=["first-gradient-kept-as-it-is"],
 )
 def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook may change its leaf's .grad in place; gradients of other tensors do not change."""
+    """If a post-accumulate-grad hook changes its leaf's .grad in place, gradients of other tensors do not change.
+
+    The docstring permits the change, and the section on layouts says that .grad is created; neither says outright that
+    .grad shares its data with no other gradient.
+    """
 
     def forward(x, w):
         product = w * 2
@@ -285,36 +294,36 @@ def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
 def test_mode(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs with grad mode off, unless the backward has create_graph=True."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("recording", backend.is_grad_enabled()))
+    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
     with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
         backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
 
-    trace.expect(("recording", False), ("recording", True))
+    trace.expect(("grad mode", False), ("grad mode", True))
     backend.set_grad(x, None)
 
 
 @rule(
     "post-acc.mode.enable-grad",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE],
     mutants=["grad-mode-locked-in-hooks"],
 )
 def test_enable_grad(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook may turn grad mode on inside itself."""
+    """Inside a post-accumulate-grad hook enable_grad turns grad mode on."""
 
     def hook(param):
         trace.log("requires grad", backend.requires_grad(param * 2))
         with backend.enable_grad():
-            trace.log("requires grad, recording", backend.requires_grad(param * 2))
+            trace.log("requires grad under enable_grad", backend.requires_grad(param * 2))
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, hook)
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-    trace.expect(("requires grad", False), ("requires grad, recording", True))
+    trace.expect(("requires grad", False), ("requires grad under enable_grad", True))
 
 
 @rule(

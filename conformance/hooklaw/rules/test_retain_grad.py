@@ -96,18 +96,36 @@ def test_flag(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "retain-grad.flag.detached",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.retains_grad"), docstring("torch.Tensor.detach_")],
+    needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD, Capability.DETACH_IN_PLACE],
+    mutants=["detached-in-place-retains"],
+)
+def test_flag_of_a_detached_tensor(backend: Backend, trace: Trace) -> None:
+    """retains_grad is false after detach_, which makes the tensor a leaf, even if it was true before."""
+    y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.retain_grad(y)
+    trace.expect_value("retains_grad before", expected=True, observed=backend.retains_grad(y))
+    backend.detach_(y)
+
+    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(y))
+    trace.expect_value("retains_grad", expected=False, observed=backend.retains_grad(y))
+
+
+@rule(
     "retain-grad.requires-grad-error",
-    level=Level.SHOULD,
+    level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("retain_grad refuses a tensor that does not require grad")],
     needs=[Capability.RETAIN_GRAD],
     mutants=["retain-grad-without-gradient-ignored"],
 )
 def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
-    """On a tensor that does not require grad, retain_grad raises an error.
+    """retain_grad on a tensor that does not require grad may be an error.
 
-    Such a tensor is a leaf by convention, and the documentation calls retain_grad on leaves a no-op: it overlooks this
-    case.
+    Such a tensor is a leaf by convention, and the documentation calls retain_grad on leaves a no-op, so an engine that
+    does nothing is right too.
     """
     x = backend.tensor([1.0, 2.0])
 
@@ -149,7 +167,11 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["retain-grad-before-node-pre-hook"],
 )
 def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
-    """The retained gradient is what the pre-hooks of the tensor's Node left."""
+    """The retained gradient is what the pre-hooks of the tensor's Node left.
+
+    This rule is about the value; that it is not set before the pre-hooks run is the rule
+    order.retain-grad-before-node-prehook.
+    """
 
     def forward(x):
         y = x * 3
@@ -191,13 +213,16 @@ def test_repeat(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "retain-grad.accumulate-or-overwrite",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[docstring("torch.Tensor.grad")],
     needs=[Capability.RETAIN_GRAD, Capability.RETAIN_GRAPH],
     mutants=["retained-gradient-overwritten"],
 )
 def test_accumulates(backend: Backend, trace: Trace) -> None:
-    """A retained gradient may add up over several backward passes, as a leaf's does."""
+    """A retained gradient adds up over several backward passes.
+
+    The docstring of .grad says that later calls of backward add to it, and excepts no tensor.
+    """
 
     def forward(x):
         y = x * 2
@@ -265,25 +290,28 @@ def test_follows_in_place(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[RETAIN_GRAD],
     needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE, Capability.CUSTOM_FUNCTION],
-    mutants=["retain-grad-is-an-ordinary-tensor-hook", "retained-gradients-are-mixed-up"],
+    mutants=["retained-gradients-are-mixed-up"],
 )
 def test_in_place_on_one_of_several(backend: Backend, trace: Trace) -> None:
-    """Each output of a Node retains its own gradient, also after an in-place operation on one of the outputs."""
+    """An in-place operation on one output of a Node does not change which gradient another output retains.
+
+    Which gradient the changed output retains is the rule retain-grad.inplace.follows-tensor.
+    """
     both = backend.custom_function(lambda _ctx, x: (x * 2, x * 3), lambda _ctx, first, second: first * 2 + second * 3)
 
-    def forward(x):
-        first, second = both(x)
-        backend.retain_grad(first)
-        backend.retain_grad(second)
-        backend.mul_(second, 5)
-        return backend.sum(first + second * 2), first, second
+    def forward(x, changed):
+        outputs = both(x)
+        for output in outputs:
+            backend.retain_grad(output)
+        backend.mul_(outputs[changed], 5)
+        return outputs[1 - changed], backend.sum(outputs[0] + outputs[1] * 2)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, first, second = backend.call(forward, x)
-    backend.backward(loss)
+    for changed, other_grad in ((0, [2.0, 2.0]), (1, [1.0, 1.0])):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        other, loss = backend.call(lambda x, changed=changed: forward(x, changed), x)
+        backend.backward(loss)
 
-    trace.expect_value("first.grad", [1.0, 1.0], backend.grad_of(first))
-    trace.expect_value("second.grad", [2.0, 2.0], backend.grad_of(second))
+        trace.expect_value(f".grad of the other output than {changed}", other_grad, backend.grad_of(other))
 
 
 @rule(

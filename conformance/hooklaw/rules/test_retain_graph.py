@@ -1,12 +1,13 @@
 """retain_graph: what a backward pass frees, and what it retains."""
 
 from concurrent.futures import ThreadPoolExecutor
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD = docstring("torch.autograd.grad")
-THREADS = notes("autograd", "multithreaded-autograd")
+THREADS = notes("autograd", "graph-retaining")
 
 
 @rule(
@@ -28,7 +29,8 @@ def test_second_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.no-saved-tensors",
     level=Level.MAY,
-    sources=[BACKWARD],
+    basis=Basis.OBSERVED,
+    sources=[BACKWARD, observed("a Node that saved no tensor has nothing to free")],
     mutants=["walked-root-refused-at-once"],
 )
 def test_nothing_saved(backend: Backend, trace: Trace) -> None:
@@ -80,12 +82,12 @@ def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.default-from-create-graph",
     level=Level.MUST,
-    sources=[GRAD, docstring("torch.autograd.backward"), BACKWARD],
+    sources=[GRAD],
     needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.CREATE_GRAPH],
     mutants=["retain-graph-default-always-false", "create-graph-always-retains"],
 )
 def test_default(backend: Backend, trace: Trace) -> None:
-    """Unless retain_graph is given, a pass with create_graph retains the graph it runs through."""
+    """Unless retain_graph is given, autograd.grad with create_graph=True retains the graph."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
     backend.grad(loss, [x], create_graph=True)
@@ -94,6 +96,28 @@ def test_default(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradient of the second pass", [2.0, 4.0], again)
     with trace.raises(ErrorKind.GRAPH_FREED):
         backend.grad(loss, [x])
+
+
+@rule(
+    "retain-graph.default-from-create-graph.backward",
+    level=Level.MUST,
+    sources=[BACKWARD, docstring("torch.autograd.backward")],
+    needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.RETAIN_GRAPH],
+    mutants=["backward-with-create-graph-frees"],
+)
+def test_default_of_backward(backend: Backend, trace: Trace) -> None:
+    """Unless retain_graph is given, a backward with create_graph=True retains the graph."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(loss, create_graph=True)
+        backend.set_grad(x, None)
+        backend.backward(loss, create_graph=True, retain_graph=False)
+
+    trace.expect_value("x.grad of the second pass", [2.0, 4.0], backend.grad_of(x))
+    backend.set_grad(x, None)  # breaks the cycle
+    with trace.raises(ErrorKind.GRAPH_FREED):
+        backend.backward(loss)
 
 
 @rule(
@@ -142,7 +166,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
     mutants=["shared-graph-copied-per-thread", "graph-never-freed"],
 )
 def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
-    """If threads run backward on a shared graph, the thread that finds it freed gets the error of a second backward."""
+    """If one thread's backward freed a part of the graph, one in another is an error that mentions retain_graph."""
 
     def forward(x):
         shared = x * x

@@ -103,6 +103,28 @@ def test_argument(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.arg.gradient.float64",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
+    needs=[Capability.TENSOR_HOOKS, Capability.FLOAT64],
+    mutants=["hooks-of-float64-tensors-see-float32"],
+)
+def test_argument_of_a_float64_tensor(backend: Backend, trace: Trace) -> None:
+    """The hook of a float64 tensor gets a float64 gradient, exact to that precision."""
+
+    def hook(grad):
+        trace.log("dtype", backend.dtype(grad))
+        trace.log("beyond float32", [number * 2**40 - 2**40 for number in backend.tolist(grad)])
+
+    x = backend.tensor([1.0 + 2**-40], requires_grad=True, dtype="float64")
+    w = backend.tensor([1.0 + 2**-40], dtype="float64")
+    backend.register_hook(x, hook)
+    backend.backward(backend.call(lambda x, w: backend.sum(x * w), x, w))
+
+    trace.expect(("dtype", "float64"), ("beyond float32", [1.0]))
+
+
+@rule(
     "tensor-hook.fire.root",
     level=Level.MUST,
     sources=[REGISTER_HOOK],
@@ -283,14 +305,16 @@ def test_multi_output_unused(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "tensor-hook.view-and-base",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[REGISTER_HOOK, observed("a view passes its gradient to its base, a detached tensor does not")],
+    level=Level.MUST,
+    sources=[REGISTER_HOOK, docstring("torch.Tensor.detach")],
     needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
-    mutants=["tensor-hook-fires-per-edge"],
+    mutants=["tensor-hook-fires-per-edge", "views-are-constants"],
 )
 def test_view_and_base(backend: Backend, trace: Trace) -> None:
-    """A hook on a base may receive gradients through its views, and none through a detached tensor."""
+    """A hook on a base receives the gradients through its views, and none through a detached tensor.
+
+    What comes through a view is part of the gradient with respect to the base; a detached tensor has left the graph.
+    """
 
     def forward(x):
         base = x * 2

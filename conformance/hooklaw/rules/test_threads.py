@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 from hooklaw.law.trace import Mismatch
 
 THREADED = notes("autograd", "multithreaded-autograd")
@@ -12,6 +12,8 @@ SAVED = notes("autograd", "hooks-for-saved-tensors")
 WORKERS = 4
 LIMIT = 30
 """Seconds after which a thread counts as deadlocked."""
+PATIENCE = 3
+"""Seconds that a hook waits for those of other threads."""
 
 
 def in_threads(*actions: Callable[[], Any]) -> list[Any]:
@@ -37,15 +39,25 @@ def in_threads(*actions: Callable[[], Any]) -> list[Any]:
     return results
 
 
+def met(others: threading.Barrier) -> bool:
+    """Whether all threads came to the barrier in time."""
+    try:
+        others.wait(PATIENCE)
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
 @rule(
     "threads.backward.caller-thread",
-    level=Level.MUST,
-    sources=[THREADED],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[THREADED, observed("only backward passes nested deep inside hooks move on to other threads")],
     needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
     mutants=["backward-runs-in-one-worker-thread"],
 )
 def test_caller_thread(backend: Backend, trace: Trace) -> None:
-    """On the CPU hooks run in the thread that calls backward."""
+    """On the CPU the hooks of a backward that is not called from a hook run in the thread that calls backward."""
 
     def run(label: str) -> None:
         caller = threading.get_ident()
@@ -57,6 +69,30 @@ def test_caller_thread(backend: Backend, trace: Trace) -> None:
     in_threads(lambda: run("hook in the other thread"))
 
     trace.expect(("hook in the main thread", True), ("hook in the other thread", True))
+
+
+@rule(
+    "threads.backward.concurrent",
+    level=Level.SHOULD,
+    sources=[notes("autograd", "concurrency-on-cpu")],
+    needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
+    mutants=["backward-passes-take-turns"],
+)
+def test_concurrent(backend: Backend, trace: Trace) -> None:
+    """On the CPU backward passes in several threads run at once: a hook of each can wait for the hooks of the others.
+
+    The documentation expects concurrency, and does not promise how much: hence a SHOULD.
+    """
+    together = threading.Barrier(WORKERS)
+
+    def work() -> None:
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.register_hook(x, lambda _: trace.log("met", met(together)))
+        backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+
+    in_threads(*[work] * WORKERS)
+
+    trace.expect(*[("met", True)] * WORKERS)
 
 
 @rule(

@@ -1,0 +1,234 @@
+"""Mutants that are wrong in a corner only: for one count, dtype or layout, in one thread, or at one moment."""
+
+import threading
+from collections import Counter
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
+
+
+class _Handle:
+    def __init__(self, remove: Hook) -> None:
+        self.remove = remove
+
+
+@overriding("register_hook")
+def remove_skips_the_next_call_only(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A removed tensor hook misses one call, and then runs again."""
+    left_out = [0]
+
+    def altered(grad: Any) -> Any:
+        if left_out[0]:
+            left_out[0] -= 1
+            return None
+        return hook(grad)
+
+    old(tensor, altered)
+    return _Handle(lambda: left_out.append(left_out.pop() + 1))
+
+
+class RemovalWaitsForTheEndOfThePass(Mutant):
+    """A tensor hook removed during a backward still runs in it."""
+
+    _waiting = fresh(list[Hook])
+    _running = 0
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        remove = super().register_hook(tensor, hook).remove
+        return _Handle(lambda: self._waiting.append(remove) if self._running else remove())
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self._running += 1
+        super().backward(root, gradient, **how)
+        self._running -= 1
+        while self._waiting:
+            self._waiting.pop()()
+
+
+@overriding("grad_of")
+def gradient_keeps_gaps(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The .grad of a leaf whose memory has gaps has the same gaps."""
+    grad = old(tensor)
+    strides, shape = self.stride(tensor), self.shape(tensor)
+    needed = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    size = 1
+    for each in shape:
+        size *= each
+    if grad is None or 0 in strides or needed <= size:
+        return grad
+    made = self.strided(self.tensor([0.0] * needed), shape, strides)
+    self.overwrite(made, grad)
+    return made
+
+
+class GradientReplacedInTheThirdPass(Mutant):
+    """The third backward puts the sum into a new .grad instead of adding in place."""
+
+    _passes = fresh(Counter[int])
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        for leaf in self.leaves_of(root):
+            self.kept.append(leaf)
+            self._passes[id(leaf)] += 1
+            if self._passes[id(leaf)] == len("abc") and self.grad_of(leaf) is not None:
+                self.set_grad(leaf, self.detach(self.clone(self.grad_of(leaf))))
+        super().backward(root, gradient, **how)
+
+
+@overriding("increment_version")
+def only_the_first_version_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version increments only the first of several tensors."""
+    old(tensors if self.is_tensor(tensors) else tensors[:1])
+
+
+@overriding("increment_version")
+def a_single_increment_is_lost(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version has an effect from the second call on."""
+    if self.keeps(self.increment_version):
+        old(tensors)
+    self.kept.append(self.increment_version)
+
+
+@calling("node_register_prehook", "node_register_hook")
+def fewer_gradients_of_a_node_hook_padded(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
+    """If a Node hook returns too few gradients, the rest stay as they are."""
+    result = hook(grads, *rest)
+    return (*result, *grads[len(result) :]) if isinstance(result, tuple) else result
+
+
+class NodeMetadataShared(Mutant):
+    """All Nodes share one dict for metadata."""
+
+    _shared = fresh(dict[Any, Any])
+
+    def node_metadata(self, node: Any) -> dict[Any, Any]:
+        return self._shared
+
+
+@overriding("node_next")
+def next_functions_lead_to_the_leaves(self: Mutant, old: Hook, node: Any) -> list[Any]:
+    """A Node's next_functions are the AccumulateGrad Nodes of the leaves behind it."""
+    found = []
+    for after in filter(None, old(node)):
+        found += [after] if self.leaf_of(after) is not None else self.node_next(after)
+    return found
+
+
+class _RetainsLater(Mutant):
+    """A mutant that notes a retained gradient, and sets .grad later."""
+
+    _noted = fresh(list[tuple[Any, Any]])
+
+    def retain_grad(self, tensor: Any) -> None:
+        if self.is_leaf(tensor):
+            super().retain_grad(tensor)
+        elif not self.keeps(tensor):
+            self.kept.append(tensor)
+            self.register_hook(tensor, lambda grad: self._noted.append((tensor, grad)))
+            self.prepare(tensor)
+
+    def retains_grad(self, tensor: Any) -> bool:
+        return self.keeps(tensor) or super().retains_grad(tensor)
+
+    def prepare(self, tensor: Any) -> None:
+        raise NotImplementedError
+
+    def set_noted(self) -> None:
+        while self._noted:
+            tensor, grad = self._noted.pop()
+            before = self.grad_of(tensor)
+            self.set_grad(tensor, self.clone(grad) if before is None else before + grad)
+
+
+class RetainGradAfterExecution(_RetainsLater):
+    """A retained gradient is set after the tensor's grad_fn was executed."""
+
+    def prepare(self, tensor: Any) -> None:
+        self.node_register_hook(self.grad_fn(tensor), lambda *_: self.set_noted())
+
+
+class RetainedGradientsSetAfterThePass(_RetainsLater):
+    """Retained gradients are set when the whole backward is over."""
+
+    def prepare(self, tensor: Any) -> None:
+        pass
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.set_noted()
+
+
+@overriding("detach_")
+def detach_in_place_detaches_a_copy(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """detach_ leaves its tensor in the graph."""
+    return old(self.clone(tensor))
+
+
+class ChangesOfViewedTensorsRefused(Mutant):
+    """A tensor of which there is a view cannot be changed in place."""
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        self.kept.append(tensor)
+        return super().view(tensor, *shape)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if self.keeps(tensor):
+            raise RuntimeError("another tensor shares the storage")
+        return super().mul_(tensor, factor)
+
+
+@calling("register_hook")
+def hooks_are_given_a_copy(self: Mutant, hook: Hook, grad: Any) -> Any:
+    """A tensor hook gets a copy of the gradient."""
+    return hook(self.clone(grad))
+
+
+@calling("register_hook")
+def hooks_of_float64_tensors_see_float32(self: Mutant, hook: Hook, grad: Any) -> Any:
+    """A tensor hook gets its gradient in float32, even that of a float64 tensor."""
+    return hook(self.cast(grad, "float32"))
+
+
+@overriding("view")
+def views_are_constants(self: Mutant, old: Hook, tensor: Any, *shape: int) -> Any:
+    """No gradient flows through a view."""
+    return self.detach(old(tensor, *shape))
+
+
+class OnlyGivenDataMakesLeaves(Mutant):
+    """Only a tensor that was made from data is a leaf."""
+
+    def tensor(self, data: Any, **how: Any) -> Any:
+        made = super().tensor(data, **how)
+        self.kept.append(made)
+        return made
+
+    def is_leaf(self, tensor: Any) -> bool:
+        return super().is_leaf(tensor) and self.keeps(tensor)
+
+
+class BackwardPassesTakeTurns(Mutant):
+    """A backward waits until no other thread runs one."""
+
+    _turn = fresh(threading.RLock)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        with self._turn:
+            super().backward(root, gradient, **how)
+
+
+class MultiGradHookAnySkippedInAutogradGrad(Mutant):
+    """A multi-grad hook in mode any does not run in autograd.grad."""
+
+    _in_grad = False
+
+    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
+        self._in_grad = True
+        try:
+            return super().grad(*given, **how)
+        finally:
+            self._in_grad = False
+
+    def register_multi_grad_hook(self, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
+        skipping = lambda given: None if self._in_grad and mode == "any" else hook(given)  # noqa: E731 - a def is no shorter
+        return super().register_multi_grad_hook(tensors, skipping, mode=mode)

@@ -1,0 +1,32 @@
+"""Mutants of the engine that forget a limit: that of a pass with inputs, or that of a mark or a leaf."""
+
+from typing import Any
+
+from hooklaw.model import engine, function
+from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.inside import Inside, inside
+
+
+@inside(engine.Pass, "_retain")
+def retain_grad_in_limited_passes(self: Inside, old: Hook, this: Any, node: Any, grads: Any) -> None:
+    """A backward with inputs also sets the .grad of tensors that retain it and are not among the inputs."""
+    this.retaining = None
+    old(this, node, grads)
+
+
+@inside(function.CustomNode, "mark_dirty")
+def dirty_mark_counts_no_change(self: Inside, old: Hook, this: Any, *tensors: Any) -> None:
+    """mark_dirty does not count as a change of the tensor."""
+    this.dirty = tensors
+
+
+class DetachedInPlaceRetains(Mutant):
+    """retains_grad stays true after detach_."""
+
+    def detach_(self, tensor: Any) -> Any:
+        if self.retains_grad(tensor):
+            self.kept.append(tensor)
+        return super().detach_(tensor)
+
+    def retains_grad(self, tensor: Any) -> bool:
+        return self.keeps(tensor) or super().retains_grad(tensor)

@@ -1,0 +1,175 @@
+"""Mutants that misread the outputs of a custom Function, what it saves, or the gradients that it returns."""
+
+from functools import wraps
+from typing import Any
+
+from hooklaw import ErrorKind
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding, with_options
+from hooklaw_backends.mutants.custom_functions import Context
+
+
+def forwarding(step: Hook) -> type[Mutant]:
+    """Make a mutant that gives each forward the ctx that ``(self, ctx)`` returns."""
+
+    @wraps(step)
+    def made(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        return old(lambda ctx, *inputs: forward(step(self, ctx), *inputs), backward, **options)
+
+    return overriding("custom_function")(made)
+
+
+def applying(step: Hook) -> type[Mutant]:
+    """Make a mutant whose custom Functions return ``(self, result)`` for each tensor among several results."""
+
+    @wraps(step)
+    def made(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+        apply = old(*given, **options)
+
+        def changed(*inputs: Any) -> Any:
+            results = apply(*inputs)
+            return tuple(step(self, nr, result) for nr, result in enumerate(results)) if _is_tuple(results) else results
+
+        return changed
+
+    return overriding("custom_function")(made)
+
+
+def _is_tuple(results: Any) -> bool:
+    return isinstance(results, tuple)
+
+
+def _as_tuple(results: Any) -> tuple[Any, ...]:
+    return results if _is_tuple(results) else (results,)
+
+
+@forwarding
+def set_materialize_grads_ignored(self: Mutant, ctx: Any) -> Any:
+    """set_materialize_grads(False) has no effect: backward gets zeros."""
+    return Context(ctx, set_materialize_grads=lambda: lambda _: None)
+
+
+@forwarding
+def none_cannot_be_saved(self: Mutant, ctx: Any) -> Any:
+    """save_for_backward refuses None."""
+
+    def save(*tensors: Any) -> None:
+        if None in [tensor if tensor is None else 0 for tensor in tensors]:
+            raise TypeError("only tensors can be saved for backward")
+        ctx.save_for_backward(*tensors)
+
+    return Context(ctx, save_for_backward=lambda: save)
+
+
+@calling("custom_function")
+def zeros_for_outputs_that_are_no_tensors(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """The backward of a custom Function gets zeros for an output that is not a tensor."""
+    return backward(ctx, *(self.tensor(0.0) if grad is None else grad for grad in grads))
+
+
+@applying
+def only_the_first_output_of_a_function_requires_grad(self: Mutant, nr: int, result: Any) -> Any:
+    """Only the first of several outputs of a custom Function requires grad."""
+    return self.detach(result) if nr and self.is_tensor(result) else result
+
+
+@applying
+def outputs_of_functions_always_require_grad(self: Mutant, nr: int, result: Any) -> Any:
+    """Several outputs of a custom Function require grad even if no input does."""
+    constant = self.is_tensor(result) and self.is_floating(result) and not self.requires_grad(result)
+    return self.requires_grad_(result) if constant else result
+
+
+class IntegerOutputsOfFunctionsRequireGrad(Mutant):
+    """An integer output of a custom Function requires grad."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        apply = super().custom_function(forward, backward, **options)
+
+        def noted(*inputs: Any) -> Any:
+            results = apply(*inputs)
+            self.kept += [each for each in _as_tuple(results) if self.is_tensor(each) and not self.is_floating(each)]
+            return results
+
+        return noted
+
+    def requires_grad(self, tensor: Any) -> bool:
+        return super().requires_grad(tensor) or self.keeps(tensor)
+
+
+@calling("custom_function")
+def custom_functions_are_always_freed(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A custom Function can be executed only once, even if its graph was retained."""
+    if self.keeps(ctx):
+        raise self.errors.get(ErrorKind.GRAPH_FREED, (RuntimeError,))[0]("freed: pass retain_graph=True")
+    self.kept.append(ctx)
+    return backward(ctx, *grads)
+
+
+@with_options("custom_function", once_differentiable=True)
+def every_function_is_once_differentiable() -> None:
+    """No custom Function can be differentiated twice."""
+
+
+@calling("custom_function")
+def saved_tensors_of_a_function_detached(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """The saved tensors of a custom Function have no history, so a second derivative misses what flows through them."""
+    saved = lambda: tuple(tensor if tensor is None else self.detach(tensor) for tensor in ctx.saved_tensors)  # noqa: E731 - a def is no shorter
+    return backward(Context(ctx, saved_tensors=saved), *grads)
+
+
+@calling("custom_function")
+def missing_gradients_of_a_function_padded(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A tuple of too few gradients that a custom Function's backward returns is filled up with None."""
+    results = backward(ctx, *grads)
+    return results + (None,) * (len(ctx.needs_input_grad) - len(results)) if _is_tuple(results) else results
+
+
+@calling("custom_function")
+def surplus_gradients_dropped(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Gradients that a custom Function's backward returns beyond the number of inputs are ignored."""
+    results = backward(ctx, *grads)
+    return results[: len(ctx.needs_input_grad)] if _is_tuple(results) else results
+
+
+@calling("custom_function")
+def functions_must_return_every_gradient(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A custom Function's backward that returns None for an input is an error."""
+    results = backward(ctx, *grads)
+    if None in [result if result is None else 0 for result in _as_tuple(results)[: len(ctx.needs_input_grad)]]:
+        raise RuntimeError("backward returned no gradient for an input")
+    return results
+
+
+@calling("custom_function")
+def gradients_for_constants_refused(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A custom Function's backward that returns a gradient for an input that does not require grad is an error."""
+    results = _as_tuple(backward(ctx, *grads))
+    if any(result is not None and not needed for result, needed in zip(results, ctx.needs_input_grad, strict=False)):
+        raise RuntimeError("backward returned a gradient for an input that does not require grad")
+    return results
+
+
+@overriding("custom_function")
+def gradients_for_constants_accumulated(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """A gradient that a custom Function returns for an input that does not require grad becomes its .grad."""
+
+    def apply(*inputs: Any) -> Any:
+        def noting(ctx: Any, *grads: Any) -> Any:
+            results = backward(ctx, *grads)
+            for tensor, grad in zip(inputs, _as_tuple(results), strict=False):
+                if grad is not None and self.is_tensor(tensor) and not self.requires_grad(tensor):
+                    self.set_grad(tensor, grad)
+            return results
+
+        return old(forward, noting, **options)(*inputs)
+
+    return apply
+
+
+@overriding("custom_function")
+def boxed_gradients_are_a_tuple(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """With boxed_grads_call backward gets the gradients in a tuple, which it cannot change."""
+    boxed = options.get("boxed_grads_call")
+    return old(forward, (lambda ctx, grads: backward(ctx, tuple(grads))) if boxed else backward, **options)

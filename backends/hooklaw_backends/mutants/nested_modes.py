@@ -1,0 +1,116 @@
+"""Mutants whose grad modes end wrongly, or whose anomaly detection looks in the wrong places."""
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from hooklaw import ErrorKind
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+_open: list[Any] = []
+"""Contexts that are never left; one that is garbage collected would be left."""
+
+
+def _for_good(context: Any) -> None:
+    _open.append(context)
+    context.__enter__()
+
+
+@overriding("enable_grad")
+def enable_grad_without_effect(self: Mutant, old: Hook) -> Any:
+    """enable_grad has no effect."""
+    return nullcontext()
+
+
+@overriding("no_grad")
+@contextmanager
+def leaving_no_grad_turns_grad_mode_on(self: Mutant, old: Hook) -> Generator[None]:
+    """Leaving no_grad turns grad mode on, even inside another no_grad."""
+    try:
+        with old():
+            yield
+    finally:
+        _for_good(self.enable_grad())
+
+
+@overriding("enable_grad")
+@contextmanager
+def leaving_enable_grad_turns_grad_mode_off(self: Mutant, old: Hook) -> Generator[None]:
+    """Leaving enable_grad turns grad mode off, even if it was on before."""
+    try:
+        with old():
+            yield
+    finally:
+        _for_good(self.no_grad())
+
+
+@overriding("no_grad")
+@contextmanager
+def no_grad_lasts_after_an_exception(self: Mutant, old: Hook) -> Generator[None]:
+    """A no_grad that an exception leaves stays in force."""
+    context = old()
+    _for_good(context)
+    yield
+    context.__exit__(None, None, None)
+
+
+class _Detecting(Mutant):
+    """A mutant that knows whether anomaly detection is on."""
+
+    is_detecting = False
+
+    @contextmanager
+    def detect_anomaly(self) -> Generator[None]:
+        self.is_detecting = True
+        with self.detection():
+            yield
+        self.is_detecting = False
+
+    def detection(self) -> Any:
+        return super().detect_anomaly()
+
+    def reset(self) -> None:
+        super().reset()
+        self.is_detecting = False
+
+
+class AnomaliesOfNodesUndetected(_Detecting):
+    """Anomaly detection looks only at what tensor hooks return."""
+
+    def detection(self) -> Any:
+        return nullcontext()
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return super().register_hook(tensor, lambda grad: self._checked(hook(grad)))
+
+    def _checked(self, result: Any) -> Any:
+        if self.is_detecting and result is not None and any(map(math.isnan, self.tolist(result))):
+            raise self.errors.get(ErrorKind.NOT_A_NUMBER, (RuntimeError,))[0]("a hook returned NaN")
+        return result
+
+
+class HooksSkippedUnderAnomalyDetection(_Detecting):
+    """Tensor hooks do not run under anomaly detection."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return super().register_hook(tensor, lambda grad: None if self.is_detecting else hook(grad))
+
+
+@overriding("backward")
+def nan_is_always_an_error(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward that leaves NaN in a .grad is an error even without anomaly detection."""
+    leaves = list(self.leaves_of(root))
+    old(root, *given, **how)
+    grads = [grad for grad in map(self.grad_of, leaves) if grad is not None]
+    if "nan" in str([self.tolist(grad) for grad in grads]):
+        raise self.errors.get(ErrorKind.NOT_A_NUMBER, (RuntimeError,))[0]("a gradient is NaN")
+
+
+@overriding("call")
+def inference_tensors_refused_by_every_recorded_operation(self: Mutant, old: Hook, fn: Hook, *tensors: Any) -> Any:
+    """An inference tensor is an error in every operation outside of inference mode, saved or not."""
+    used = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or ()]
+    if any(self.is_tensor(value) and self.is_for_inference(value) for value in used):
+        raise self.errors.get(ErrorKind.INFERENCE_TENSOR, (RuntimeError,))[0]("an inference tensor was used")
+    return old(fn, *tensors)

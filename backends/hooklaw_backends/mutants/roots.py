@@ -1,0 +1,140 @@
+"""Mutants that misread the roots, inputs or gradient edges of a backward, some of them in one case only."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+
+@overriding("backward")
+def backward_inputs_overwrite(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """A backward with inputs replaces the .grad of its inputs instead of adding to it."""
+    for tensor in filter(self.is_tensor, how.get("inputs") or ()):
+        self.set_grad(tensor, None)
+    old(*given, **how)
+
+
+@overriding("backward")
+def only_roots_without_dimensions_are_scalars(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward from a tensor of one element in one dimension is an error without a gradient."""
+    if not any(value is not None for value in given) and self.shape(root):
+        raise RuntimeError("a root that has dimensions needs a gradient")
+    old(root, *given, **how)
+
+
+@overriding("backward")
+def gradient_of_a_root_scales_the_leaves(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
+    """The root's gradient is multiplied with the .grad of each leaf after a backward from ones."""
+    leaves = list(self.leaves_of(root))
+    old(root, gradient if gradient is None else self.mapped(gradient, lambda _: 1.0), **how)
+    for leaf in leaves if gradient is not None else ():
+        if self.grad_of(leaf) is not None and self.shape(leaf) == self.shape(gradient):
+            self.set_grad(leaf, self.grad_of(leaf) * gradient)
+
+
+def _is_several(outputs: Any) -> bool:
+    return type(outputs) in {list, tuple}
+
+
+@overriding("grad")
+def autograd_grad_of_the_first_output(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad ignores all outputs but the first."""
+    if not _is_several(outputs):
+        return old(outputs, inputs, grad_outputs, **how)
+    return old(outputs[0], inputs, grad_outputs and grad_outputs[0], **{**how, "allow_unused": True})
+
+
+@overriding("grad")
+def grad_outputs_ignored(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad starts from ones, even if grad_outputs are given."""
+    if _is_several(grad_outputs):
+        grad_outputs = [seed if seed is None else self.mapped(seed, lambda _: 1.0) for seed in grad_outputs]
+    return old(outputs, inputs, grad_outputs, **how)
+
+
+@overriding("grad")
+def grad_outputs_in_reverse(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad gives the first two outputs each other's grad_outputs."""
+    if _is_several(grad_outputs):
+        grad_outputs = [*reversed(grad_outputs[:2]), *grad_outputs[2:]]
+    return old(outputs, inputs, grad_outputs, **how)
+
+
+@overriding("grad")
+def grad_of_edges_ignores_grad_outputs(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad starts from ones at a gradient edge, even if grad_outputs are given."""
+    if not (self.is_tensor(outputs) or _is_several(outputs)) and grad_outputs is not None:
+        grad_outputs = self.mapped(grad_outputs, lambda _: 1.0)
+    return old(outputs, inputs, grad_outputs, **how)
+
+
+@overriding("backward_from_edge")
+def backward_from_the_edge_of_the_first_output(self: Mutant, old: Hook, edge: Any, *given: Any) -> None:
+    """A backward from a gradient edge starts at the first output of the edge's Node."""
+    old(type(edge)(edge[0], 0, *edge[2:]), *given)
+
+
+@overriding("backward")
+def edges_among_backward_inputs_ignored(
+    self: Mutant, old: Hook, *given: Any, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A backward ignores gradient edges among its inputs, and takes all leaves if nothing is left."""
+    old(*given, inputs=[*filter(self.is_tensor, inputs or ())] or None, **how)
+
+
+class BackwardFromEdgesSkipsHooks(Mutant):
+    """A backward from a gradient edge runs no tensor hooks."""
+
+    _is_from_edge = False
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        self._is_from_edge = True
+        super().backward_from_edge(edge, gradient)
+        self._is_from_edge = False
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return super().register_hook(tensor, lambda grad: None if self._is_from_edge else hook(grad))
+
+
+@overriding("backward")
+def backward_with_create_graph_frees(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """A backward with create_graph=True frees the graph if retain_graph is not given."""
+    old(*given, **({"retain_graph": False, **how} if how.get("create_graph") else how))
+
+
+@overriding("backward")
+def accumulated_gradient_has_no_history(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """The .grad that a backward with create_graph=True leaves is a leaf that requires grad."""
+    leaves = list(self.leaves_of(root)) if how.get("create_graph") else []
+    old(root, *given, **how)
+    for leaf in leaves:
+        if self.grad_of(leaf) is not None:
+            self.set_grad(leaf, self.requires_grad_(self.detach(self.grad_of(leaf))))
+
+
+class HooksSeeMaterializedZeros(Mutant):
+    """The hooks of an unused input run for the zeros that materialize_grads=True makes for it."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        self.kept.append((tensor, hook))
+        return super().register_hook(tensor, hook)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        if not how.pop("materialize_grads", False) or how.get("allow_unused") is False:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        found = super().grad(outputs, inputs, grad_outputs, **{**how, "allow_unused": True})
+        return tuple(self._seen(tensor) if grad is None else grad for tensor, grad in zip(inputs, found, strict=True))
+
+    def _seen(self, tensor: Any) -> Any:
+        zeros = self.zeros_like(tensor)
+        for hook in (hook for hooked, hook in self.kept if hooked is tensor):
+            hook(zeros)
+        return zeros

@@ -1,0 +1,80 @@
+"""Anomaly detection: errors for gradients that are NaN."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+
+ANOMALY = docstring("torch.autograd.detect_anomaly")
+
+
+def leaf(backend: Backend) -> Any:
+    """Make a leaf."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "detect-anomaly.nan",
+    level=Level.MUST,
+    sources=[ANOMALY],
+    needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION],
+    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected", "nan-is-always-an-error"],
+)
+def test_nan(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection a backward in which a Node computes a NaN is an error; otherwise it is not."""
+    not_a_number = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * float("nan"))
+    x = leaf(backend)
+    backend.backward(backend.call(lambda x: backend.sum(not_a_number(x)), x))
+    trace.expect_value("x.grad without anomaly detection", ["nan", "nan"], trace.snapshot(backend.grad_of(x)))
+
+    with backend.detect_anomaly():
+        loss = backend.call(lambda x: backend.sum(not_a_number(x)), x)
+        with trace.raises(ErrorKind.NOT_A_NUMBER):
+            backend.backward(loss)
+
+
+@rule(
+    "detect-anomaly.hooks-run",
+    level=Level.MUST,
+    sources=[ANOMALY, docstring("torch.Tensor.register_hook")],
+    needs=[Capability.ANOMALY, Capability.TENSOR_HOOKS],
+    mutants=["hooks-skipped-under-anomaly-detection"],
+)
+def test_hooks_run(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection tensor hooks run and replace gradients as without it.
+
+    Anomaly detection does two things, neither of which concerns hooks.
+    """
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        return backend.sum(y)
+
+    x = leaf(backend)
+    with backend.detect_anomaly():
+        backend.backward(backend.call(forward, x))
+
+    trace.expect(("hook", [1.0, 1.0]))
+    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+
+
+@rule(
+    "detect-anomaly.hooks",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[ANOMALY, observed("the next Node passes on the NaN that a hook returned, and is reported")],
+    needs=[Capability.ANOMALY, Capability.TENSOR_HOOKS],
+    mutants=["anomalies-undetected"],
+)
+def test_nan_of_a_hook(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection a NaN that a tensor hook returns may be reported as an error of the next Node."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * float("nan")))
+        return backend.sum(y)
+
+    with backend.detect_anomaly():
+        loss = backend.call(forward, leaf(backend))
+        with trace.raises(ErrorKind.NOT_A_NUMBER):
+            backend.backward(loss)

@@ -1,0 +1,157 @@
+"""The arguments of autograd.grad: outputs, grad_outputs, unused inputs."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+
+GRAD = docstring("torch.autograd.grad")
+
+
+def leaf(backend: Backend) -> Any:
+    """Make a leaf."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "grad.unused-error",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD],
+    mutants=["unused-inputs-always-allowed"],
+)
+def test_unused_input(backend: Backend, trace: Trace) -> None:
+    """An input that the outputs do not depend on is an error for autograd.grad."""
+    x, unused = leaf(backend), leaf(backend)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    with trace.raises(ErrorKind.UNUSED_INPUT):
+        backend.grad(loss, [x, unused])
+
+
+@rule(
+    "grad.unused-error.allowed",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD],
+    mutants=["unused-inputs-get-zeros", "unused-inputs-never-allowed"],
+)
+def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
+    """With allow_unused=True the gradient of an unused input is None, and the other gradients do not change."""
+    x, unused = leaf(backend), leaf(backend)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    grads = backend.grad(loss, [x, unused], allow_unused=True)
+
+    trace.expect_value("gradients", [[2.0, 2.0], None], grads)
+
+
+@rule(
+    "grad.unused-error.materialized",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
+    mutants=["materialize-grads-ignored"],
+)
+def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
+    """With materialize_grads=True the gradient of an unused input is zeros of its shape."""
+    x, unused = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    grads = backend.grad(loss, [x, unused], materialize_grads=True)
+
+    trace.expect_value("gradients", [[2.0, 2.0], [[0.0], [0.0]]], grads)
+
+
+@rule(
+    "grad.unused.conflict",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
+    mutants=["materialize-grads-allows-unused-inputs"],
+)
+def test_conflict(backend: Backend, trace: Trace) -> None:
+    """materialize_grads=True together with allow_unused=False is an error."""
+    x = leaf(backend)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    with trace.raises(ErrorKind.UNUSED_CONFLICT):
+        backend.grad(loss, [x], materialize_grads=True, allow_unused=False)
+
+
+@rule(
+    "grad.hooks.unused-input",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.register_hook")],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS],
+    mutants=["hooks-of-unused-inputs-run"],
+)
+def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
+    """The hooks of an input of autograd.grad that the outputs do not depend on do not run.
+
+    A hook is called when a gradient is computed, and for an unused input none is.
+    """
+    x, unused = leaf(backend), leaf(backend)
+    backend.register_hook(unused, trace.saw("unused"))
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    backend.grad(loss, [x, unused], allow_unused=True)
+
+    trace.expect()
+
+
+@rule(
+    "grad.hooks.unused-input.materialized",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.Tensor.register_hook"), observed("zeros for an unused input are not given to its hooks")],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS, Capability.MATERIALIZE_GRADS],
+    mutants=["hooks-see-materialized-zeros"],
+)
+def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> None:
+    """The hooks of an unused input of autograd.grad do not run for the zeros of materialize_grads=True."""
+    x, unused = leaf(backend), leaf(backend)
+    backend.register_hook(unused, trace.saw("unused"))
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+    grads = backend.grad(loss, [x, unused], materialize_grads=True)
+
+    trace.expect()
+    trace.expect_value("gradients", [[2.0, 2.0], [0.0, 0.0]], grads)
+
+
+@rule(
+    "grad.sum-of-outputs",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-of-the-first-output"],
+)
+def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
+    """autograd.grad returns for each input the sum of the gradients of all outputs."""
+    x, w = leaf(backend), leaf(backend)
+    outputs = backend.call(lambda x, w: (backend.sum(x * 2), backend.sum(x * x), backend.sum(w * 5)), x, w)
+
+    grads = backend.grad(outputs, [x, w])
+
+    trace.expect_value("gradients", [[4.0, 6.0], [5.0, 5.0]], grads)
+
+
+@rule(
+    "grad.grad-outputs",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT],
+    mutants=["autograd-grad-of-the-first-output", "grad-outputs-ignored", "grad-outputs-in-reverse"],
+)
+def test_grad_outputs(backend: Backend, trace: Trace) -> None:
+    """autograd.grad multiplies each output's Jacobian by the grad_outputs of that output, None standing for 1.
+
+    None may stand for the gradient of a scalar only.
+    """
+    x = leaf(backend)
+    outputs = backend.call(lambda x: (x * 2, x * x, backend.sum(x * 7)), x)
+    seeds = [backend.tensor([1.0, 10.0]), backend.tensor([100.0, 1000.0]), None]
+
+    (grad,) = backend.grad(outputs, [x], seeds)
+
+    trace.expect_value("gradient", [209.0, 4027.0], grad)

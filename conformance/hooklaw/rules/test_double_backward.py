@@ -1,0 +1,57 @@
+"""Double backward: gradients that can themselves be differentiated."""
+
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+
+METHOD = docstring("torch.Tensor.backward")
+BACKWARD = docstring("torch.autograd.backward")
+GRAD = docstring("torch.autograd.grad")
+
+
+def leaf(backend: Backend) -> Any:
+    """Make a leaf."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "create-graph.enables-double",
+    level=Level.MUST,
+    sources=[GRAD, METHOD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["create-graph-ignored", "create-graph-always"],
+)
+def test_differentiable(backend: Backend, trace: Trace) -> None:
+    """A gradient can be differentiated if it was computed with create_graph=True, and only then."""
+    x = leaf(backend)
+
+    (plain,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x])
+    trace.expect_value("requires grad without create_graph", expected=False, observed=backend.requires_grad(plain))
+    (first,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x], create_graph=True)
+    trace.expect_value("requires grad with create_graph", expected=True, observed=backend.requires_grad(first))
+    (second,) = backend.grad(backend.sum(first), [x])
+
+    trace.expect_value("first derivative", [3.0, 12.0], first)
+    trace.expect_value("second derivative", [6.0, 12.0], second)
+
+
+@rule(
+    "create-graph.backward-differentiable",
+    level=Level.MUST,
+    sources=[METHOD, BACKWARD],
+    needs=[Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["backward-creates-no-graph", "accumulated-gradient-has-no-history"],
+)
+def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
+    """The gradient that a backward with create_graph=True accumulates can be differentiated."""
+    x = leaf(backend)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(backend.call(lambda x: backend.sum(x * x * x), x), create_graph=True)
+    first = backend.grad_of(x)
+    trace.expect_value("first derivative", [3.0, 12.0], first)
+
+    backend.set_grad(x, None)  # also breaks the cycle
+    backend.backward(backend.sum(first))
+
+    trace.expect_value("second derivative", [6.0, 12.0], backend.grad_of(x))

@@ -1,0 +1,102 @@
+"""Custom Functions: the gradients that their backward returns."""
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+
+EXTENDING = notes("extending", "how-to-use")
+
+
+@rule(
+    "custom-function.return-count",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[EXTENDING, observed("the number of gradients is the user's obligation; an error says that it is wrong")],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=[
+        "wrong-number-of-gradients-accepted",
+        "missing-gradients-of-a-function-padded",
+        "surplus-gradients-dropped",
+    ],
+)
+def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
+    """A custom Function's backward that returns too few gradients, or a surplus one other than None, is an error."""
+    for returned in (lambda grad: grad, lambda grad: (grad,), lambda grad: (grad, grad, grad)):
+        function = backend.custom_function(
+            lambda _ctx, x, y: x * y, lambda _ctx, grad, returned=returned: returned(grad)
+        )
+        x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+        loss = backend.call(lambda x, y, function=function: backend.sum(function(x, y)), x, y)
+
+        with trace.raises(ErrorKind.FUNCTION_RETURN_COUNT):
+            backend.backward(loss)
+
+
+@rule(
+    "custom-function.trailing-none",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["trailing-nones-refused"],
+)
+def test_trailing_none(backend: Backend, trace: Trace) -> None:
+    """A custom Function's backward may return more values than forward had inputs if all surplus values are None."""
+    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: (grad * 2, None, None))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+
+    backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.none-for-others",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.Function.backward"), EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["functions-must-return-every-gradient"],
+)
+def test_none_for_others(backend: Backend, trace: Trace) -> None:
+    """A custom Function's backward may return None for inputs that are no tensors or do not require grad."""
+    function = backend.custom_function(lambda _ctx, x, y, _number: x * y, lambda _ctx, grad: (grad * 2, None, None))
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
+
+    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y, 5)), x, y))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.gradient-for-constant",
+    level=Level.MUST,
+    sources=[notes("extending", "example")],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["gradients-for-constants-refused", "gradients-for-constants-accumulated"],
+)
+def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
+    """A gradient that a custom Function's backward returns for an input that does not require grad is ignored."""
+    function = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, grad: (grad * 2, grad * 3))
+    x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0], requires_grad=True)
+
+    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
+
+    trace.expect_value("gradients", [None, [3.0, 3.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "custom-function.needs-input-grad",
+    level=Level.MUST,
+    sources=[EXTENDING],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
+    mutants=["every-input-of-a-function-needs-a-gradient"],
+)
+def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
+    """ctx.needs_input_grad tells a custom Function's backward for each input whether it needs a gradient."""
+
+    def backward(ctx, grad):
+        trace.log("needed", ctx.needs_input_grad)
+        return grad, None, None
+
+    function = backend.custom_function(lambda _ctx, x, y, _number: x + y, backward)
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
+    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y, 5)), x, y))
+
+    trace.expect(("needed", [True, False, False]))
