@@ -42,6 +42,8 @@ class Matrix(msgspec.Struct):
     original: dict[str, Outcome]
     results: dict[str, dict[str, Outcome]]
     """For each chosen mutant the rules that kill it."""
+    under: dict[str, str] = {}
+    """The conditions under which some mutants are tried."""
 
 
 class Matrices(msgspec.Struct):
@@ -120,6 +122,7 @@ def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], c
         of=name,
         rules=loaded.rules,
         vices=loaded.vices,
+        under=loaded.under,
         original={rule: attempt.outcome for rule, attempt in original.items()},
         results={mutant: {} for mutant in loaded.vices if mutant in chosen},
     )
