@@ -140,6 +140,19 @@ def a_step_between_forward_and_backward(b):
     return refusal(lambda: b.backward(y))
 
 
+def a_step_with_a_closure(b):
+    """Give the step a closure; the hooks get it among the keyword arguments."""
+    optimizer, seen = b.sgd([b.tensor([1.0], requires_grad=True)], lr=1.0), []
+
+    def closure():
+        seen.append("closure")
+        return b.tensor(0.0)
+
+    b.register_step_pre_hook(optimizer, lambda _, args, kwargs: seen.append((len(args), kwargs["closure"] is closure)))
+    b.step(optimizer, closure=closure)
+    return seen
+
+
 def a_closure_records(b):
     """Let a hook give the step a closure that runs a backward; the hooks run in the mode of the caller."""
     seen = []
@@ -191,6 +204,7 @@ PROGRAMS = [
     what_an_optimizer_takes,
     a_step_between_forward_and_backward,
     a_closure_records,
+    a_step_with_a_closure,
     the_outermost_hooks,
     another_optimizers_state,
 ]

@@ -154,6 +154,10 @@ def test_unknown_rule_like_no_other():
     ("source", "url"),
     [
         (docstring("torch.Tensor.grad"), "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.grad.html"),
+        (
+            docstring("torch.optim.optimizer.f"),
+            "https://docs.pytorch.org/docs/stable/optim.html#torch.optim.optimizer.f",
+        ),
         (notes("autograd", "x"), "https://docs.pytorch.org/docs/stable/notes/autograd.html#x"),
         (notes("autograd"), "https://docs.pytorch.org/docs/stable/notes/autograd.html"),
         (page("autograd", "x"), "https://docs.pytorch.org/docs/stable/autograd.html#x"),

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from threading import current_thread, main_thread
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -18,6 +20,25 @@ def module_hooks_run_in_reverse_order(self: Mutant, old: Hook, module: Any, hook
 @with_options(*verbs.ON_ONE_MODULE, prepend=False)
 def prepend_ignored() -> None:
     """A module hook registered with prepend=True runs after the earlier hooks."""
+
+
+class _KnowsPrepended(Mutant):
+    """A mutant that keeps how to register each prepended hook, by verb and module, and its handles."""
+
+    prepended = fresh(dict[Any, tuple[list[Hook], list[Any]]])
+
+
+@overriding(*verbs.ON_ONE_MODULE, base=_KnowsPrepended)
+def prepended_hooks_as_registered(self: _KnowsPrepended, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """Of two hooks registered on a module with prepend=True, the first registered runs first."""
+    if not options.get("prepend"):
+        return old(module, hook, **options)
+    again, handles = self.prepended.setdefault((old.__name__, module), ([], []))
+    again.insert(0, partial(old, module, hook, **options))
+    for handle in handles:
+        handle.remove()
+    handles[:] = [register() for register in again]
+    return Handle()
 
 
 class _Made(Mutant):
@@ -191,6 +212,12 @@ def _in_turn(hooks: Sequence[Hook]) -> Hook:
         return inputs
 
     return run
+
+
+@calling(*verbs.MODULE)
+def module_hooks_only_in_the_main_thread(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A module hook does not run in a thread other than the main thread."""
+    return hook(*given) if current_thread() is main_thread() else None
 
 
 @calling("module")

@@ -5,6 +5,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
 @calling(*verbs.REGISTRATION)
@@ -16,6 +17,28 @@ def registration_hooks_never_run(*_: Any) -> None:
 def return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a registration hook is ignored."""
     hook(*given)
+
+
+@overriding(*verbs.REGISTRATION)
+def registration_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """The handle of a registration hook does not remove the hook."""
+    old(hook)
+    return Handle()
+
+
+@calling(*verbs.REGISTRATION)
+def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, module: Any, name: str, value: Any) -> Any:
+    """If a registration hook returns None, zeros or an empty module are registered."""
+    result = hook(module, name, value)
+    if result is not None:
+        return result
+    return self.zeros_like(value) if self.is_tensor(value) else self.module({}, lambda _module, x: x)
+
+
+@calling(*verbs.REGISTRATION)
+def registration_hook_gets_no_module(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
+    """A registration hook gets None in place of the module."""
+    return hook(None, *given)
 
 
 @overriding("register_state_dict_pre_hook")
@@ -56,10 +79,36 @@ def state_hooks_of_the_outermost_module_alone(self: _KnowsSubmodules, hook: Hook
     return None if self.keeps(owner) else hook(owner, *rest)
 
 
+@calling(*verbs.STATE_PRE, base=_KnowsSubmodules)
+def state_pre_hooks_of_the_outermost_module_alone(self: _KnowsSubmodules, hook: Hook, owner: Any, *rest: Any) -> Any:
+    """The state_dict and load_state_dict pre-hooks of a submodule never run."""
+    return None if self.keeps(owner) else hook(owner, *rest)
+
+
+@overriding("register_load_state_dict_pre_hook")
+def load_pre_hook_after_loading(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """A load_state_dict pre-hook of a module runs after the state was loaded."""
+    if not hasattr(owner, "forward"):
+        return old(owner, hook, **options)
+    seen: list[Any] = []
+    old(owner, lambda _, *given: seen.append(given))
+    return self.register_load_state_dict_post_hook(owner, lambda module, _: (hook(module, *seen.pop()), None)[1])
+
+
 @calling("register_load_state_dict_pre_hook")
 def load_pre_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """A load_state_dict pre-hook gets a copy of the state_dict, so its changes are lost."""
     return hook(owner, copy(state), *rest)
+
+
+@calling("register_load_state_dict_post_hook")
+def added_unexpected_keys_ignored(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
+    """What a load_state_dict post-hook adds to the unexpected keys is ignored."""
+    before = [len(some.unexpected_keys) for some in keys]
+    result = hook(owner, *keys)
+    for some, length in zip(keys, before, strict=True):
+        del some.unexpected_keys[length:]
+    return result
 
 
 @calling("register_load_state_dict_post_hook")

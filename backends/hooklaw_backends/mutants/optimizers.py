@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, move_to_front
+from hooklaw_backends.mutants.shared import Handle, move_to_front, without_result
 
 
 class StepHooksChangePlaces(Mutant):
@@ -43,6 +44,60 @@ def step_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -
     return handle
 
 
+@overriding("register_step_post_hook")
+def step_post_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
+    """The handle of a step post-hook does not remove the hook."""
+    old(optimizer, hook)
+    return Handle()
+
+
+@overriding("register_step_post_hook")
+def step_post_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
+    """Step post-hooks run in reverse order of registration."""
+    if not self.kept:
+        old(optimizer, lambda *given: [kept(*given) for kept in reversed(self.kept)])
+    self.kept.append(hook)
+    return Handle(lambda: self.kept.remove(hook))
+
+
+@calling(*verbs.STEP_PRE)
+def step_pre_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """A step pre-hook gets empty args and kwargs."""
+    return hook(optimizer, (), {})
+
+
+@calling(*verbs.STEP_POST)
+def step_post_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> None:
+    """A step post-hook gets None for args and kwargs."""
+    hook(optimizer, None, None)
+
+
+@calling("register_step_pre_hook")
+def none_of_a_step_hook_drops_the_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """If a step pre-hook returns None, the step gets no keyword arguments."""
+    result = hook(optimizer, args, kwargs)
+    return (args, {}) if result is None else result
+
+
+@overriding("register_optimizer_step_post_hook")
+def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A global step post-hook runs before the step."""
+    return self.register_optimizer_step_pre_hook(without_result(hook))
+
+
+@calling("register_optimizer_step_pre_hook")
+def return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of a global step pre-hook is ignored."""
+    hook(*given)
+
+
+@overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
+def global_step_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """The handle of a global step hook does not remove the hook."""
+    old(hook)
+    return Handle()
+
+
 @calling("register_state_dict_post_hook")
 def returned_state_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of an optimizer's state_dict post-hook is ignored."""
@@ -77,9 +132,26 @@ def zero_grad_writes_zeros(self: Mutant, old: Hook, optimizer: Any, **options: b
 
 
 @overriding("step")
-def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any) -> None:
+def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
     """A step treats a .grad of None as zeros."""
     for param in (param for group in optimizer.param_groups for param in group["params"]):
         if self.grad_of(param) is None:
             self.set_grad(param, self.mapped(param, lambda _: 0.0))
-    old(optimizer)
+    old(optimizer, **arguments)
+
+
+@overriding("zero_grad")
+def zero_grad_leaves_all_but_the_first(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
+    """zero_grad resets the gradient of the first parameter only."""
+    _, *others = [param for group in optimizer.param_groups for param in group["params"]]
+    grads = [None if self.grad_of(param) is None else self.clone(self.grad_of(param)) for param in others]
+    old(optimizer, **options)
+    for param, grad in zip(others, grads, strict=True):
+        self.set_grad(param, grad)
+
+
+@overriding("step")
+def step_needs_every_gradient(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
+    """A step changes no parameter if the gradient of any is None."""
+    if all(self.grad_of(param) is not None for group in optimizer.param_groups for param in group["params"]):
+        old(optimizer, **arguments)

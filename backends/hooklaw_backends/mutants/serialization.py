@@ -30,3 +30,16 @@ class HooksSerialized(Mutant):
         for hook in self.kept:
             self.register_hook(tensor, hook)
         return tensor
+
+
+class AnyMarkSilencesTheWarning(Mutant):
+    """Serializing does not warn if any hook of the tensor is marked with unserializable_hook."""
+
+    def unserializable_hook(self, hook: Hook) -> Hook:
+        self.kept.append(super().unserializable_hook(hook))
+        return self.kept[-1]
+
+    def save(self, tensor: Any) -> bytes:
+        if any(self.keeps(hook) for hook in self.hooks_of(tensor).values()):
+            return super().save(self.requires_grad_(self.detach(tensor)))
+        return super().save(tensor)

@@ -16,4 +16,8 @@ REGISTRATION = (
     "register_module_buffer_registration_hook",
     "register_module_module_registration_hook",
 )
+STATE_PRE = ("register_state_dict_pre_hook", "register_load_state_dict_pre_hook")
 STATE_POST = ("register_state_dict_post_hook", "register_load_state_dict_post_hook")
+STATE = (*STATE_PRE, *STATE_POST)
+STEP_PRE = ("register_step_pre_hook", "register_optimizer_step_pre_hook")
+STEP_POST = ("register_step_post_hook", "register_optimizer_step_post_hook")

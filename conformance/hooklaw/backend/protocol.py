@@ -366,8 +366,8 @@ class Backend(Protocol):
     def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
         """Make a plain SGD optimizer."""
 
-    def step(self, optimizer: Any) -> None:
-        """Make a step of the optimizer."""
+    def step(self, optimizer: Any, **arguments: Any) -> None:
+        """Make a step of the optimizer; `arguments` is ``closure``, a function without arguments."""
 
     def zero_grad(self, optimizer: Any, **options: bool) -> None:
         """Reset the gradients; `options` is ``set_to_none``."""

@@ -65,6 +65,8 @@ class Source(msgspec.Struct, frozen=True):
 def _docstring_url(name: str) -> str:
     if name.startswith("torch.utils.hooks."):
         return ""  # the reference has no page for these
+    if name.startswith("torch.optim.optimizer."):
+        return f"{_DOCS}optim.html#{name}"
     if name.startswith("torch.autograd.graph.") and not name.startswith("torch.autograd.graph.Node."):
         return f"{_DOCS}autograd.html#{name}"
     return f"{_DOCS}generated/{name}.html"

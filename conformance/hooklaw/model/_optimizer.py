@@ -29,10 +29,9 @@ class SGD(Stateful):
         """Return the parameters of all groups."""
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
-    def step(self) -> None:
+    def step(self, **kwargs: Any) -> None:
         """Make a step with the hooks around it; the global hooks are outermost."""
         args: tuple[Any, ...] = (self,)
-        kwargs: dict[str, Any] = {}
         for hooks in (every_optimizer["pre"], self.step_hooks["pre"]):
             for hook in called(hooks):
                 args, kwargs = _replaced(hook(self, args, kwargs), args, kwargs)

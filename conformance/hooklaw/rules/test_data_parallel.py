@@ -92,21 +92,66 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
     "data-parallel.module-hooks-count",
     level=Level.MUST,
     sources=[DATA_PARALLEL],
-    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["module-hooks-run-once-for-all-replicas"],
+    needs=[
+        Capability.DATA_PARALLEL,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=[
+        "module-hooks-run-once-for-all-replicas",
+        "backward-pre-hooks-run-once-for-all-replicas",
+        "module-hooks-only-in-the-main-thread",
+    ],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a data-parallel module run once in each replica."""
     module = weighted(backend, lambda module, x: x * module.weight)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
     backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("backward pre-hook"))
     backend.register_full_backward_hook(module, lambda *_: trace.log("full backward hook"))
 
     products = backend.call(backend.data_parallel(module), one_row_each(backend))
     trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
 
     backend.backward(backend.sum(products))
-    trace.expect(*["full backward hook"] * backend.replica_count())
+    trace.expect_in_any_order(*["backward pre-hook", "full backward hook"] * backend.replica_count())
+
+
+@rule(
+    "data-parallel.submodule-hooks-count",
+    level=Level.MUST,
+    sources=[DATA_PARALLEL],
+    needs=[
+        Capability.DATA_PARALLEL,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.REGISTRATION_HOOKS,
+    ],
+    mutants=[
+        "module-hooks-run-once-for-all-replicas",
+        "submodule-hooks-run-once-for-all-replicas",
+        "backward-pre-hooks-run-once-for-all-replicas",
+        "module-hooks-only-in-the-main-thread",
+    ],
+)
+def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
+    """Forward and backward hooks of a submodule of a data-parallel module run once in each replica."""
+    outer = weighted(backend, lambda module, x: module.inner(x * module.weight))
+    inner = weighted(backend, lambda module, x: x * module.weight)
+    backend.add_module(outer, "inner", inner)
+    backend.register_forward_pre_hook(inner, lambda *_: trace.log("forward pre-hook"))
+    backend.register_forward_hook(inner, lambda *_: trace.log("forward hook"))
+    backend.register_full_backward_pre_hook(inner, lambda *_: trace.log("backward pre-hook"))
+    backend.register_full_backward_hook(inner, lambda *_: trace.log("full backward hook"))
+
+    products = backend.call(backend.data_parallel(outer), one_row_each(backend))
+    trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
+
+    backend.backward(backend.sum(products))
+    trace.expect_in_any_order(*["backward pre-hook", "full backward hook"] * backend.replica_count())
 
 
 @rule(
@@ -173,7 +218,6 @@ def test_exception_type(backend: Backend, trace: Trace) -> None:
     """An exception that a hook raises in one replica of a module reaches the caller with its own type."""
 
     def fail_in_second(_, args):
-        trace.log(f"forward pre-hook, {row_of(backend, args[0])}")
         if row_of(backend, args[0]) == "row 2":
             raise ReplicaError("from the second replica")
 
@@ -183,4 +227,3 @@ def test_exception_type(backend: Backend, trace: Trace) -> None:
 
     with trace.raises_type(ReplicaError, "from the second replica"):
         backend.call(parallel, one_row_each(backend))
-    trace.expect_in_any_order(*(f"forward pre-hook, row {int(row)}" for row in numbers(backend)))

@@ -44,7 +44,7 @@ def test_exclude_each_other(backend: Backend, trace: Trace) -> None:
     mutants=["both-kinds-of-module-backward-hooks-accepted"],
 )
 def test_exclude_each_other_everywhere(backend: Backend, trace: Trace) -> None:
-    """Global backward hooks are full or legacy backward hooks; registering both kinds is an error."""
+    """Registering a global legacy backward hook is an error if there is a global full backward hook."""
     handle = backend.register_module_full_backward_hook(lambda *_: None)
     try:
         with trace.raises(ErrorKind.MODULE_HOOK_KINDS):
@@ -54,9 +54,28 @@ def test_exclude_each_other_everywhere(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.legacy-backward.global-exclusive.full",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[EXCLUSIVE],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["both-kinds-of-module-backward-hooks-accepted"],
+)
+def test_full_excluded_everywhere(backend: Backend, trace: Trace) -> None:
+    """Registering a global full backward hook is an error if there is a global legacy backward hook."""
+    handle = backend.register_module_backward_hook(lambda *_: None)
+    try:
+        with trace.raises(ErrorKind.MODULE_HOOK_KINDS):
+            backend.register_module_full_backward_hook(lambda *_: None)
+    finally:
+        handle.remove()
+
+
+@rule(
     "module.legacy-backward.deprecated",
     level=Level.SHOULD,
-    sources=[HOOK],
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("the hook gets the module and two tuples; the docstring names no arguments")],
     needs=NEEDS,
     mutants=["legacy-module-hook-never-runs"],
 )
@@ -75,7 +94,8 @@ def test_still_works(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.legacy-backward.last-node-only",
     level=Level.MAY,
-    sources=[HOOK],
+    basis=Basis.OBSERVED,
+    sources=[observed("the hook is registered on the grad_fn of the output")],
     needs=NEEDS,
     mutants=["legacy-module-hook-never-runs", "legacy-module-hook-is-a-full-one"],
 )

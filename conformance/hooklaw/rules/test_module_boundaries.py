@@ -1,10 +1,11 @@
 """The boundary of a module with backward hooks: views of its inputs and outputs."""
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
@@ -21,6 +22,25 @@ def leaf(backend: Backend) -> Any:
     return backend.tensor([1.0, 2.0], requires_grad=True)
 
 
+def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -> None:
+    """Expect that a hook of this kind makes its module pass views in and out."""
+    inside: list[Any] = []
+
+    def forward(_module, given):
+        inside[:] = [given, given * 2]
+        return inside[1]
+
+    x, hooked = leaf(backend), backend.module({}, forward)
+    register(hooked, lambda *_: None)
+    output = backend.call(hooked, x)
+
+    for label, before, after in (("input", x, inside[0]), ("output", inside[1], output)):
+        trace.expect_value(f"{label} is the same tensor", expected=False, observed=before is after)
+        shared = backend.data_ptr(before) == backend.data_ptr(after)
+        trace.expect_value(f"{label} has the same data", expected=True, observed=shared)
+    trace.expect_value("input is a leaf inside", expected=False, observed=backend.is_leaf(inside[0]))
+
+
 @rule(
     "module.full-backward.views",
     level=Level.MUST,
@@ -30,39 +50,19 @@ def leaf(backend: Backend) -> Any:
 )
 def test_views(backend: Backend, trace: Trace) -> None:
     """In a module with a full backward hook forward gets views of the inputs, and the caller a view of the output."""
-    inside: list[Any] = []
-
-    def forward(_module, given):
-        inside[:] = [given, given * 2]
-        return inside[1]
-
-    x, module = leaf(backend), backend.module({}, forward)
-    backend.register_full_backward_hook(module, lambda *_: None)
-    output = backend.call(module, x)
-
-    for label, before, after in (("input", x, inside[0]), ("output", inside[1], output)):
-        trace.expect_value(f"{label} is the same tensor", expected=False, observed=before is after)
-        same = backend.data_ptr(before) == backend.data_ptr(after)
-        trace.expect_value(f"{label} has the same data", expected=True, observed=same)
-    trace.expect_value("input is a leaf inside", expected=False, observed=backend.is_leaf(inside[0]))
+    expect_views(backend, trace, backend.register_full_backward_hook)
 
 
 @rule(
-    "module.full-backward.inplace-relu",
+    "module.full-backward-pre.views",
     level=Level.MUST,
-    sources=[HOOK],
-    needs=[*NEEDS, Capability.IN_PLACE],
-    mutants=["changes-in-place-around-modules-accepted"],
+    sources=[docstring("torch.nn.Module.register_full_backward_pre_hook")],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.STORAGE],
+    mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
 )
-def test_works_in_place(backend: Backend, trace: Trace) -> None:
-    """The call of a module with a full backward hook fails if its forward changes its input in place."""
-    x, module = leaf(backend), backend.module({}, lambda _module, x: backend.mul_(x, 2))
-
-    backend.backward(backend.call(lambda x: backend.sum(module(x * 3)), x))
-    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
-    backend.register_full_backward_hook(module, lambda *_: None)
-    with trace.raises(ErrorKind.MODULE_IN_PLACE):
-        backend.call(lambda x: backend.sum(module(x * 3)), x)
+def test_views_for_pre_hooks(backend: Backend, trace: Trace) -> None:
+    """In a module with a backward pre-hook forward gets views of the inputs, and the caller a view of the output."""
+    expect_views(backend, trace, backend.register_full_backward_pre_hook)
 
 
 @rule(
@@ -110,8 +110,10 @@ def test_named_tuple(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.unused-output",
     level=Level.MAY,
-    sources=[HOOK],
+    basis=Basis.OBSERVED,
+    sources=[observed("the hook gets None, not zeros, for an output that nothing used")],
     needs=NEEDS,
+    mutants=["unused-outputs-have-zeros"],
 )
 def test_unused_output(backend: Backend, trace: Trace) -> None:
     """The gradient of an unused output that a full backward hook gets may be None."""
@@ -131,7 +133,10 @@ def test_unused_output(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-silent-without-input-gradients"],
 )
 def test_keywords_alone(backend: Backend, trace: Trace) -> None:
-    """A module called with keyword arguments alone may count as a module without inputs, even if they require grad."""
+    """A module called with keyword arguments alone may count as a module without inputs, even if they require grad.
+
+    Its full backward hooks then run for the gradients of the outputs, with an empty grad_input.
+    """
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
@@ -143,28 +148,33 @@ def test_keywords_alone(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "module.full-backward.no-tensor-input",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
     mutants=["module-hooks-silent-without-input-gradients"],
 )
 def test_no_inputs(backend: Backend, trace: Trace) -> None:
-    """A full backward hook of a module without inputs may run for the gradients of the outputs."""
+    """A full backward hook of a module that is called without inputs runs for the gradients of the outputs.
+
+    If no input requires grad, the docstring says, the hook fires for the outputs: here there is no input at all.
+    """
     module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module: module.weight * 2)
-    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
 
     with catch_warnings(action="ignore"):
         backend.backward(backend.call(lambda: backend.sum(module())))
 
-    trace.expect(("hook", [[], [[1.0, 1.0]]]))
+    trace.expect(("hook", [[1.0, 1.0]]))
     trace.expect_value("weight.grad", [2.0, 2.0], backend.grad_of(module.weight))
 
 
 @rule(
     "module.full-backward.none-for-nograd-tensor",
     level=Level.MAY,
-    sources=[HOOK],
+    basis=Basis.OBSERVED,
+    sources=[observed("the hook gets zeros, not None, for such an input")],
     needs=NEEDS,
+    mutants=["constants-have-no-gradient"],
 )
 def test_constant_among_the_inputs(backend: Backend, trace: Trace) -> None:
     """The gradient of an input tensor that does not require grad may be zeros if another input requires grad."""
@@ -197,7 +207,8 @@ def test_weight_alone(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.removed-after-forward",
     level=Level.MAY,
-    sources=[HOOK],
+    basis=Basis.OBSERVED,
+    sources=[observed("the hooks of a call are those at the call, whatever is removed later")],
     needs=NEEDS,
     mutants=["backward-hooks-of-a-module-looked-up-late"],
 )

@@ -3,10 +3,10 @@
 from copy import deepcopy
 from typing import Any
 
-from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
-MODULES = notes("modules", "module-hooks")
+FORWARD = docstring("torch.nn.Module.forward")
 
 
 def doubling(backend: Backend) -> Any:
@@ -17,7 +17,7 @@ def doubling(backend: Backend) -> Any:
 @rule(
     "module.forward-pre.direct-forward",
     level=Level.MUST,
-    sources=[MODULES],
+    sources=[FORWARD],
     needs=[Capability.MODULES, Capability.MODULE_FORWARD],
     mutants=["forward-runs-the-module-hooks"],
 )
@@ -35,13 +35,13 @@ def test_forward_itself(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "module.forward.inplace-input-no-effect",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.IN_PLACE],
     mutants=["forward-hook-before-forward"],
 )
 def test_input_changed_too_late(backend: Backend, trace: Trace) -> None:
-    """A forward hook may change an input in place, which has no effect on an output that was computed before."""
+    """A forward hook may change an input in place, which has no effect on the output that forward computed."""
     module = doubling(backend)
     backend.register_forward_hook(module, lambda _module, args, _output: (backend.mul_(args[0], 10), None)[1])
     x = backend.tensor([1.0, 2.0])
@@ -91,6 +91,6 @@ def test_copied(backend: Backend, trace: Trace) -> None:
     backend.register_forward_hook(module, lambda given, *_: trace.log("is the copy", given is copy))
 
     copy = deepcopy(module)
-    copy(backend.tensor([1.0, 2.0]))
+    backend.call(copy, backend.tensor([1.0, 2.0]))
 
     trace.expect(("is the copy", True))

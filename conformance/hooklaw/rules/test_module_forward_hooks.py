@@ -1,8 +1,7 @@
-"""Forward hooks of a module: their arguments, what they replace, their order, and exceptions."""
+"""Forward hooks of a module: their arguments, what they replace, their order, and their handles."""
 
 from collections.abc import Callable
 from typing import Any
-from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
@@ -16,7 +15,7 @@ class UserError(Exception):
 
 
 def fail(*_args: object, **_kwargs: object) -> None:
-    """Raise OwnError."""
+    """Raise UserError."""
     raise UserError("of the user")
 
 
@@ -74,12 +73,16 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.sees-modified-input",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[MODULES, HOOK],
     needs=[Capability.MODULES],
     mutants=["forward-hook-gets-the-arguments-of-the-caller"],
 )
 def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
-    """A forward hook gets the arguments of forward, which forward pre-hooks may have replaced."""
+    """A forward hook gets the arguments of forward, which forward pre-hooks may have replaced.
+
+    The docstring speaks of the arguments "given to the module", but the example in the notes adds a hook's inputs to
+    the output after a pre-hook replaced them, and prints numbers that only the replaced inputs give.
+    """
     module = doubling(backend)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
     backend.register_forward_hook(module, lambda _module, args, _output: trace.log("hook", args))
@@ -94,21 +97,81 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored"],
+    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored", "none-for-no-keyword-arguments"],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
 
     def with_keywords(_module, _args, kwargs, output):
-        trace.log("with", [kwargs["factor"], output])
+        trace.log("with", [sorted(kwargs.items()), output])
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
     backend.register_forward_hook(module, with_keywords, with_kwargs=True)
 
     backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    trace.expect(("without", 3), ("with", [[["factor", 3]], [3.0, 6.0]]))
+    backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("without", 3), ("with", [3, [3.0, 6.0]]))
+    trace.expect(("without", 3), ("with", [[], [1.0, 2.0]]))
+
+
+@rule(
+    "module.forward.kwargs.modified",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["replaced-keyword-arguments-not-seen"],
+)
+def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
+    """A forward hook with with_kwargs=True gets the keyword arguments of forward, as forward pre-hooks left them."""
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_pre_hook(module, lambda _, args, _kwargs: (args, {"factor": 5}), with_kwargs=True)
+    backend.register_forward_hook(
+        module, lambda _module, _args, kwargs, _output: trace.log("factor", kwargs["factor"]), with_kwargs=True
+    )
+
+    backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect(("factor", 5))
+
+
+@rule(
+    "module.forward.kwargs.replace",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["output-of-a-hook-with-kwargs-ignored"],
+)
+def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> None:
+    """What a forward hook with with_kwargs=True returns becomes the output of the module; None keeps the output."""
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_hook(
+        module, lambda _module, _args, kwargs, output: output + kwargs["factor"], with_kwargs=True
+    )
+    backend.register_forward_hook(module, lambda *_: None, with_kwargs=True)
+
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect_value("output", [6.0, 9.0], output)
+
+
+@rule(
+    "module.forward.none-keeps",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES],
+    mutants=["none-of-a-forward-hook-is-the-output"],
+)
+def test_none_keeps(backend: Backend, trace: Trace) -> None:
+    """A forward hook that returns None does not change the output of the module."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, saw(trace, "hook"))
+
+    output = backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("hook")
+    trace.expect_value("output", [2.0, 4.0], output)
 
 
 @rule(
@@ -116,144 +179,26 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK, GLOBAL],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["prepend-ignored", "global-module-hooks-run-last", "module-hooks-run-in-reverse-order"],
+    mutants=[
+        "prepend-ignored",
+        "global-module-hooks-run-last",
+        "module-hooks-run-in-reverse-order",
+        "prepended-hooks-as-registered",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Forward hooks run in order of registration, after a prepended one, and global forward hooks before all."""
+    """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
     module = doubling(backend)
     backend.register_forward_hook(module, saw(trace, "first"))
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
-    backend.register_forward_hook(module, saw(trace, "prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True)
 
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
     handle.remove()
 
-    trace.expect("global", "prepended", "first", "second")
-
-
-@rule(
-    "module.forward.always-call",
-    level=Level.MUST,
-    sources=[HOOK],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["always-call-ignored", "every-forward-hook-always-called"],
-)
-def test_always_called(backend: Backend, trace: Trace) -> None:
-    """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
-    module = backend.module({}, fail)
-    backend.register_forward_hook(module, saw(trace, "ordinary"))
-    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
-
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-
-    trace.expect("always called")
-
-
-@rule(
-    "module.forward.always-call.once",
-    level=Level.MUST,
-    sources=[HOOK],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["always-called-hook-called-twice"],
-)
-def test_always_called_once(backend: Backend, trace: Trace) -> None:
-    """A forward hook with always_call=True runs once in each call, even if a hook after it fails."""
-    module = doubling(backend)
-    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
-    backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect("always called")
-
-    backend.register_forward_hook(module, fail)
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect("always called")
-
-
-@rule(
-    "module.forward.always-call.prehook-error",
-    level=Level.MUST,
-    sources=[HOOK],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["always-call-ignored", "always-called-hook-needs-forward"],
-)
-def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
-    """A forward hook with always_call=True runs even if a forward pre-hook failed and forward never began."""
-    module = doubling(backend)
-    backend.register_forward_pre_hook(module, fail)
-    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
-
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-
-    trace.expect("always called")
-
-
-@rule(
-    "module.forward.always-call.own-error",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[observed("an always-called hook that fails after another error is a warning")],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-)
-def test_always_called_fails(backend: Backend, trace: Trace) -> None:
-    """If a hook with always_call=True fails too, the caller may get the first error, and a warning of the second."""
-
-    def fail_too(*_: object) -> None:
-        trace.log("always called")
-        raise ValueError
-
-    module = backend.module({}, fail)
-    backend.register_forward_hook(module, fail_too, always_call=True)
-
-    with catch_warnings(action="ignore"), trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-
-    trace.expect("always called")
-
-
-@rule(
-    "module.forward.always-call.global",
-    level=Level.MUST,
-    sources=[GLOBAL],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["always-call-ignored", "global-module-hooks-run-last"],
-)
-def test_global_always_called(backend: Backend, trace: Trace) -> None:
-    """If forward fails, a global forward hook with always_call=True runs before those of the module."""
-    module = backend.module({}, fail)
-    backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
-    handle = backend.register_module_forward_hook(saw(trace, "global"), always_call=True)
-
-    with trace.raises_type(UserError):
-        backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
-    handle.remove()
-
-    trace.expect("global", "own")
-
-
-@rule(
-    "module.forward.always-call.global.kwargs",
-    level=Level.MUST,
-    sources=[GLOBAL],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["keyword-arguments-lost-after-a-failure"],
-)
-def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:
-    """A global forward hook with always_call=True and with_kwargs=True gets kwargs even if forward fails."""
-
-    def hook(_module, _args, kwargs, _output):
-        trace.log("factor", kwargs["factor"])
-
-    module = backend.module({}, fail)
-    handle = backend.register_module_forward_hook(hook, with_kwargs=True, always_call=True)
-
-    with catch_warnings(action="ignore"), trace.raises_type(UserError):
-        backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
-    handle.remove()
-
-    trace.expect(("factor", 3))
+    trace.expect("global", "fourth, prepended", "third, prepended", "first", "second")
 
 
 @rule(
@@ -300,10 +245,34 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a forward hook removes it, also from inside the hook, and the hook does not run again."""
+    """The handle of a forward hook removes this hook, and no other, from all later calls of the module."""
+    module = doubling(backend)
+    handle = backend.register_forward_hook(module, saw(trace, "removed"))
+    backend.register_forward_hook(module, saw(trace, "stays"))
+
+    for _ in range(2):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("removed", "stays", "removed", "stays")
+    handle.remove()
+    for _ in range(2):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("stays", "stays")
+
+
+@rule(
+    "module.forward.handle.inside",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a forward hook can remove itself, and the hooks after it still run")],
+    needs=[Capability.MODULES],
+    mutants=["module-handle-removes-nothing"],
+)
+def test_handle_inside(backend: Backend, trace: Trace) -> None:
+    """A forward hook may remove itself while it runs, and then does not run again."""
     module = doubling(backend)
     handles = [backend.register_forward_hook(module, lambda *_: (trace.log("removes itself"), handles[0].remove())[1])]
     backend.register_forward_hook(module, saw(trace, "stays"))
@@ -334,33 +303,18 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
-    "module.global.removal",
-    level=Level.MUST,
-    sources=[GLOBAL],
-    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["module-handle-removes-nothing"],
-)
-def test_global_handles(backend: Backend, trace: Trace) -> None:
-    """The handle of a global forward hook or pre-hook removes it for every module."""
-    backend.register_module_forward_pre_hook(saw(trace, "pre-hook")).remove()
-    backend.register_module_forward_hook(saw(trace, "hook")).remove()
-    backend.register_module_full_backward_pre_hook(saw(trace, "backward pre-hook")).remove()
-    backend.register_module_full_backward_hook(saw(trace, "backward hook")).remove()
-
-    module = doubling(backend)
-    backend.backward(backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0], requires_grad=True)))
-
-    trace.expect()
-
-
-@rule(
     "module.global.mixed-always",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[HOOK, docstring("torch.nn.Module.register_forward_pre_hook")],
     needs=[Capability.MODULES],
+    mutants=["forward-hook-before-forward", "forward-pre-hook-after-forward"],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
-    """The forward hooks of a module may run around those of the modules that its forward calls."""
+    """The forward hooks of a module run around those of the modules that its forward calls.
+
+    A pre-hook runs before forward is invoked and a hook after it computed its output, so those of a module that
+    forward calls run in between.
+    """
     inner = doubling(backend)
     outer = backend.module({}, lambda _module, x: inner(x))
     for label, module in (("inner", inner), ("outer", outer)):

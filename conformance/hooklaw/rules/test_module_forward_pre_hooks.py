@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
@@ -71,10 +71,17 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
     """A tuple that a forward pre-hook returns becomes the positional arguments of forward, however many it has."""
-    module = backend.module({}, lambda _module, *args: args[0] * args[1])
-    backend.register_forward_pre_hook(module, lambda _, args: (args[0], args[0] + 1))
 
-    trace.expect_value("output", [2.0, 6.0], backend.call(module, backend.tensor([1.0, 2.0])))
+    def forward(_module, *args: Any):
+        trace.log("forward", args)
+        return args[0] * 2
+
+    for count in (1, 2, 3):
+        module = backend.module({}, forward)
+        backend.register_forward_pre_hook(module, lambda _, args, count=count: (args[0] + 1,) * count)
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect(*(("forward", [[2.0, 3.0]] * count) for count in (1, 2, 3)))
 
 
 @rule(
@@ -136,19 +143,38 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
-    "module.forward-pre.with-kwargs.bad-return",
+    "module.forward-pre.with-kwargs.none-keeps",
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["wrong-return-of-a-module-hook-accepted"],
+    mutants=["none-of-a-pre-hook-with-kwargs-drops-them"],
+)
+def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
+    """A forward pre-hook with with_kwargs=True that returns None changes neither args nor kwargs of forward."""
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"), with_kwargs=True)
+
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect("pre-hook")
+    trace.expect_value("output", [3.0, 6.0], output)
+
+
+@rule(
+    "module.forward-pre.with-kwargs.bad-return",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an error says that such a hook returns None or a tuple of args and kwargs")],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["wrong-return-of-a-module-hook-accepted", "any-tuple-of-a-pre-hook-with-kwargs-accepted"],
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns anything but None or (args, kwargs) is an error."""
-    module = doubling(backend, trace)
-    backend.register_forward_pre_hook(module, lambda _, args, _kwargs: args[0], with_kwargs=True)
-
-    with trace.raises(ErrorKind.MODULE_HOOK_RETURN):
-        backend.call(module, backend.tensor([1.0, 2.0]))
+    for wrong in (lambda args: args[0], lambda args: args, lambda args: (args, {}, None)):
+        module = doubling(backend, trace)
+        backend.register_forward_pre_hook(module, lambda _, args, _kwargs, wrong=wrong: wrong(args), with_kwargs=True)
+        with trace.raises(ErrorKind.MODULE_HOOK_RETURN):
+            backend.call(module, backend.tensor([1.0, 2.0]))
 
 
 @rule(
@@ -159,7 +185,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Forward pre-hooks run in order of registration, each with what the one before it returned."""
+    """Forward pre-hooks run in order of registration, each with what the hook before it returned."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 1)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] * 10)
@@ -174,7 +200,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["prepend-ignored"],
+    mutants=["prepend-ignored", "prepended-hooks-as-registered"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered with prepend=True runs before those that the module already has."""
@@ -197,7 +223,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     mutants=["global-module-hooks-run-last"],
 )
 def test_global_first(backend: Backend, trace: Trace) -> None:
-    """A global forward pre-hook runs before every forward pre-hook of the module itself, even a prepended one."""
+    """A global forward pre-hook runs before every forward pre-hook of the module itself, even a prepended hook."""
     module = backend.module({}, lambda _module, x: x * 2)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("own"))
     handle = backend.register_module_forward_pre_hook(lambda *_: trace.log("global"))
@@ -233,15 +259,19 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a forward pre-hook removes this hook from the module, and no other."""
+    """The handle of a forward pre-hook removes this hook, and no other, from all later calls of the module."""
     module = backend.module({}, lambda _module, x: x * 2)
     handle = backend.register_forward_pre_hook(module, lambda *_: trace.log("removed"))
     backend.register_forward_pre_hook(module, lambda *_: trace.log("stays"))
+
+    for _ in range(2):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("removed", "stays", "removed", "stays")
     handle.remove()
+    for _ in range(2):
+        backend.call(module, backend.tensor([1.0, 2.0]))
 
-    backend.call(module, backend.tensor([1.0, 2.0]))
-
-    trace.expect("stays")
+    trace.expect("stays", "stays")

@@ -1,4 +1,4 @@
-"""Optimizer hooks: around the step, and around saving and loading the state."""
+"""Optimizer hooks around the step, and zero_grad."""
 
 from typing import Any
 
@@ -6,10 +6,8 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
-STATE = docstring("torch.optim.Optimizer.register_state_dict_pre_hook")
-STATE_POST = docstring("torch.optim.Optimizer.register_state_dict_post_hook")
-LOAD_PRE = docstring("torch.optim.Optimizer.register_load_state_dict_pre_hook")
-LOAD_POST = docstring("torch.optim.Optimizer.register_load_state_dict_post_hook")
+PRE_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_pre_hook")
+POST_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_post_hook")
 NEEDS = [Capability.OPTIMIZERS]
 
 
@@ -25,17 +23,20 @@ def prepared(backend: Backend) -> tuple[Any, Any]:
     level=Level.MUST,
     sources=[PRE],
     needs=NEEDS,
-    mutants=["step-hooks-change-places"],
+    mutants=["step-hooks-change-places", "step-pre-hook-gets-no-arguments"],
 )
 def test_before(backend: Backend, trace: Trace) -> None:
     """A step pre-hook runs before the optimizer's step, with the optimizer and the arguments of the step."""
     x, optimizer = prepared(backend)
 
+    def closure():
+        return backend.tensor(0.0)
+
     def hook(given, args, kwargs):
-        trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {}, x])
+        trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {"closure": closure}, x])
 
     backend.register_step_pre_hook(optimizer, hook)
-    backend.step(optimizer)
+    backend.step(optimizer, closure=closure)
 
     trace.expect(("hook", [True, True, True, [5.0]]))
     trace.expect_value("parameter", [4.0], x)
@@ -46,16 +47,22 @@ def test_before(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST],
     needs=NEEDS,
-    mutants=["step-hooks-change-places"],
+    mutants=["step-hooks-change-places", "step-post-hook-gets-no-arguments"],
 )
 def test_after(backend: Backend, trace: Trace) -> None:
     """A step post-hook runs after the optimizer's step, with the optimizer and the arguments of the step."""
     x, optimizer = prepared(backend)
-    backend.register_step_post_hook(optimizer, lambda given, *_: trace.log("hook", [given is optimizer, x]))
 
-    backend.step(optimizer)
+    def closure():
+        return backend.tensor(0.0)
 
-    trace.expect(("hook", [True, [4.0]]))
+    def hook(given, args, kwargs):
+        trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {"closure": closure}, x])
+
+    backend.register_step_post_hook(optimizer, hook)
+    backend.step(optimizer, closure=closure)
+
+    trace.expect(("hook", [True, True, True, [4.0]]))
 
 
 @rule(
@@ -80,6 +87,27 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "optim.step-pre.none-keeps",
+    level=Level.MUST,
+    sources=[PRE],
+    needs=NEEDS,
+    mutants=["none-of-a-step-hook-drops-the-arguments"],
+)
+def test_none_keeps(backend: Backend, trace: Trace) -> None:
+    """A step pre-hook that returns None does not change the arguments of the optimizer's step."""
+    _, optimizer = prepared(backend)
+
+    def closure():
+        trace.log("closure")
+        return backend.tensor(0.0)
+
+    backend.register_step_pre_hook(optimizer, lambda *_: None)
+    backend.step(optimizer, closure=closure)
+
+    trace.expect("closure")
+
+
+@rule(
     "optim.step-pre.modify.wrong-return",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
@@ -99,7 +127,8 @@ def test_wrong_return(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.step-pre.args-self",
     level=Level.MAY,
-    sources=[PRE],
+    basis=Basis.OBSERVED,
+    sources=[observed("the args of a step begin with the optimizer, as those of the function step do")],
     needs=NEEDS,
 )
 def test_first_argument(backend: Backend, trace: Trace) -> None:
@@ -117,32 +146,66 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.global-hooks",
     level=Level.MUST,
-    sources=[
-        docstring("torch.optim.optimizer.register_optimizer_step_pre_hook"),
-        docstring("torch.optim.optimizer.register_optimizer_step_post_hook"),
-    ],
+    sources=[PRE_OF_ALL, POST_OF_ALL],
     needs=NEEDS,
-    mutants=["global-step-hooks-never-run"],
+    mutants=[
+        "global-step-hooks-never-run",
+        "global-step-post-hook-before-the-step",
+        "global-step-hook-stays",
+        "step-post-hook-gets-no-arguments",
+    ],
 )
 def test_all_optimizers(backend: Backend, trace: Trace) -> None:
-    """A global step hook runs for every optimizer, a pre-hook before the step and a post-hook after it."""
-    pairs = [prepared(backend) for _ in range(2)]
-    before = backend.register_optimizer_step_pre_hook(
-        lambda given, *_: trace.log("before", [given is optimizer for _, optimizer in pairs])
-    )
-    after = backend.register_optimizer_step_post_hook(
-        lambda given, *_: trace.log("after", [given is optimizer for _, optimizer in pairs])
-    )
+    """A global step hook runs for every optimizer, a pre-hook before the step and a post-hook after it.
 
-    for _, optimizer in pairs:
-        backend.step(optimizer)
+    Both get the optimizer and the arguments of its step.
+    """
+    (x, first), (y, second) = prepared(backend), prepared(backend)
+
+    def closure():
+        return backend.tensor(0.0)
+
+    def hook(label):
+        return lambda given, args, kwargs: trace.log(
+            label, [given is first, given is second, isinstance(args, tuple), kwargs == {"closure": closure}, x, y]
+        )
+
+    before = backend.register_optimizer_step_pre_hook(hook("before"))
+    after = backend.register_optimizer_step_post_hook(hook("after"))
+    for optimizer in (first, second):
+        backend.step(optimizer, closure=closure)
     before.remove()
     after.remove()
-    backend.step(pairs[0][1])
+    backend.step(first)
 
     trace.expect(
-        ("before", [True, False]), ("after", [True, False]), ("before", [False, True]), ("after", [False, True])
+        ("before", [True, False, True, True, [5.0], [5.0]]),
+        ("after", [True, False, True, True, [4.0], [5.0]]),
+        ("before", [False, True, True, True, [4.0], [5.0]]),
+        ("after", [False, True, True, True, [4.0], [4.0]]),
     )
+
+
+@rule(
+    "optim.global-hooks.modify",
+    level=Level.MUST,
+    sources=[PRE_OF_ALL],
+    needs=NEEDS,
+    mutants=["return-of-a-global-step-hook-ignored"],
+)
+def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
+    """A global step pre-hook may return new arguments for the step of an optimizer."""
+    _, optimizer = prepared(backend)
+
+    def closure():
+        trace.log("closure of the hook")
+        return backend.tensor(0.0)
+
+    handle = backend.register_optimizer_step_pre_hook(lambda _, args, kwargs: (args, {**kwargs, "closure": closure}))
+    backend.step(optimizer)
+    handle.remove()
+
+    trace.expect("closure of the hook")
 
 
 @rule(
@@ -150,82 +213,41 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE, POST],
     needs=NEEDS,
-    mutants=["step-hook-stays", "step-hooks-in-reverse"],
+    mutants=["step-hook-stays", "step-post-hook-stays"],
 )
-def test_order_and_handles(backend: Backend, trace: Trace) -> None:
-    """Step hooks run in order of registration, and a handle removes its hook."""
+def test_handles(backend: Backend, trace: Trace) -> None:
+    """The handle of a step pre-hook or post-hook removes this hook, and no other, from all later steps."""
     _, optimizer = prepared(backend)
-    handles = [backend.register_step_pre_hook(optimizer, lambda *_, nr=nr: trace.log("hook", nr)) for nr in range(3)]
+    for register in (backend.register_step_pre_hook, backend.register_step_post_hook):
+        handle = register(optimizer, lambda *_: trace.log("removed"))
+        other = register(optimizer, lambda *_: trace.log("stays"))
+        backend.step(optimizer)
+        trace.expect_in_any_order("removed", "stays")
+        handle.remove()
+        backend.step(optimizer)
+        backend.step(optimizer)
+        trace.expect("stays", "stays")
+        other.remove()
+
+
+@rule(
+    "optim.step-hooks.order",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("step hooks of each kind run in order of registration")],
+    needs=NEEDS,
+    mutants=["step-hooks-in-reverse", "step-post-hooks-in-reverse"],
+)
+def test_order(backend: Backend, trace: Trace) -> None:
+    """The step pre-hooks of an optimizer run in order of registration, and so do its step post-hooks."""
+    _, optimizer = prepared(backend)
+    for nr in (1, 2, 3):
+        backend.register_step_pre_hook(optimizer, lambda *_, nr=nr: trace.log("before", nr))
+        backend.register_step_post_hook(optimizer, lambda *_, nr=nr: trace.log("after", nr))
 
     backend.step(optimizer)
-    handles[1].remove()
-    backend.step(optimizer)
 
-    trace.expect(*(("hook", nr) for nr in (0, 1, 2, 0, 2)))
-
-
-@rule(
-    "optim.state-dict-hooks",
-    level=Level.MUST,
-    sources=[STATE, STATE_POST, LOAD_PRE, LOAD_POST],
-    needs=[*NEEDS, Capability.STATE_DICT],
-    mutants=["returned-state-ignored"],
-)
-def test_state(backend: Backend, trace: Trace) -> None:
-    """An optimizer's state dict hooks run before and after saving and loading; a dict that a hook returns is used."""
-    _, optimizer = prepared(backend)
-    backend.register_state_dict_pre_hook(optimizer, lambda given: trace.log("before saving", given is optimizer))
-    backend.register_state_dict_post_hook(optimizer, lambda _, state: {**state, "more": 7})
-    state = backend.state_dict(optimizer)
-    trace.expect(("before saving", True))
-    trace.expect_value("what the hook added", 7, state.get("more"))
-
-    def with_rate(_optimizer, state):
-        groups = [{**group, "lr": 3.0} for group in state["param_groups"]]
-        return {**state, "param_groups": groups}
-
-    backend.register_load_state_dict_pre_hook(optimizer, with_rate)
-    backend.register_load_state_dict_post_hook(optimizer, lambda given: trace.log("after loading", given is optimizer))
-    backend.load_state_dict(optimizer, state)
-
-    trace.expect(("after loading", True))
-    trace.expect_value("rate", 3.0, backend.state_dict(optimizer)["param_groups"][0]["lr"])
-
-
-@rule(
-    "optim.state-dict-hooks.prepend",
-    level=Level.MUST,
-    sources=[STATE],
-    needs=[*NEEDS, Capability.STATE_DICT],
-    mutants=["prepending-a-state-hook-ignored"],
-)
-def test_prepend(backend: Backend, trace: Trace) -> None:
-    """A state dict hook of an optimizer registered with prepend=True runs before those registered earlier."""
-    _, optimizer = prepared(backend)
-    backend.register_state_dict_pre_hook(optimizer, lambda _: trace.log("first"))
-    backend.register_state_dict_pre_hook(optimizer, lambda _: trace.log("second, prepended"), prepend=True)
-
-    backend.state_dict(optimizer)
-
-    trace.expect("second, prepended", "first")
-
-
-@rule(
-    "optim.load-pre.shallow-copy",
-    level=Level.MUST,
-    sources=[LOAD_PRE],
-    needs=[*NEEDS, Capability.STATE_DICT],
-    mutants=["load-hook-given-the-callers-dict"],
-)
-def test_shallow_copy(backend: Backend, trace: Trace) -> None:
-    """An optimizer's load_state_dict pre-hook gets a copy of the caller's dict: the caller does not see added keys."""
-    _, optimizer = prepared(backend)
-    state = backend.state_dict(optimizer)
-    backend.register_load_state_dict_pre_hook(optimizer, lambda _, given: given.update(more=7))
-
-    backend.load_state_dict(optimizer, state)
-
-    trace.expect_value("keys", ["param_groups", "state"], sorted(state))
+    trace.expect(*(("before", nr) for nr in (1, 2, 3)), *(("after", nr) for nr in (1, 2, 3)))
 
 
 @rule(
@@ -233,16 +255,19 @@ def test_shallow_copy(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.Optimizer.zero_grad")],
     needs=NEEDS,
-    mutants=["zero-grad-writes-zeros"],
+    mutants=["zero-grad-writes-zeros", "zero-grad-leaves-all-but-the-first"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
-    """An optimizer's zero_grad sets gradients to None by default, and to zeros with set_to_none=False."""
-    x, optimizer = prepared(backend)
+    """An optimizer's zero_grad sets all gradients to None by default, and to zeros with set_to_none=False."""
+    tensors = [backend.tensor([5.0], requires_grad=True) for _ in range(2)]
+    optimizer = backend.sgd(tensors, lr=1.0)
+    for tensor in tensors:
+        backend.set_grad(tensor, backend.tensor([1.0]))
 
     backend.zero_grad(optimizer, set_to_none=False)
-    trace.expect_value("with zeros", [0.0], backend.grad_of(x))
+    trace.expect_value("with zeros", [[0.0], [0.0]], [backend.grad_of(tensor) for tensor in tensors])
     backend.zero_grad(optimizer)
-    trace.expect_value("by default", None, backend.grad_of(x))
+    trace.expect_value("by default", [None, None], [backend.grad_of(tensor) for tensor in tensors])
 
 
 @rule(
@@ -250,19 +275,18 @@ def test_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.Optimizer.zero_grad")],
     needs=NEEDS,
-    mutants=["step-takes-none-for-zero"],
+    mutants=["step-takes-none-for-zero", "step-needs-every-gradient"],
 )
 def test_skipped(backend: Backend, trace: Trace) -> None:
     """An optimizer's step skips a parameter whose gradient is None, but not a parameter whose gradient is zero."""
-    x = backend.tensor([5.0], requires_grad=True)
-    optimizer = backend.sgd([x], lr=1.0, weight_decay=1.0)
+    x, y = (backend.tensor([5.0], requires_grad=True) for _ in range(2))
+    optimizer = backend.sgd([x, y], lr=1.0, weight_decay=1.0)
+    backend.set_grad(y, backend.tensor([0.0]))
 
     backend.step(optimizer)
-    trace.expect_value("after a step with None", [5.0], x)
-    backend.set_grad(x, backend.tensor([0.0]))
-    backend.step(optimizer)
 
-    trace.expect_value("after a step with zero", [0.0], x)
+    trace.expect_value("with None", [5.0], x)
+    trace.expect_value("with zero", [0.0], y)
 
 
 @rule(

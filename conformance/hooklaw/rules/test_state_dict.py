@@ -16,6 +16,13 @@ def weighted(backend: Backend) -> Any:
     return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
 
 
+def nested(backend: Backend) -> dict[str, Any]:
+    """Make a module with another inside; return both by their prefixes."""
+    outer, inner = weighted(backend), weighted(backend)
+    backend.add_module(outer, "inner", inner)
+    return {"": outer, "inner.": inner}
+
+
 @rule(
     "state-dict.pre-hook",
     level=Level.MUST,
@@ -35,6 +42,27 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("keys", ["late.weight", "weight"], sorted(backend.state_dict(module)))
     trace.expect(("hook", [True, "", False]))
+
+
+@rule(
+    "state-dict.pre-hook.children",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the pre-hooks of each submodule run with its prefix")],
+    needs=NEEDS,
+    mutants=["state-pre-hooks-of-the-outermost-module-alone"],
+)
+def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
+    """The state_dict pre-hooks of a submodule run too, with its prefix."""
+    modules = nested(backend)
+    for module in modules.values():
+        backend.register_state_dict_pre_hook(
+            module, lambda given, prefix, _: trace.log(f"{prefix} {given is modules[prefix]}")
+        )
+
+    backend.state_dict(modules[""])
+
+    trace.expect_in_any_order(" True", "inner. True")
 
 
 @rule(
@@ -78,21 +106,70 @@ def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "state-dict.post-hook.children",
-    level=Level.MUST,
-    sources=[POST],
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the post-hooks of each submodule run with its prefix")],
     needs=NEEDS,
     mutants=["state-hooks-of-the-outermost-module-alone"],
 )
 def test_children(backend: Backend, trace: Trace) -> None:
-    """The state_dict post-hooks of a child module run too, with its prefix, before those of its parent."""
-    outer, inner = weighted(backend), weighted(backend)
-    backend.add_module(outer, "inner", inner)
-    for module in (outer, inner):
+    """The state_dict post-hooks of a submodule run too, with its prefix."""
+    modules = nested(backend)
+    for module in modules.values():
+        backend.register_state_dict_post_hook(
+            module, lambda given, _state, prefix, _: trace.log(f"{prefix} {given is modules[prefix]}")
+        )
+
+    backend.state_dict(modules[""])
+
+    trace.expect_in_any_order(" True", "inner. True")
+
+
+@rule(
+    "state-dict.post-hook.children.order",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a submodule has added its state, and its post-hooks have run, before those of its parent")],
+    needs=NEEDS,
+    mutants=["state-hooks-of-the-outermost-module-alone"],
+)
+def test_children_first(backend: Backend, trace: Trace) -> None:
+    """The state_dict post-hooks of a submodule may run before those of its parent."""
+    modules = nested(backend)
+    for module in modules.values():
         backend.register_state_dict_post_hook(module, lambda _module, _state, prefix, _: trace.log("prefix", prefix))
 
-    backend.state_dict(outer)
+    backend.state_dict(modules[""])
 
     trace.expect(("prefix", "inner."), ("prefix", ""))
+
+
+@rule(
+    "state-dict.handles",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("these three registrations return a handle; only the docstring of the fourth names it")],
+    needs=NEEDS,
+    mutants=["state-hook-stays"],
+)
+def test_handles(backend: Backend, trace: Trace) -> None:
+    """The handle of a state_dict hook or a load_state_dict pre-hook of a module removes this hook, and no other."""
+    for register in (
+        backend.register_state_dict_pre_hook,
+        backend.register_state_dict_post_hook,
+        backend.register_load_state_dict_pre_hook,
+    ):
+        owner = weighted(backend)
+        handle = register(owner, lambda *_: trace.log("removed"))
+        register(owner, lambda *_: trace.log("stays"))
+        backend.load_state_dict(owner, backend.state_dict(owner))
+        trace.expect_in_any_order("removed", "stays")
+        handle.remove()
+
+        for _ in range(2):
+            backend.load_state_dict(owner, backend.state_dict(owner))
+
+        trace.expect("stays", "stays")
 
 
 @rule(
@@ -100,21 +177,59 @@ def test_children(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_PRE],
     needs=NEEDS,
-    mutants=["load-pre-hook-given-a-copy"],
+    mutants=["load-pre-hook-after-loading"],
 )
 def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
-    """A load_state_dict pre-hook gets the module, the dict and the other arguments of loading, and may rename a key."""
+    """A load_state_dict pre-hook runs before loading, with the module, the dict and the other arguments of loading."""
 
     def hook(given, state, prefix, metadata, *known: object):
-        trace.log("hook", [given is module, prefix, isinstance(metadata, dict), *known])
-        state["weight"] = state.pop("old")
+        trace.log("hook", [given is module, sorted(state), prefix, isinstance(metadata, dict), *known])
+        trace.log("weight", module.weight)
 
     module = weighted(backend)
     backend.register_load_state_dict_pre_hook(module, hook)
-    backend.load_state_dict(module, {"old": backend.tensor([7.0, 8.0])})
+    backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
 
-    trace.expect(("hook", [True, "", True, True, [], [], []]))
+    trace.expect(("hook", [True, ["weight"], "", True, True, [], [], []]), ("weight", [3.0, 5.0]))
     trace.expect_value("weight", [7.0, 8.0], module.weight)
+
+
+@rule(
+    "load-state-dict.pre-hook.modify",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("what a hook changes in the dict is loaded; the docstring of an optimizer's hook says so")],
+    needs=NEEDS,
+    mutants=["load-pre-hook-given-a-copy"],
+)
+def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
+    """A load_state_dict pre-hook can change the dict that is loaded in place, for example rename a key."""
+    owner = weighted(backend)
+    backend.register_load_state_dict_pre_hook(owner, lambda _, state, *_rest: state.update(weight=state.pop("old")))
+    backend.load_state_dict(owner, {"old": backend.tensor([7.0, 8.0])})
+
+    trace.expect_value("weight", [7.0, 8.0], owner.weight)
+
+
+@rule(
+    "load-state-dict.pre-hook.children",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the pre-hooks of each submodule run with its prefix")],
+    needs=NEEDS,
+    mutants=["state-pre-hooks-of-the-outermost-module-alone"],
+)
+def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
+    """The load_state_dict pre-hooks of a submodule run too, with its prefix."""
+    modules = nested(backend)
+    for module in modules.values():
+        backend.register_load_state_dict_pre_hook(
+            module, lambda given, _state, prefix, *_: trace.log(f"{prefix} {given is modules[prefix]}")
+        )
+
+    backend.load_state_dict(modules[""], backend.state_dict(modules[""]))
+
+    trace.expect_in_any_order(" True", "inner. True")
 
 
 @rule(
@@ -122,24 +237,49 @@ def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_POST],
     needs=NEEDS,
-    mutants=["load-post-hook-given-a-copy"],
+    mutants=["load-post-hook-given-a-copy", "added-unexpected-keys-ignored"],
 )
 def test_load_post_hook(backend: Backend, trace: Trace) -> None:
-    """A load_state_dict post-hook gets the missing and unexpected keys; loading fails if it leaves any."""
+    """A load_state_dict post-hook gets the missing and unexpected keys; loading fails if it leaves or adds any."""
+    weight = backend.tensor([7.0, 8.0])
 
     def forgive(given, keys):
         trace.log("forgive", [given is module, keys.missing_keys, keys.unexpected_keys])
         keys.missing_keys.clear()
+        keys.unexpected_keys.clear()
 
     module = weighted(backend)
-    handle = backend.register_load_state_dict_post_hook(module, forgive)
-    backend.load_state_dict(module, {})
-    trace.expect(("forgive", [True, ["weight"], []]))
+    backend.register_load_state_dict_post_hook(module, forgive)
+    backend.load_state_dict(module, {"more": weight})
+    trace.expect(("forgive", [True, ["weight"], ["more"]]))
+
+    for adds in (lambda keys: keys.missing_keys.append("late"), lambda keys: keys.unexpected_keys.append("late")):
+        strict = weighted(backend)
+        backend.register_load_state_dict_post_hook(strict, lambda _, keys, adds=adds: adds(keys))
+        with trace.raises(ErrorKind.STATE_KEYS):
+            backend.load_state_dict(strict, {"weight": weight})
+
+
+@rule(
+    "load-state-dict.post-hook.handle",
+    level=Level.MUST,
+    sources=[LOAD_POST],
+    needs=NEEDS,
+    mutants=["state-hook-stays"],
+)
+def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
+    """The handle of a load_state_dict post-hook removes this hook, and no other, for all later loads."""
+    owner = weighted(backend)
+    handle = backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("removed"))
+    backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("stays"))
+    backend.load_state_dict(owner, backend.state_dict(owner))
+    trace.expect_in_any_order("removed", "stays")
     handle.remove()
 
-    backend.register_load_state_dict_post_hook(module, lambda _, keys: keys.missing_keys.append("more"))
-    with trace.raises(ErrorKind.STATE_KEYS):
-        backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+    for _ in range(2):
+        backend.load_state_dict(owner, backend.state_dict(owner))
+
+    trace.expect("stays", "stays")
 
 
 @rule(
@@ -162,17 +302,17 @@ def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
 @rule(
     "load-state-dict.wording",
     level=Level.MAY,
-    sources=[LOAD_POST],
+    basis=Basis.OBSERVED,
+    sources=[observed("the post-hooks of submodules run too; the docstring speaks of the module alone")],
     needs=NEEDS,
     mutants=["state-hooks-of-the-outermost-module-alone"],
 )
 def test_load_children(backend: Backend, trace: Trace) -> None:
     """load_state_dict on a module may also run the load_state_dict post-hooks of its submodules."""
-    outer, inner = weighted(backend), weighted(backend)
-    backend.add_module(outer, "inner", inner)
-    for name, module in (("outer", outer), ("inner", inner)):
+    modules = nested(backend)
+    for name, module in (("outer", modules[""]), ("inner", modules["inner."])):
         backend.register_load_state_dict_post_hook(module, lambda *_, name=name: trace.log(name))
 
-    backend.load_state_dict(outer, backend.state_dict(outer))
+    backend.load_state_dict(modules[""], backend.state_dict(modules[""]))
 
-    trace.expect("inner", "outer")
+    trace.expect_in_any_order("inner", "outer")

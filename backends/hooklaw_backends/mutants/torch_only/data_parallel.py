@@ -7,11 +7,33 @@ from hooklaw_backends._data_parallel import ThreadParallel
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import once
 
+HOOKS = ("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
 
-@altering("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
+
+@altering(*HOOKS)
 def module_hooks_run_once_for_all_replicas(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A module hook runs in one replica only."""
     return once(hook)
+
+
+@altering("register_full_backward_pre_hook")
+def backward_pre_hooks_run_once_for_all_replicas(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A backward pre-hook of a module runs in one replica only."""
+    return once(hook)
+
+
+class _KnowsSubmodules(Mutant):
+    """A mutant that keeps all submodules."""
+
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        self.kept.append(child)
+        super().add_module(module, name, child)
+
+
+@altering(*HOOKS, base=_KnowsSubmodules)
+def submodule_hooks_run_once_for_all_replicas(self: _KnowsSubmodules, module: Any, hook: Hook) -> Hook:
+    """A hook on a submodule runs in one replica only."""
+    return once(hook) if self.keeps(module) else hook
 
 
 @overriding("register_forward_pre_hook")

@@ -1,0 +1,141 @@
+"""Mutants of the gradients that the backward hooks of a module get and return, and of the handles of module hooks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, Passes, inputs_to
+
+
+@overriding(*verbs.MODULE)
+def module_handle_skips_one_call(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook only skips the next call of the hook."""
+    skipped: list[None] = []
+
+    def skipping(*call: Any, **named: Any) -> Any:
+        return skipped.pop() if skipped else given[-1](*call, **named)
+
+    old(*given[:-1], skipping, **options)
+    return Handle(lambda: skipped.append(None))
+
+
+class _CountsPasses(Passes):
+    """A mutant that counts the passes since the last forward."""
+
+    passes = 0
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        self.passes = 0
+        return super().call(fn, *tensors)
+
+    def around(self, run: Hook) -> Any:
+        self.passes += 1
+        return run()
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_CountsPasses)
+def module_backward_hooks_in_the_first_pass_only(self: _CountsPasses, hook: Hook, *given: Any) -> Any:
+    """The backward hooks of a module run in the first backward through a graph, and in no later backward."""
+    return hook(*given) if self.passes == 1 else None
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def missing_gradients_of_a_module_hook_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """If a backward hook of a module returns fewer gradients than it got, the others stay, and there is no error."""
+    result = hook(module, grads, *rest)
+    return (*result, *grads[len(result) :]) if isinstance(result, tuple) else result
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def surplus_gradients_of_a_module_hook_are_dropped(
+    self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """If a backward hook of a module returns more gradients than it got, the surplus is dropped without an error."""
+    result = hook(module, grads, *rest)
+    return result[: len(grads)] if isinstance(result, tuple) else result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def list_of_a_full_backward_hook_refused(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A full backward hook that returns a list is an error."""
+    result = hook(*given)
+    if isinstance(result, list):
+        raise TypeError("a tuple or None")
+    return result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_replaces_the_first_input(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """Of the gradients that a full backward hook returns only the first replaces another."""
+    return _first_of(hook(module, grads, outputs), grads)
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def backward_pre_hook_replaces_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
+    """Of the gradients that a backward pre-hook of a module returns only the first replaces another."""
+    return _first_of(hook(module, grads), grads)
+
+
+def _first_of(result: Any, grads: Sequence[Any]) -> Any:
+    return (result[0], *grads[1:]) if isinstance(result, tuple) and result else result
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def none_of_a_module_backward_hook_is_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """If a backward hook of a module returns None, the gradients become zeros."""
+    result = hook(module, grads, *rest)
+    return _zeros(self, grads) if result is None else result
+
+
+def _zeros(self: Mutant, grads: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(self.zeros_like(grad) if self.is_tensor(grad) else None for grad in grads)
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def backward_pre_hook_gets_gradients_of_tensors_alone(self: Mutant, hook: Hook, module: Any, grads: Any) -> None:
+    """A backward pre-hook of a module gets no None for an output that is not a tensor."""
+    hook(module, tuple(grad for grad in grads if grad is not None))
+
+
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_gets_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """A full backward hook gets zeros in place of the inputs' gradients."""
+    return hook(module, _zeros(self, grads), outputs)
+
+
+@calling(*verbs.FULL_BACKWARD)
+def unused_outputs_have_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """A full backward hook gets zeros in place of None for an output."""
+    some = next((grad for grad in outputs if grad is not None), None)
+    zeros = None if some is None else self.zeros_like(some)
+    return hook(module, grads, tuple(zeros if grad is None else grad for grad in outputs))
+
+
+@calling(*verbs.FULL_BACKWARD)
+def constants_have_no_gradient(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """A full backward hook gets None in place of a gradient of zeros."""
+    zeros = [self.is_tensor(grad) and self.tolist(grad) == self.tolist(self.zeros_like(grad)) for grad in grads]
+    return hook(module, tuple(None if is_zero else grad for grad, is_zero in zip(grads, zeros, strict=True)), outputs)
+
+
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_gets_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """A full backward hook gets None for the gradient of each output but the first."""
+    return hook(module, grads, (*outputs[:1], *[None] * len(outputs[1:])))
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A full backward hook runs for the outputs' gradients if any input, not every input, requires no grad."""
+    inputs = inputs_to(self, module)
+
+    def is_early() -> bool:
+        return any(self.is_tensor(value) and not self.requires_grad(value) for value in inputs)
+
+    def early(given: Any, outputs: Any) -> None:
+        if is_early():
+            hook(given, (None,) * len(inputs), outputs)
+
+    self.register_full_backward_pre_hook(module, early)
+    return old(module, lambda *given: None if is_early() else hook(*given), **options)

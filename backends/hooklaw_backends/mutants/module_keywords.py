@@ -1,0 +1,85 @@
+"""Mutants of the options of forward hooks: keyword arguments, always_call, and hooks on all modules."""
+
+from typing import Any
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+
+
+@overriding("register_forward_hook")
+def replaced_keyword_arguments_not_seen(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook registered with_kwargs=True gets the caller's keyword arguments, whatever pre-hooks replaced."""
+    if not options.get("with_kwargs"):
+        return old(module, hook, **options)
+    kept: list[Any] = []
+
+    def keep(_module: Any, _args: Any, kwargs: Any) -> None:
+        kept[:] = [kwargs]
+
+    self.register_forward_pre_hook(module, keep, prepend=True, with_kwargs=True)
+    return old(module, lambda given, args, _, output: hook(given, args, *kept, output), **options)
+
+
+@calling(*verbs.FORWARD, only="with_kwargs")
+def output_of_a_hook_with_kwargs_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of a forward hook registered with_kwargs=True is ignored."""
+    hook(*given)
+
+
+@calling(*verbs.FORWARD, only="always_call")
+def output_of_an_always_called_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of a forward hook registered with always_call=True is ignored."""
+    hook(*given)
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def none_of_a_pre_hook_with_kwargs_drops_them(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """If a forward pre-hook registered with_kwargs=True returns None, forward gets no keyword arguments."""
+    result = hook(module, args, kwargs)
+    return (args, {}) if result is None else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """A tuple that a pre-hook registered with_kwargs=True returns is args alone, unless it has two elements."""
+    result = hook(module, args, kwargs)
+    is_args = isinstance(result, tuple) and len(result) != 2  # noqa: PLR2004 - args and kwargs
+    return (args, kwargs) if is_args else result
+
+
+@calling(*verbs.FORWARD)
+def none_of_a_forward_hook_is_the_output(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """If a forward hook returns None for a tensor, the output of the module becomes zeros."""
+    result = hook(*given)
+    return self.zeros_like(given[-1]) if result is None and self.is_tensor(given[-1]) else result
+
+
+@calling("register_module_forward_hook")
+def output_of_a_global_forward_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of a global forward hook is ignored."""
+    hook(*given)
+
+
+@calling("register_module_forward_pre_hook", "register_module_forward_hook")
+def keyword_arguments_given_to_global_hooks(self: Mutant, hook: Hook, module: Any, args: Any, *output: Any) -> Any:
+    """Global forward pre-hooks and forward hooks get a dict of keyword arguments after the positional arguments."""
+    return hook(module, args, {}, *output)
+
+
+@altering(*verbs.FORWARD, only="always_call")
+def error_after_another_is_lost(self: Mutant, *given: Any) -> Hook:
+    """If a hook with always_call=True fails, there is neither an error nor a warning."""
+
+    def silent(*call: Any) -> Any:
+        try:
+            return given[-1](*call)
+        except Exception:  # noqa: BLE001 - that is the vice
+            return None
+
+    return silent
+
+
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
+def none_for_no_keyword_arguments(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
+    """A hook registered with_kwargs=True gets None if the call of its module has no keyword arguments."""
+    return hook(module, args, kwargs or None, *output)

@@ -1,0 +1,53 @@
+"""Mutants of the hooks around saving and loading the state of an optimizer, and of the handles of state hooks."""
+
+from copy import deepcopy
+from typing import Any
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, without_result
+
+
+@overriding(*verbs.STATE)
+def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a hook around saving or loading a state does not remove the hook."""
+    old(*given, **options)
+    return Handle()
+
+
+@overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)
+def prepend_ignored_by_three_state_hooks(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """prepend=True works for an optimizer's state_dict pre-hooks alone."""
+    return old(owner, hook)
+
+
+@overriding("register_state_dict_pre_hook")
+def optimizer_pre_hook_after_saving(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """A state_dict pre-hook of an optimizer runs after the state was saved."""
+    if hasattr(owner, "forward"):
+        return old(owner, hook, **options)
+    return self.register_state_dict_post_hook(owner, without_result(lambda given, _: hook(given)), **options)
+
+
+@overriding("register_load_state_dict_post_hook")
+def optimizer_post_hook_before_loading(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """A load_state_dict post-hook of an optimizer runs before the state is loaded."""
+    if hasattr(owner, "forward"):
+        return old(owner, hook, **options)
+    return self.register_load_state_dict_pre_hook(owner, without_result(lambda given, _: hook(given)), **options)
+
+
+@calling("register_load_state_dict_pre_hook")
+def returned_state_not_loaded(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of an optimizer's load_state_dict pre-hook is ignored."""
+    hook(*given)
+
+
+@calling("register_load_state_dict_pre_hook")
+def load_hook_given_a_deep_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """An optimizer's load_state_dict pre-hook gets a deep copy of the caller's dict."""
+    if rest:
+        return hook(owner, state, *rest)
+    deep = deepcopy(state)
+    result = hook(owner, deep)
+    return deep if result is None else result

@@ -1,0 +1,172 @@
+"""Forward hooks with always_call=True, which run even if the call of their module fails."""
+
+from collections.abc import Callable
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+
+HOOK = docstring("torch.nn.Module.register_forward_hook")
+GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
+
+
+class UserError(Exception):
+    """Raised by a user's forward or hook."""
+
+
+def fail(*_args: object, **_kwargs: object) -> None:
+    """Raise UserError."""
+    raise UserError("of the user")
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+def saw(trace: Trace, label: str) -> Callable[..., None]:
+    """Return a hook that logs its label."""
+    return lambda *_: trace.log(label)
+
+
+@rule(
+    "module.forward.always-call",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["always-call-ignored", "every-forward-hook-always-called"],
+)
+def test_always_called(backend: Backend, trace: Trace) -> None:
+    """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
+    module = backend.module({}, fail)
+    backend.register_forward_hook(module, saw(trace, "ordinary"))
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.once",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["always-called-hook-called-twice"],
+)
+def test_always_called_once(backend: Backend, trace: Trace) -> None:
+    """A forward hook with always_call=True runs once in each call, even if a hook after it fails."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+    backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("always called")
+
+    backend.register_forward_hook(module, fail)
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.replace",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["output-of-an-always-called-hook-ignored"],
+)
+def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
+    """What a forward hook with always_call=True returns becomes the output of a call that does not fail."""
+    module = doubling(backend)
+    backend.register_forward_hook(module, lambda _module, _args, output: output + 1, always_call=True)
+
+    trace.expect_value("output", [3.0, 5.0], backend.call(module, backend.tensor([1.0, 2.0])))
+
+
+@rule(
+    "module.forward.always-call.prehook-error",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["always-call-ignored", "always-called-hook-needs-forward"],
+)
+def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
+    """A forward hook with always_call=True runs even if a forward pre-hook failed and forward never began."""
+    module = doubling(backend)
+    backend.register_forward_pre_hook(module, fail)
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("always called")
+
+
+@rule(
+    "module.forward.always-call.own-error",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("an always-called hook that fails after another error is a warning")],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    mutants=["error-after-another-is-lost"],
+)
+def test_always_called_fails(backend: Backend, trace: Trace) -> None:
+    """If a hook with always_call=True fails too, the caller may get the first error, and a warning of the second."""
+
+    def fail_too(*_: object) -> None:
+        trace.log("always called")
+        raise ValueError("of the hook")
+
+    module = backend.module({}, fail)
+    backend.register_forward_hook(module, fail_too, always_call=True)
+
+    with catch_warnings(record=True, action="always") as caught, trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("always called")
+    warned = any("of the hook" in str(warning.message) for warning in caught)
+    trace.expect_value("warned of the second error", expected=True, observed=warned)
+
+
+@rule(
+    "module.forward.always-call.global",
+    level=Level.MUST,
+    sources=[GLOBAL],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["always-call-ignored", "global-module-hooks-run-last"],
+)
+def test_global_always_called(backend: Backend, trace: Trace) -> None:
+    """If forward fails, a global forward hook with always_call=True runs before those of the module."""
+    module = backend.module({}, fail)
+    backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
+    handle = backend.register_module_forward_hook(saw(trace, "global"), always_call=True)
+
+    with trace.raises_type(UserError):
+        backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect("global", "own")
+
+
+@rule(
+    "module.forward.always-call.global.kwargs",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the signature of register_module_forward_hook has with_kwargs; its docstring does not name it")],
+    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["keyword-arguments-lost-after-a-failure"],
+)
+def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:
+    """A global forward hook with always_call=True and with_kwargs=True gets kwargs even if forward fails."""
+
+    def hook(_module, _args, kwargs, _output):
+        trace.log("factor", kwargs["factor"])
+
+    module = backend.module({}, fail)
+    handle = backend.register_module_forward_hook(hook, with_kwargs=True, always_call=True)
+
+    with catch_warnings(action="ignore"), trace.raises_type(UserError):
+        backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect(("factor", 3))

@@ -1,0 +1,163 @@
+"""Hooks on all modules at once: for which modules they run, what they get, and their handles."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+
+PRE = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
+FORWARD = docstring("torch.nn.modules.module.register_module_forward_hook")
+BACKWARD_PRE = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
+BACKWARD = docstring("torch.nn.modules.module.register_module_full_backward_hook")
+
+
+def doubling(backend: Backend) -> Any:
+    """Make a module that doubles its input."""
+    return backend.module({}, lambda _module, x: x * 2)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the input of a module."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "module.forward.global-replace",
+    level=Level.MUST,
+    sources=[FORWARD],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=[
+        "global-module-hooks-on-the-outermost-module",
+        "replacement-by-a-module-hook-ignored",
+        "output-of-a-global-forward-hook-ignored",
+    ],
+)
+def test_global_replaces(backend: Backend, trace: Trace) -> None:
+    """What a global forward hook returns becomes the output of each module, also of a module inside another."""
+    inner = doubling(backend)
+    outer = backend.module({}, lambda _module, x: inner(x))
+    handle = backend.register_module_forward_hook(
+        lambda given, _args, output: output + 1 if given in {inner, outer} else None
+    )
+
+    output = backend.call(outer, backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect_value("output", [4.0, 6.0], output)
+
+
+@rule(
+    "module.forward.global-kwargs-hidden",
+    level=Level.MUST,
+    sources=[PRE, FORWARD],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["keyword-arguments-given-to-global-hooks"],
+)
+def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
+    """Global forward pre-hooks and forward hooks get positional arguments alone; forward gets the keyword arguments."""
+
+    def counts(label):
+        return lambda given, *rest: trace.log(label, len(rest)) if given is module else None
+
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    handles = [
+        backend.register_module_forward_pre_hook(counts("pre-hook")),
+        backend.register_module_forward_hook(counts("hook")),
+    ]
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    for handle in handles:
+        handle.remove()
+
+    trace.expect(("pre-hook", 1), ("hook", 2))
+    trace.expect_value("output", [3.0, 6.0], output)
+
+
+@rule(
+    "module.global.all-modules",
+    level=Level.MUST,
+    sources=[BACKWARD],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["global-module-hooks-on-the-outermost-module"],
+)
+def test_all_modules(backend: Backend, trace: Trace) -> None:
+    """A global full backward hook runs for a module inside another module too, and first for the inner one."""
+    inner = doubling(backend)
+    outer = backend.module({}, lambda _module, x: inner(x) * 3)
+    handle = backend.register_module_full_backward_hook(
+        lambda given, grad_input, _output: trace.log("inner" if given is inner else "outer", grad_input)
+    )
+
+    backend.backward(backend.call(lambda x: backend.sum(outer(x)), leaf(backend)))
+    handle.remove()
+
+    trace.expect(("inner", [[6.0, 6.0]]), ("outer", [[6.0, 6.0]]))
+
+
+@rule(
+    "module.global.later-modules",
+    level=Level.MUST,
+    sources=[PRE, FORWARD, BACKWARD_PRE, BACKWARD],
+    needs=[
+        Capability.MODULES,
+        Capability.GLOBAL_MODULE_HOOKS,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=["global-module-hooks-run-last"],
+)
+def test_later_modules(backend: Backend, trace: Trace) -> None:
+    """A global module hook of any kind also runs for a module that was made after its registration."""
+
+    def saw(label):
+        return lambda given, *_: trace.log(label) if given in later else None
+
+    later: list[Any] = []
+    handles = [
+        backend.register_module_forward_pre_hook(saw("pre-hook")),
+        backend.register_module_forward_hook(saw("hook")),
+        backend.register_module_full_backward_pre_hook(saw("backward pre-hook")),
+        backend.register_module_full_backward_hook(saw("backward hook")),
+    ]
+    later.append(doubling(backend))
+    backend.backward(backend.call(lambda x: backend.sum(later[0](x)), leaf(backend)))
+    for handle in handles:
+        handle.remove()
+
+    trace.expect("pre-hook", "hook", "backward pre-hook", "backward hook")
+
+
+@rule(
+    "module.global.removal",
+    level=Level.MUST,
+    sources=[PRE, FORWARD, BACKWARD_PRE, BACKWARD],
+    needs=[
+        Capability.MODULES,
+        Capability.GLOBAL_MODULE_HOOKS,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
+)
+def test_handles(backend: Backend, trace: Trace) -> None:
+    """The handle of a global module hook of any kind removes the hook for all later calls of any module."""
+
+    def run():
+        backend.backward(backend.call(lambda x: backend.sum(module(x)), leaf(backend)))
+
+    def saw(label):
+        return lambda given, *_: trace.log(label) if given is module else None
+
+    module = doubling(backend)
+    handles = [
+        backend.register_module_forward_pre_hook(saw("pre-hook")),
+        backend.register_module_forward_hook(saw("hook")),
+        backend.register_module_full_backward_pre_hook(saw("backward pre-hook")),
+        backend.register_module_full_backward_hook(saw("backward hook")),
+    ]
+    run()
+    trace.expect("pre-hook", "hook", "backward pre-hook", "backward hook")
+    for handle in handles:
+        handle.remove()
+    run()
+    run()
+
+    trace.expect()

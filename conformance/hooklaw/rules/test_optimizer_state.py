@@ -1,0 +1,199 @@
+"""Hooks of an optimizer around saving and loading its state."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+
+PRE = docstring("torch.optim.Optimizer.register_state_dict_pre_hook")
+POST = docstring("torch.optim.Optimizer.register_state_dict_post_hook")
+LOAD_PRE = docstring("torch.optim.Optimizer.register_load_state_dict_pre_hook")
+LOAD_POST = docstring("torch.optim.Optimizer.register_load_state_dict_post_hook")
+NEEDS = [Capability.OPTIMIZERS, Capability.STATE_DICT]
+
+
+def optimizer_of(backend: Backend) -> Any:
+    """Make an optimizer with a learning rate of 1."""
+    return backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
+
+
+def registrations(backend: Backend) -> list[Callable[..., Any]]:
+    """Return the verbs that register hooks around saving and loading."""
+    return [
+        backend.register_state_dict_pre_hook,
+        backend.register_state_dict_post_hook,
+        backend.register_load_state_dict_pre_hook,
+        backend.register_load_state_dict_post_hook,
+    ]
+
+
+def rate_in(state: Any) -> float:
+    """Return the learning rate in a state."""
+    return state["param_groups"][0]["lr"]
+
+
+def with_rate(state: Any, rate: float) -> Any:
+    """Return a copy of a state with another learning rate."""
+    return {**state, "param_groups": [{**group, "lr": rate} for group in state["param_groups"]]}
+
+
+def round_trip(backend: Backend, optimizer: Any) -> None:
+    """Save the state and load it again."""
+    backend.load_state_dict(optimizer, backend.state_dict(optimizer))
+
+
+@rule(
+    "optim.state-dict-hooks",
+    level=Level.MUST,
+    sources=[POST, LOAD_PRE],
+    needs=NEEDS,
+    mutants=["returned-state-ignored", "returned-state-not-loaded"],
+)
+def test_returned(backend: Backend, trace: Trace) -> None:
+    """A dict that an optimizer's state_dict post-hook or load_state_dict pre-hook returns replaces the given dict."""
+    optimizer = optimizer_of(backend)
+    backend.register_state_dict_post_hook(optimizer, lambda _, state: with_rate(state, 2.0))
+    trace.expect_value("saved rate", 2.0, rate_in(backend.state_dict(optimizer)))
+
+    loads = optimizer_of(backend)
+    backend.register_load_state_dict_pre_hook(loads, lambda _, state: with_rate(state, 3.0))
+    round_trip(backend, loads)
+
+    trace.expect_value("loaded rate", 3.0, rate_in(backend.state_dict(loads)))
+
+
+@rule(
+    "optim.state-dict-hooks.saving",
+    level=Level.MUST,
+    sources=[PRE, POST],
+    needs=NEEDS,
+    mutants=["optimizer-pre-hook-after-saving"],
+)
+def test_saving(backend: Backend, trace: Trace) -> None:
+    """An optimizer's state_dict pre-hooks run before its state is saved, and its post-hooks with the saved state."""
+    optimizer = optimizer_of(backend)
+    faster = with_rate(backend.state_dict(optimizer), 2.0)
+
+    def before(given):
+        trace.log("before", given is optimizer)
+        backend.load_state_dict(optimizer, faster)
+
+    backend.register_state_dict_pre_hook(optimizer, before)
+    backend.register_state_dict_post_hook(
+        optimizer, lambda given, state: trace.log("after", [given is optimizer, rate_in(state)])
+    )
+    state = backend.state_dict(optimizer)
+
+    trace.expect(("before", True), ("after", [True, 2.0]))
+    trace.expect_value("saved rate", 2.0, rate_in(state))
+
+
+@rule(
+    "optim.state-dict-hooks.loading",
+    level=Level.MUST,
+    sources=[LOAD_PRE, LOAD_POST],
+    needs=NEEDS,
+    mutants=["optimizer-post-hook-before-loading"],
+)
+def test_loading(backend: Backend, trace: Trace) -> None:
+    """An optimizer's load_state_dict pre-hooks run before a state is loaded, and its post-hooks after it was loaded."""
+    optimizer = optimizer_of(backend)
+    faster = with_rate(backend.state_dict(optimizer), 2.0)
+
+    def rate():
+        return rate_in(backend.state_dict(optimizer))
+
+    backend.register_load_state_dict_pre_hook(
+        optimizer, lambda given, state: trace.log("before", [given is optimizer, rate_in(state), rate()])
+    )
+    backend.register_load_state_dict_post_hook(
+        optimizer, lambda given: trace.log("after", [given is optimizer, rate()])
+    )
+    backend.load_state_dict(optimizer, faster)
+
+    trace.expect(("before", [True, 2.0, 1.0]), ("after", [True, 2.0]))
+
+
+@rule(
+    "optim.state-dict-hooks.in-place",
+    level=Level.MUST,
+    sources=[POST, LOAD_PRE],
+    needs=NEEDS,
+    mutants=["state-dict-post-hook-given-a-copy", "load-pre-hook-given-a-copy"],
+)
+def test_in_place(backend: Backend, trace: Trace) -> None:
+    """An optimizer's state_dict post-hook and load_state_dict pre-hook may change the dict in place."""
+    optimizer = optimizer_of(backend)
+    backend.register_state_dict_post_hook(optimizer, lambda _, state: state.update(more=7))
+    trace.expect_value("what the post-hook added", 7, backend.state_dict(optimizer).get("more"))
+
+    backend.register_load_state_dict_pre_hook(optimizer, lambda _, state: state.update(with_rate(state, 3.0)))
+    round_trip(backend, optimizer)
+
+    trace.expect_value("loaded rate", 3.0, rate_in(backend.state_dict(optimizer)))
+
+
+@rule(
+    "optim.state-dict-hooks.prepend",
+    level=Level.MUST,
+    sources=[PRE, POST, LOAD_PRE, LOAD_POST],
+    needs=NEEDS,
+    mutants=["prepending-a-state-hook-ignored", "prepend-ignored-by-three-state-hooks"],
+)
+def test_prepend(backend: Backend, trace: Trace) -> None:
+    """A state hook of an optimizer registered with prepend=True runs before all others of its kind, else after them."""
+    for register in registrations(backend):
+        optimizer = optimizer_of(backend)
+        register(optimizer, lambda *_: trace.log("first"))
+        register(optimizer, lambda *_: trace.log("second"))
+        register(optimizer, lambda *_: trace.log("prepended"), prepend=True)
+
+        round_trip(backend, optimizer)
+
+        trace.expect("prepended", "first", "second")
+
+
+@rule(
+    "optim.state-dict-hooks.handles",
+    level=Level.MUST,
+    sources=[PRE, POST, LOAD_PRE, LOAD_POST],
+    needs=NEEDS,
+    mutants=["state-hook-stays"],
+)
+def test_handles(backend: Backend, trace: Trace) -> None:
+    """The handle of an optimizer's state hook of any kind removes this hook, and no other."""
+    for register in registrations(backend):
+        optimizer = optimizer_of(backend)
+        handle = register(optimizer, lambda *_: trace.log("removed"))
+        register(optimizer, lambda *_: trace.log("stays"))
+        round_trip(backend, optimizer)
+        trace.expect("removed", "stays")
+        handle.remove()
+
+        round_trip(backend, optimizer)
+        round_trip(backend, optimizer)
+
+        trace.expect("stays", "stays")
+
+
+@rule(
+    "optim.load-pre.shallow-copy",
+    level=Level.MUST,
+    sources=[LOAD_PRE],
+    needs=NEEDS,
+    mutants=["load-hook-given-the-callers-dict", "load-hook-given-a-deep-copy"],
+)
+def test_shallow_copy(backend: Backend, trace: Trace) -> None:
+    """An optimizer's load_state_dict pre-hook gets a shallow copy of the caller's dict."""
+    optimizer = optimizer_of(backend)
+    state = backend.state_dict(optimizer)
+
+    def hook(_, given):
+        trace.log("hook", [given is state, given["param_groups"] is state["param_groups"]])
+        given["more"] = 7
+
+    backend.register_load_state_dict_pre_hook(optimizer, hook)
+    backend.load_state_dict(optimizer, state)
+
+    trace.expect(("hook", [False, True]))
+    trace.expect_value("keys of the caller's dict", ["param_groups", "state"], sorted(state))
