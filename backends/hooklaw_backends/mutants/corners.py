@@ -203,14 +203,26 @@ OF_PASSES = {"retained", "anomaly"}
 """Conditions that concern passes alone."""
 
 
+def _of(fault: Fault) -> list[Corner]:
+    """Return the corners in which a fault can show."""
+    left = set() if fault.in_pass else OF_PASSES
+    left = left if fault.leaf_only else {*left, "strided"}
+    there = [corner for corner in CORNERS if corner.condition not in left]
+    return (
+        there
+        if fault.in_pass
+        else [corner._replace(holds=AROUND.get(corner.condition, corner.holds)) for corner in there]
+    )
+
+
+AROUND = {"inside-pass": lambda mutant, _: mutant.depth > 0}
+"""Where a fault shows that is not one of the pass itself."""
+
+
 def _corner_mutants() -> dict[str, type[Mutant]]:
     found: dict[str, type[Mutant]] = {}
     for name, fault in FAULTS.items():
-        for corner in CORNERS:
-            if (corner.condition in OF_PASSES and not fault.in_pass) or (
-                corner.condition == "strided" and not fault.leaf_only
-            ):
-                continue
+        for corner in _of(fault):
             made = fault.make(corner)
             made.__name__ = f"{name}-{corner.condition}".replace("-", "_")
             made.__doc__ = f"{fault.words} {corner.words}."
