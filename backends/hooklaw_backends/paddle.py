@@ -39,6 +39,7 @@ LACKS = {
     Capability.INCREMENT_VERSION: "no function increments the version of a tensor",
     Capability.ANOMALY: "Paddle checks for NaN with a process-wide flag, not in a context",
     Capability.LAZY_BITS: "conj() computes at once, and there is no negated view",
+    Capability.FLOAT16: "the CPU has no kernel that multiplies two float16 tensors",
     Capability.BFLOAT16: "the CPU has no kernel that adds two bfloat16 tensors",
     Capability.SAVED_TENSOR_ACCESS: "a node does not show what it saved",
     Capability.SAVED_TENSOR_REGISTER: "a saved tensor is not an object of its own",

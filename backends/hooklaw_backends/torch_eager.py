@@ -130,12 +130,14 @@ class TorchEager(TorchLike):
         return torch.autograd.grad(outputs, inputs, grad_outputs, **how)
 
     # saved tensors
-    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
+    set_checkpoint_early_stop = staticmethod(set_checkpoint_early_stop)
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         early = nullcontext()
         if "early_stop" in how and not EARLY_STOP_OPTION:
             early = set_checkpoint_early_stop(how.pop("early_stop"))
         with early:
-            return checkpoint(fn, *tensors, **how)
+            return checkpoint(fn, *inputs, **how)
 
     def saved_tensors(self, node: Any) -> list[Any]:
         if "saved_tensors" in dir(node):  # a custom Function; hasattr would unpack the tensors once more

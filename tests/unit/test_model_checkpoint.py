@@ -199,3 +199,28 @@ def test_reentrant_without_gradients():
     assert not R.requires_grad(constant)
     with pytest.raises(RuntimeError, match="requires grad"):
         R.backward(R.sum(detached))
+
+
+def test_the_reentrant_kind_takes_what_is_no_tensor():
+    """Inputs that are not tensors are passed on as they are, in forward and when it runs again."""
+    x = leaf()
+    loss = R.sum(
+        R.checkpoint(lambda factor, x, names: x * factor[names["last"]], [2, 3], x, {"last": 1}, use_reentrant=True)
+    )
+    R.backward(loss)
+
+    assert R.tolist(R.grad_of(x)) == [3.0, 3.0]
+
+
+def test_the_early_stop_of_all_is_restored():
+    """set_checkpoint_early_stop can be nested, and an exception ends it too."""
+    with (
+        R.set_checkpoint_early_stop(enable=False),
+        pytest.raises(ZeroDivisionError),
+        R.set_checkpoint_early_stop(enable=True),
+    ):
+        raise ZeroDivisionError
+    region = Region(lambda x: x * x)
+    R.backward(R.sum(R.checkpoint(region, leaf(), use_reentrant=False)))
+
+    assert region.ends == 1

@@ -69,3 +69,15 @@ def test_each_context_has_its_own():
 
     with R.allow_mutation_on_saved_tensors(), pytest.raises(errors.OutsideMutationError):
         R.backward(R.sum(y))
+
+
+def test_the_end_of_the_context_frees_what_it_kept():
+    """After the context a tensor may be changed in place as ever, and the graph is of no use."""
+    with R.allow_mutation_on_saved_tensors():
+        y = leaf() * 1
+        loss = R.sum(y * y)
+    R.mul_(y, 10)
+
+    assert R.tolist(y) == [10.0, 20.0]
+    with pytest.raises(errors.OutsideMutationError):
+        R.backward(loss)

@@ -126,7 +126,12 @@ class Capability(StrEnum):
         "a context allows in-place changes of saved tensors",
         "allow_mutation_on_saved_tensors",
     )
-    CHECKPOINT = "checkpoint", "a function can be recomputed in backward instead of saving its tensors", "checkpoint"
+    CHECKPOINT = (
+        "checkpoint",
+        "a function can be recomputed in backward instead of saving its tensors",
+        "checkpoint",
+        "set_checkpoint_early_stop",
+    )
     SAVE_ON_CPU = "save-on-cpu", "a context keeps saved tensors on the CPU", "save_on_cpu"
     ACCELERATOR = "accelerator", "tensors live on a device other than the host's CPU", "memory_allocated"
     SERIALIZATION = "serialization", "a tensor can be saved and loaded", "save", "load", "unserializable_hook"
@@ -234,7 +239,7 @@ class ErrorKind(StrEnum):
     NESTED_MUTATION = "nested-mutation"
     """allow_mutation_on_saved_tensors was entered inside itself"""
     CHECKPOINT_REENTRANT = "checkpoint-reentrant"
-    """a reentrant checkpoint was run through by a backward that it does not support"""
+    """a reentrant checkpoint was run through by a backward that it does not support, or all its outputs are detached"""
     CHECKPOINT_KIND = "checkpoint-kind"
     """checkpoint was called without use_reentrant"""
     CHECKPOINT_MISMATCH = "checkpoint-mismatch"

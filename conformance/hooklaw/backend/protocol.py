@@ -253,8 +253,14 @@ class Backend(Protocol):
     def allow_mutation_on_saved_tensors(self) -> AbstractContextManager[Any]:
         """Allow in-place changes of saved tensors inside."""
 
-    def checkpoint(self, fn: Callable[..., Any], *tensors: Any, **how: Any) -> Any:
-        """Run a function that backward recomputes; `how` is ``use_reentrant`` and ``early_stop``."""
+    def checkpoint(self, fn: Callable[..., Any], *inputs: Any, **how: Any) -> Any:
+        """Run a function that backward recomputes.
+
+        `how` is ``use_reentrant``, ``early_stop``, ``determinism_check``, ``context_fn``, and the function's keywords.
+        """
+
+    def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's argument
+        """Turn the early stop of every non-reentrant checkpoint made inside on or off."""
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
         """Keep tensors saved inside on the CPU."""

@@ -6,6 +6,8 @@ A reentrant checkpoint is one Node, whose backward runs the function again and t
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 from hooklaw.model import engine
@@ -13,29 +15,39 @@ from hooklaw.model.errors import CheckpointKindError, CheckpointMismatchError, C
 from hooklaw.model.flags import on
 from hooklaw.model.function import CustomNode, custom_function
 from hooklaw.model.hooks import Gradients, Hook
-from hooklaw.model.modes import Pair, current_pass, grad_mode, recording, saved_tensors_hooks
+from hooklaw.model.modes import Pair, current_pass, early_stops, grad_mode, recording, saved_tensors_hooks
 from hooklaw.model.record import SavedTensor
 from hooklaw.model.strided import Shape
 from hooklaw.model.tensor import Tensor
 
+Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+
+
+def _no_contexts() -> Contexts:
+    return nullcontext(), nullcontext()
+
 
 def checkpoint(
     fn: Hook,
-    *tensors: Tensor,
+    *inputs: Any,
     use_reentrant: bool | None = None,
     early_stop: bool = True,
     determinism_check: str = "default",
+    context_fn: Callable[[], Contexts] = _no_contexts,
+    **keywords: Any,
 ) -> Any:
     """Run `fn` now, and again in each backward that needs the tensors it would have saved."""
     if use_reentrant is None and not on("regions-are-reentrant-unless-told"):
         raise CheckpointKindError("checkpoint needs use_reentrant: pass True or False")
     if use_reentrant is not False:
-        return _reentrant(fn)(*tensors)
+        return _reentrant(fn, inputs)(*inputs, **keywords)
     if not recording():
-        return fn(*tensors)
-    recomputed = _Recomputed(fn, tensors, early_stop=early_stop, compares=determinism_check != "none")
-    with saved_tensors_hooks(Pair(recomputed.pack, recomputed.unpack)):
-        result = fn(*tensors)
+        return fn(*inputs, **keywords)
+    first, again = context_fn()
+    how = _How(again, early_stops(early_stop), compares=determinism_check != "none")
+    recomputed = _Recomputed(partial(fn, **keywords), inputs, how)
+    with saved_tensors_hooks(Pair(recomputed.pack, recomputed.unpack)), first:
+        result = fn(*inputs, **keywords)
     recomputed.has_returned = True
     return result
 
@@ -45,6 +57,14 @@ def checkpoint(
 
 class _Placeholder:
     """Stands in a Node for a tensor that was not saved; it dies with the graph."""
+
+
+class _How(NamedTuple):
+    """How a checkpoint is recomputed: inside which context, whether in part, whether compared with the first run."""
+
+    context: AbstractContextManager[Any]
+    early_stop: bool
+    compares: bool
 
 
 class _Packed(NamedTuple):
@@ -62,9 +82,9 @@ class _EnoughError(Exception):
 class _Recomputed:
     """One call of a non-reentrant checkpoint. It saves its inputs as a Node would: with the pair around it, if any."""
 
-    def __init__(self, fn: Hook, tensors: Sequence[Tensor], *, early_stop: bool, compares: bool) -> None:
-        self.fn, self.early_stop, self.compares = fn, early_stop, compares
-        self.inputs = [SavedTensor(tensor, None) for tensor in tensors]
+    def __init__(self, fn: Hook, inputs: Sequence[Any], how: _How) -> None:
+        self.fn, self.how = fn, how
+        self.inputs = [SavedTensor(value, None) if isinstance(value, Tensor) else value for value in inputs]
         self.packed: list[_Packed] = []
         self.has_returned = False
 
@@ -86,7 +106,8 @@ class _Recomputed:
 
     def _run_again(self) -> dict[_Placeholder, Tensor]:
         """Return a tensor for each placeholder that is still alive. The graph of this run is not used."""
-        tensors, computed = [tensor.unpack() for tensor in self.inputs], list[Tensor]()
+        inputs = [value.unpack() if isinstance(value, SavedTensor) else value for value in self.inputs]
+        computed = list[Tensor]()
 
         def pack(tensor: Tensor) -> Tensor:
             tensor = tensor.detach() if tensor.requires_grad else tensor
@@ -94,8 +115,8 @@ class _Recomputed:
             return tensor
 
         try:
-            with saved_tensors_hooks(Pair(pack, lambda tensor: tensor)), grad_mode(enabled=True):
-                self.fn(*tensors)
+            with saved_tensors_hooks(Pair(pack, lambda tensor: tensor)), grad_mode(enabled=True), self.how.context:
+                self.fn(*inputs)
         except _EnoughError:
             pass
         if len(computed) < len(self.packed):
@@ -107,13 +128,13 @@ class _Recomputed:
             computed.append(tensor)
         elif self.has_returned:
             raise CheckpointMismatchError("the recomputation saved more tensors than the first run")
-        if self.early_stop and len(computed) == len(self.packed):
+        if self.how.early_stop and len(computed) == len(self.packed):
             raise _EnoughError
 
     def _compared(self, computed: Sequence[Tensor]) -> Iterator[tuple[_Placeholder, Tensor]]:
         for before, tensor in zip(self.packed, computed, strict=True):
             place = before.place()
-            if place and self.compares and (tensor.shape, tensor.dtype) != (before.shape, before.dtype):
+            if place and self.how.compares and (tensor.shape, tensor.dtype) != (before.shape, before.dtype):
                 raise CheckpointMismatchError(f"a tensor was recomputed as {tensor.dtype}{tensor.shape}")
             if place:
                 yield place, tensor
@@ -122,26 +143,30 @@ class _Recomputed:
 # --- reentrant checkpoints
 
 
-def _reentrant(fn: Hook) -> Hook:
+def _reentrant(fn: Hook, inputs: Sequence[Any]) -> Hook:
     """Make a custom Function of the checkpoint: as in any Function, forward is not recorded."""
+    others = [None if isinstance(value, Tensor) else value for value in inputs]
 
-    def forward(node: CustomNode, *tensors: Tensor) -> Any:
-        node.save_for_backward(*tensors)
-        return fn(*tensors)
+    def forward(node: CustomNode, *inputs: Any) -> Any:
+        node.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)))
+        return fn(*inputs)
 
     def backward(node: CustomNode, *grads: Tensor) -> Gradients:
         if _is_limited(current_pass()):
             raise CheckpointReentrantError("a reentrant checkpoint works with backward without inputs only")
-        tensors = [_cut(tensor) for tensor in node.saved_tensors if tensor]
+        tensors = iter([_cut(tensor) for tensor in node.saved_tensors if tensor])
+        again = [
+            next(tensors) if is_tensor else other for is_tensor, other in zip(node.are_tensors, others, strict=True)
+        ]
         with grad_mode(enabled=True):
-            result = fn(*tensors)
+            result = fn(*again)
         outputs = result if isinstance(result, tuple) else (result,)
         pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=False) if output.requires_grad]
         if not pairs:
-            raise RuntimeError("no output of a reentrant checkpoint requires grad when it is run again")
+            raise CheckpointReentrantError("no output of a reentrant checkpoint requires grad when it is run again")
         roots, seeds = zip(*pairs, strict=True)
         engine.backward(roots, seeds, None, engine.How(retain_graph=False, create_graph=False))
-        return tuple(tensor.grad for tensor in tensors)
+        return tuple(value.grad if isinstance(value, Tensor) else None for value in again)
 
     return custom_function(forward, backward)
 

@@ -225,6 +225,7 @@ class Reference(TorchLike):
 
     # saved tensors
     checkpoint = staticmethod(checkpoint)
+    set_checkpoint_early_stop = staticmethod(modes.set_checkpoint_early_stop)
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
     allow_mutation_on_saved_tensors = staticmethod(_mutation.allow_mutation_on_saved_tensors)
 

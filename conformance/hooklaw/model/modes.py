@@ -30,6 +30,7 @@ class _Modes(threading.local):
 
 class _Everywhere:
     detecting_anomaly = False
+    early_stop: bool | None = None
 
 
 _here = _Modes()
@@ -89,6 +90,21 @@ def detect_anomaly() -> Generator[None]:
         yield
     finally:
         _everywhere.detecting_anomaly = before
+
+
+def early_stops(asked: bool) -> bool:  # noqa: FBT001 - it is the option
+    """Whether a checkpoint made now stops its recomputation early; set_checkpoint_early_stop overrides its option."""
+    return asked if _everywhere.early_stop is None else _everywhere.early_stop
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Generator[None]:  # noqa: FBT001 - torch's own argument
+    """Turn the early stop of recomputations on or off, for every non-reentrant checkpoint made inside."""
+    before, _everywhere.early_stop = _everywhere.early_stop, enable
+    try:
+        yield
+    finally:
+        _everywhere.early_stop = before
 
 
 def running(now: "Pass") -> AbstractContextManager[None]:

@@ -17,6 +17,7 @@ COPYING = ["cloned", "rebuilt"]
 OTHERS = ["index of a list", "scaled"]
 """More pairs that keep those of a tensor of small floats."""
 
+INTEGERS = ["bool", "uint8", "int8", "int16", "int32", "int64"]
 pairs = st.sampled_from(SHARING + COPYING)
 sharing_pairs = st.sampled_from(SHARING)
 Hook = Callable[[Any], Any]
@@ -66,7 +67,7 @@ class Trial:
         self,
         backend: Backend,
         trace: Trace,
-        pair: str,
+        pair: str = "detached",
         *,
         look: Look | None = None,
         seed: Any = None,
@@ -89,13 +90,43 @@ class Trial:
             packed.append(self.describe(tensor))
             return self._pack(tensor)
 
-        hooks = self._backend.saved_tensors_hooks(pack, self._unpack)
+        plain = self.holds_under(self._backend.saved_tensors_hooks(pack, self._unpack), leaf, lay_out)
+        self._trace.expect_value("received by pack", [plain], _distinct(packed))
+
+    def holds_under(
+        self,
+        hooks: AbstractContextManager[Any],
+        leaf: Callable[[], Any],
+        lay_out: Callable[[Any], Any] = lambda leaf: leaf,
+    ) -> Any:
+        """Expect ``lay_out(leaf())`` to be read and differentiated as without hooks; return its description."""
         plain, plain_gradient = self._run(leaf(), lay_out, nullcontext(), run=lambda forward, x: forward(x))
         read, gradient = self._run(leaf(), lay_out, hooks, run=self._backend.call)
 
-        self._trace.expect_value("received by pack", [plain] * 3, packed)
         self._trace.expect_value("read in backward", plain, read)
         self._trace.expect_value("gradient", plain_gradient, gradient)
+        return plain
+
+    def is_kept(self, constant: Any, hooks: AbstractContextManager[Any]) -> None:
+        """Expect a tensor without gradient that a custom Function saves under these hooks to be read as it was."""
+        backend, seen = self._backend, []
+
+        def save(ctx: Any, x: Any, saved: Any) -> Any:
+            ctx.save_for_backward(saved)
+            return x * 2
+
+        def read(ctx: Any, grad: Any) -> Any:
+            seen.append(self.describe(ctx.saved_tensors[0]))
+            return grad * 2, None
+
+        function = backend.custom_function(save, read)
+
+        def forward(x: Any, saved: Any) -> Any:
+            with hooks:
+                return backend.sum(function(x, saved))
+
+        backend.backward(backend.call(forward, backend.tensor([1.0], requires_grad=True), constant))
+        self._trace.expect_value("read in backward", [self.describe(constant)], seen)
 
     def _run(
         self,
@@ -124,3 +155,17 @@ class Trial:
 
         backend.backward(run(forward, x), self._seed)
         return seen[0], backend.grad_of(x)
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    return [value for place, value in enumerate(values) if value not in values[:place]]
+
+
+def extremes(dtype: str) -> list[int]:
+    """Return 0, 1 and the largest number of an integer dtype or bool; if it is signed, also -1 and the smallest."""
+    if dtype == "bool":
+        return [0, 1]
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    if dtype.startswith("u"):
+        return [0, 1, 2**bits - 1]
+    return [0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1))]

@@ -63,13 +63,13 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-stay-disabled", "inner-disabling-message-stays", "inner-exit-enables-hooks"],
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
-    """Leaving disable_saved_tensors_hooks restores the state before it: the outer context's message, or no error."""
+    """Leaving disable_saved_tensors_hooks restores the state before it: the outer context's message, or no error.
+
+    It is a context manager, so after an inner context only the outer one disables hooks, and after that none does.
+    """
     with backend.disable_saved_tensors_hooks("the outer reason"):
-        with (
-            backend.disable_saved_tensors_hooks("the inner reason"),
-            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"),
-        ):
-            use_hooks(backend, trace)
+        with backend.disable_saved_tensors_hooks("the inner reason"):
+            pass
         with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the outer reason"):
             use_hooks(backend, trace)
     trace.expect()
@@ -79,9 +79,28 @@ def test_restored(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "disable-hooks.nested",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("of two nested contexts the inner one gives the message")],
+    needs=NEEDS,
+    mutants=["outer-disabling-message-wins"],
+)
+def test_nested(backend: Backend, trace: Trace) -> None:
+    """Inside nested disable_saved_tensors_hooks contexts the error has the message of the innermost one."""
+    with (
+        backend.disable_saved_tensors_hooks("the outer reason"),
+        backend.disable_saved_tensors_hooks("the inner reason"),
+        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"),
+    ):
+        use_hooks(backend, trace)
+
+
+@rule(
     "disable-hooks.when-active",
     level=Level.MAY,
-    sources=[DISABLE],
+    basis=Basis.OBSERVED,
+    sources=[observed("entering the context under a pair raises the error")],
     needs=NEEDS,
     mutants=["disabling-suspends-active-hooks"],
 )
@@ -106,7 +125,7 @@ def test_while_active(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-disabled-in-every-thread", "threads-share-their-modes"],
 )
 def test_thread_local(backend: Backend, trace: Trace) -> None:
-    """Disabling saved-tensor hooks in one thread does not disable them in another."""
+    """Disabling saved-tensor hooks in one thread may leave them enabled in another."""
     with backend.disable_saved_tensors_hooks("no hooks in this thread"), ThreadPoolExecutor(1) as other:
         other.submit(use_hooks, backend, trace).result()
 
@@ -115,13 +134,16 @@ def test_thread_local(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "disable-hooks.per-tensor",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[DISABLE],
     needs=[Capability.DISABLE_SAVED_TENSOR_HOOKS, Capability.NODES, Capability.SAVED_TENSOR_REGISTER],
     mutants=["per-tensor-hooks-disabled-too"],
 )
 def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
-    """Inside disable_saved_tensors_hooks a saved tensor may still be given its own pair of hooks."""
+    """Inside disable_saved_tensors_hooks a saved tensor can still be given its own pair of hooks.
+
+    The docstring says that the context disables the saved tensors default hooks, and these are not.
+    """
 
     def forward(x):
         y = backend.exp(x)

@@ -156,45 +156,52 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE],
-    mutants=["pack-in-place-not-detected"],
+    mutants=["pack-in-place-not-detected", "pack-in-place-not-detected-on-leaves"],
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
-    """A pack hook that changes its input in place makes the operation that saves an error."""
+    """A pack hook that changes its input in place, a leaf, an intermediate or an output, is an error."""
 
-    def forward(x):
-        with backend.saved_tensors_hooks(lambda t: backend.detach(backend.mul_(t, 2.0)), lambda packed: packed):
-            return backend.exp(x)
+    def in_place(operation):
+        def forward(x):
+            y = x * 1
+            with backend.saved_tensors_hooks(lambda t: backend.detach(backend.mul_(t, 2.0)), lambda packed: packed):
+                return operation(x, y)
 
-    with trace.raises(ErrorKind.PACK_IN_PLACE):
         backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    for operation in (lambda x, _: x * x, lambda _, y: y * y, lambda x, _: backend.exp(x)):
+        with trace.raises(ErrorKind.PACK_IN_PLACE):
+            in_place(operation)
 
 
 @rule(
     "saved-tensor.pack.input-live",
     level=Level.MUST,
     sources=[DEFAULT_HOOKS],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pack-receives-a-detached-tensor"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.NODES],
+    mutants=["pack-receives-a-detached-tensor", "pack-receives-a-view"],
 )
 def test_input_is_live(backend: Backend, trace: Trace) -> None:
-    """A pack hook gets the saved tensor with its place in the graph: a leaf, an intermediate, or an output."""
+    """A pack hook gets a saved tensor, be it leaf, intermediate or output, that still has its place in the graph."""
+    packed = []
 
     def pack(tensor):
-        trace.log("pack", [backend.requires_grad(tensor), backend.is_leaf(tensor)])
+        packed.append((backend.requires_grad(tensor), backend.is_leaf(tensor), backend.grad_fn(tensor)))
         return backend.detach(tensor)
 
     def forward(x):
+        y = x * 1
         with backend.saved_tensors_hooks(pack, lambda packed: packed):
-            y = x * x
-            trace.log("squared")
-            z = y * y
-            trace.log("squared again")
-            return backend.exp(z)
+            return x * x, y, y * y, backend.exp(y)
 
-    backend.call(forward, backend.tensor([1.0], requires_grad=True))
+    x = backend.tensor([1.0], requires_grad=True)
+    _, y, _, output = backend.call(forward, x)
 
-    leaf, live = ("pack", [True, True]), ("pack", [True, False])
-    trace.expect(leaf, leaf, "squared", live, live, "squared again", live)
+    saved = [x, x, y, y, output]
+    flags = [[True, backend.is_leaf(tensor)] for tensor in saved]
+    trace.expect_value("require grad, are leaves", flags, [seen[:2] for seen in packed])
+    same = [backend.grad_fn(tensor) == seen[2] for tensor, seen in zip(saved, packed, strict=True)]
+    trace.expect_value("have the grad_fn of the saved tensor", [True] * len(saved), same)
 
 
 @rule(

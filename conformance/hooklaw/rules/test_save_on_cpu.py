@@ -68,13 +68,17 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "save-on-cpu.no-copy-on-cpu.pinned",
-    level=Level.MUST,
+    level=Level.MAY,
     sources=[SAVE_ON_CPU],
     needs=IN_PLACE,
     mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-to-pinned-memory"],
 )
 def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
-    """Under save_on_cpu with pin_memory too, a tensor that is already on the CPU is saved without a copy."""
+    """Under save_on_cpu with pin_memory too, a tensor that is already on the CPU may be saved without a copy.
+
+    The docstring says that no copy is made of a graph on the CPU, and that with pin_memory tensors are saved to pinned
+    memory, which a tensor in pageable memory cannot be without a copy.
+    """
     trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=True))
 
 

@@ -53,13 +53,16 @@ def test_no_cycle(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "saved-tensor.cycle.identity-pack",
-    level=Level.SHOULD,
+    level=Level.MUST,
     sources=[HOOKS, DEFAULT_HOOKS],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["packed-tensor-keeps-the-saved-one"],
 )
 def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
-    """An output that a pack hook packed as a detached tensor is freed with its last reference."""
+    """An output that a pack hook packed as a detached tensor is freed with its last reference.
+
+    The notes say that detaching breaks the cycle that the identity as a pack hook would make.
+    """
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
@@ -72,6 +75,31 @@ def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
         del y
 
         trace.expect_value("is freed", expected=True, observed=alive() is None)
+
+
+@rule(
+    "saved-tensor.cycle.fresh-tensor",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["packed-tensor-keeps-the-saved-one", "computed-pack-results-keep-the-saved-tensor"],
+)
+def test_fresh_tensor_makes_no_cycle(backend: Backend, trace: Trace) -> None:
+    """A saved tensor, input or output, is not kept alive if the pack hook returns a tensor that it computed."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: t * 1, lambda packed: packed):
+            y = backend.exp(x)
+            return backend.exp(y * y), y
+
+    x = backend.tensor([0.0], requires_grad=True)
+    with without_collector():
+        z, y = backend.call(forward, x)
+        alive = [weakref.ref(y), weakref.ref(z)]
+        del y
+        trace.expect_value("the intermediate is freed", expected=True, observed=alive[0]() is None)
+        del z
+        trace.expect_value("the output is freed", expected=True, observed=alive[1]() is None)
 
 
 @rule(

@@ -81,40 +81,6 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
-    "saved-tensor.unpack.order",
-    level=Level.MAY,
-    sources=[HOOKS],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
-)
-def test_order(backend: Backend, trace: Trace) -> None:
-    """The saved tensors of one operation may be packed and unpacked in any order, each of them once.
-
-    The documentation's own example shows one order, torch keeps another; nothing may depend on it.
-    """
-
-    def named(tensor):
-        return "a" if backend.tolist(tensor) == [2.0] else "b"
-
-    def pack(tensor):
-        trace.log(f"pack {named(tensor)}")
-        return backend.detach(tensor)
-
-    def unpack(packed):
-        trace.log(f"unpack {named(packed)}")
-        return packed
-
-    def forward(a, b):
-        with backend.saved_tensors_hooks(pack, unpack):
-            return backend.sum(a * b)
-
-    a = backend.tensor([2.0], requires_grad=True)
-    b = backend.tensor([3.0], requires_grad=True)
-    backend.backward(backend.call(forward, a, b))
-
-    trace.expect_in_any_order("pack a", "pack b", "unpack a", "unpack b")
-
-
-@rule(
     "saved-tensor.unpack.arg",
     level=Level.MUST,
     sources=[SECTION, HOOKS],

@@ -47,7 +47,7 @@ def step(backend: Backend, tensor: Any, name: str) -> Any:
 )
 @given(pair=pairs, swap=swaps, factor=st.sampled_from([None, 2.0]))
 def test_views(backend: Backend, trace: Trace, pair: str, swap: list[tuple[int, int]], factor: float | None) -> None:
-    """A saved view, contiguous or not, of a leaf or of an intermediate, is read back as that view."""
+    """A saved view, contiguous or not, of a leaf or of an intermediate, is read back with its values and shape."""
 
     def lay_out(x):
         return swapped(backend, x if factor is None else x * factor, swap)
@@ -64,7 +64,7 @@ def test_views(backend: Backend, trace: Trace, pair: str, swap: list[tuple[int, 
 )
 @given(pair=pairs, shape=st.sampled_from([[2, 3], [3, 2], [1, 6], [3, 1, 2]]))
 def test_reshaped(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> None:
-    """A saved view with another shape than its base is read back in the view's shape."""
+    """A saved view with another shape than its base is read back with the values and the shape of the view."""
     Trial(backend, trace, pair).holds(
         lambda: backend.tensor(numbers([6]), requires_grad=True),
         lambda x: backend.view(x, *shape),

@@ -1,6 +1,6 @@
 """Which tensors operations save, and so pass to a pack hook."""
 
-from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -10,13 +10,16 @@ SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_back
 
 @rule(
     "saved-tensor.which.mul",
-    level=Level.MUST,
+    level=Level.SHOULD,
     sources=[SAVED, HOOKS],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["every-operand-saved"],
 )
 def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
-    """A product saves both factors if both require grad; if one does, it saves only the other factor."""
+    """A product saves both factors if both require grad; if one does, it saves only the other factor.
+
+    The notes say that tensors are saved as needed; that nothing else is saved, they do not say.
+    """
 
     def forward(a, b, constant):
         with backend.saved_tensors_hooks(trace.saw("both", backend.detach), lambda packed: packed):
@@ -35,18 +38,94 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.which.constants",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["constants-not-packed"],
+)
+def test_constants(backend: Backend, trace: Trace) -> None:
+    """A tensor that does not require grad is packed like any other if an operation saves it.
+
+    pack is called every time an operation saves a tensor, and the gradient of a product needs the other factor.
+    """
+
+    def forward(x, constant):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)):
+            return backend.sum(x * constant)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x, backend.tensor([5.0])))
+
+    for label in ("pack", "unpack"):
+        trace.expect_value(f"{label} got the constant", expected=True, observed=[5.0] in trace.values(label))
+
+
+@rule(
+    "saved-tensor.which.in-place",
+    level=Level.MUST,
+    sources=[HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE, Capability.SIN_COS],
+    mutants=["saves-of-in-place-operations-not-packed"],
+)
+def test_in_place_operation(backend: Backend, trace: Trace) -> None:
+    """What an in-place operation saves is packed, and what unpack returns is used.
+
+    pack is called every time an operation saves a tensor, and the gradient of the cosine needs its input.
+    """
+
+    def forward(x):
+        y = x * 1
+        with backend.saved_tensors_hooks(
+            trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed * 0)
+        ):
+            backend.cos_(y)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("pack", [1.0]), ("unpack", [1.0]))
+    trace.expect_value("x.grad", [0.0], backend.grad_of(x))
+
+
+@rule(
     "saved-tensor.which.none",
     level=Level.MUST,
-    sources=[SAVED, HOOKS],
+    sources=[GRAD_MODES, HOOKS],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["every-operand-saved", "saved-without-grad"],
+    mutants=["saved-without-grad"],
 )
-def test_nothing_to_save(backend: Backend, trace: Trace) -> None:
-    """An operation whose gradient needs no tensor, or none of whose inputs require grad, saves nothing."""
+def test_nothing_recorded(backend: Backend, trace: Trace) -> None:
+    """An operation none of whose inputs require grad is not recorded, so it saves nothing."""
 
     def forward(x, constant):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
-            backend.exp(constant * constant)
+            factor = backend.exp(constant * constant)
+        return backend.sum(x * factor)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x, backend.tensor([0.0])))
+
+    trace.expect()
+    trace.expect_value("x.grad", [1.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.which.none.not-needed",
+    level=Level.SHOULD,
+    sources=[SAVED, HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["every-operand-saved"],
+)
+def test_nothing_needed(backend: Backend, trace: Trace) -> None:
+    """An operation whose gradient needs no tensor, such as a sum, saves nothing.
+
+    The notes say that tensors are saved as needed; that nothing else is saved, they do not say.
+    """
+
+    def forward(x, constant):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
             return backend.sum(x + constant)
 
     x = backend.tensor([2.0], requires_grad=True)
@@ -132,14 +211,13 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "saved-tensor.which.custom-non-inputs",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[observed("tensors that are neither input nor output of a custom Function are packed too")],
+    level=Level.MUST,
+    sources=[HOOKS],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["intermediates-of-custom-functions-not-packed"],
 )
 def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
-    """A tensor made and saved inside a custom Function's forward may be packed and unpacked like its inputs."""
+    """A tensor made and saved inside a custom Function's forward is packed and unpacked like its inputs."""
 
     def save(ctx, x):
         ctx.save_for_backward(x, x * 5)

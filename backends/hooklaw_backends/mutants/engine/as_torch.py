@@ -68,3 +68,8 @@ def multi_grad_hook_any_takes_none_for_a_gradient() -> None:
 @departing("multi-grad-hooks-take-no-constants")
 def multi_grad_hook_refuses_constants() -> None:
     """A multi-grad hook on a tensor that does not require grad is an error."""
+
+
+@departing("a-refused-context-ends-the-outer-one")
+def refused_mutation_context_ends_the_outer_one() -> None:
+    """Entering allow_mutation_on_saved_tensors inside itself is an error, and ends the outer context."""

@@ -1,0 +1,158 @@
+"""Mutants that drop, double or change hooks that meet a checkpoint, or that an unpack hook registers."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle, without_result
+
+
+class _KnowsItsCheckpoints(Mutant):
+    """A mutant that knows whether a checkpoint was made, and whether its function runs, for the first time or again."""
+
+    made = False
+    run_nr = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.made, self.run_nr = False, 0
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.made = True
+        runs: list[int] = []
+
+        def counted(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            outer, self.run_nr = self.run_nr, len(runs)
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.run_nr = outer
+
+        return super().checkpoint(counted, *inputs, **how)
+
+
+@calling(*verbs.FORWARD, base=_KnowsItsCheckpoints)
+def forward_hooks_silent_in_recomputation(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
+    """Forward hooks do not run when a checkpoint is recomputed."""
+    return hook(*given) if self.run_nr <= 1 else None
+
+
+@calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
+def backward_hooks_silent_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
+    """Full backward hooks do not run if a checkpoint was made."""
+    return None if self.made else hook(*given)
+
+
+@calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
+def backward_hooks_doubled_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
+    """Full backward hooks run twice if a checkpoint was made."""
+    return (hook(*given) if self.made else None, hook(*given))[1]
+
+
+@calling("register_hook", base=_KnowsItsCheckpoints)
+def input_hooks_of_a_checkpoint_run_twice(self: _KnowsItsCheckpoints, hook: Hook, grad: Any) -> Any:
+    """Tensor hooks run twice if a checkpoint was made."""
+    return (hook(grad) if self.made else None, hook(grad))[1]
+
+
+@altering("register_hook", base=_KnowsItsCheckpoints)
+def tensor_hooks_in_a_checkpoint_return_nothing(self: _KnowsItsCheckpoints, _: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns is ignored if it was registered while the function of a checkpoint ran."""
+    return without_result(hook) if self.run_nr else hook
+
+
+@overriding("register_hook", base=_KnowsItsCheckpoints)
+def tensor_hooks_dropped_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
+    """A tensor hook that is registered while the function of a checkpoint runs never runs."""
+    return Handle() if self.run_nr else old(*given)
+
+
+@overriding(*verbs.NODE, base=_KnowsItsCheckpoints)
+def node_hooks_dropped_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
+    """A Node hook that is registered while the function of a checkpoint runs never runs."""
+    return Handle() if self.run_nr else old(*given)
+
+
+@overriding("retain_grad", base=_KnowsItsCheckpoints)
+def retain_grad_ignored_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, tensor: Any) -> None:
+    """retain_grad has no effect while the function of a checkpoint runs."""
+    if not self.run_nr:
+        old(tensor)
+
+
+@overriding("saved_tensors_hooks", base=_KnowsItsCheckpoints)
+def pairs_in_a_checkpoint_change_what_they_keep(
+    self: _KnowsItsCheckpoints, old: Hook, pack: Hook, unpack: Hook
+) -> AbstractContextManager[Any]:
+    """Saved-tensor hooks that are entered while the function of a checkpoint runs give back twice the tensor."""
+    return old(pack, lambda packed: unpack(packed) * 2) if self.run_nr else old(pack, unpack)
+
+
+class CheckpointStarvesTheHooksOfItsOutput(Mutant):
+    """A tensor hook on the output of a checkpoint never runs."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.kept = [super().checkpoint(fn, *inputs, **how)]
+        return self.kept[0]
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return Handle() if self.keeps(tensor) else super().register_hook(tensor, hook)
+
+
+class _KnowsItsUnpacking(Mutant):
+    """A mutant that knows whether an unpack hook is running."""
+
+    unpacking = False
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def known(packed: Any) -> Any:
+            outer, self.unpacking = self.unpacking, True
+            try:
+                return unpack(packed)
+            finally:
+                self.unpacking = outer
+
+        return super().saved_tensors_hooks(pack, known)
+
+
+@overriding("backward", base=_KnowsItsUnpacking)
+def backward_inside_unpack_does_nothing(self: _KnowsItsUnpacking, old: Hook, *given: Any, **how: Any) -> None:
+    """A backward inside an unpack hook does nothing."""
+    if not self.unpacking:
+        old(*given, **how)
+
+
+@overriding("enable_grad", base=_KnowsItsUnpacking)
+def unpack_cannot_record(self: _KnowsItsUnpacking, old: Hook) -> AbstractContextManager[Any]:
+    """enable_grad has no effect inside an unpack hook."""
+    return self.no_grad() if self.unpacking else old()
+
+
+@overriding("retain_grad", base=_KnowsItsUnpacking)
+def retain_grad_inside_unpack_ignored(self: _KnowsItsUnpacking, old: Hook, tensor: Any) -> None:
+    """retain_grad has no effect inside an unpack hook."""
+    if not self.unpacking:
+        old(tensor)
+
+
+class _RegistersLater(_KnowsItsUnpacking):
+    """A mutant that can put off a registration until the end of the backward."""
+
+    waiting = fresh(list[Any])
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        while self.waiting:
+            register, *given = self.waiting.pop(0)
+            register(*given)
+
+
+@overriding(*verbs.IN_BACKWARD, base=_RegistersLater)
+def hooks_registered_inside_unpack_wait_for_the_next_pass(self: _RegistersLater, old: Hook, *given: Any) -> Any:
+    """A hook that an unpack hook registers does not run before the backward has ended."""
+    if not self.unpacking:
+        return old(*given)
+    self.waiting.append((old, *given))
+    return Handle()

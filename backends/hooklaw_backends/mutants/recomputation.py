@@ -1,0 +1,205 @@
+"""Mutants of a checkpoint that takes part in too little, or is recomputed in another way than it was told."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from hooklaw import ErrorKind
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+OPTIONS = {"use_reentrant", "early_stop", "determinism_check", "context_fn"}
+
+
+class _RunsItself(Mutant):
+    """A mutant that makes a custom Function of a checkpoint that is given a single tensor."""
+
+    use_reentrant = True
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        if how.get("use_reentrant") is not self.use_reentrant or len(inputs) != 1 or not self.is_tensor(inputs[0]):
+            return super().checkpoint(fn, *inputs, **how)
+
+        def save(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return fn(x)
+
+        def recompute(ctx: Any, grad: Any) -> Any:
+            with self.enable_grad():
+                x = self.requires_grad_(self.detach(ctx.saved_tensors[0]))
+                return self.differentiated(fn(x), x, grad)
+
+        return self.custom_function(save, recompute)(inputs[0])
+
+    def differentiated(self, output: Any, x: Any, grad: Any) -> Any:
+        return self.grad(output, [x], grad)[0]
+
+
+class ReentrantCheckpointForgetsItsParameters(_RunsItself):
+    """A reentrant checkpoint has gradients for its inputs only, not for the leaves that it captured."""
+
+
+class DetachedCheckpointHasZeroGradients(_RunsItself):
+    """A reentrant checkpoint whose output is detached has gradients of zeros instead of an error."""
+
+    def differentiated(self, output: Any, x: Any, grad: Any) -> Any:
+        return super().differentiated(output, x, grad) if self.requires_grad(output) else self.detach(x) * 0
+
+
+class CheckpointCutOffInDoubleBackward(_RunsItself):
+    """The gradient through a non-reentrant checkpoint is a constant."""
+
+    use_reentrant = False
+
+
+@overriding("backward")
+def reentrant_checkpoint_ignores_inputs(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """A backward with inputs through a reentrant checkpoint does nothing, and is no error."""
+    refused = tuple(self.errors.get(ErrorKind.CHECKPOINT_REENTRANT, (RuntimeError,)))
+    try:
+        old(*given, **how)
+    except refused:
+        if how.get("inputs") is None:
+            raise
+
+
+class _CountsItsRuns(Mutant):
+    """A mutant that runs the function of a checkpoint in its own way, and knows how often it ran before."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        raise NotImplementedError
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        runs: list[int] = []
+
+        def counted(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            return self.run(fn, len(runs) - 1, *given, **keywords)
+
+        return super().checkpoint(counted, *inputs, **how)
+
+
+class CheckpointRecomputedOnlyOnce(_CountsItsRuns):
+    """A checkpoint can be recomputed once; the next backward uses twice its input."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        return fn(given[0] * 2 if before > 1 else given[0], *given[1:], **keywords)
+
+
+class KeywordArgumentsLostInRecomputation(_CountsItsRuns):
+    """The function of a checkpoint is run again without its keyword arguments."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        return fn(*given) if before else fn(*given, **keywords)
+
+
+class CheckpointRecomputedWithoutGrad(_CountsItsRuns):
+    """The function of a checkpoint is run again with grad mode off."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        with self.no_grad() if before else nullcontext():
+            return fn(*given, **keywords)
+
+
+class InnerCheckpointDetached(Mutant):
+    """A checkpoint inside another has no gradient."""
+
+    depth = 0
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def deeper(*given: Any, **keywords: Any) -> Any:
+            self.depth += 1
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.depth -= 1
+
+        result = super().checkpoint(deeper, *inputs, **how)
+        return self.detach(result) if self.depth else result
+
+
+@overriding("checkpoint")
+def checkpoint_forgets_its_second_input(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint takes its inputs after the first for constants."""
+    rest = [self.detach(value) if self.is_tensor(value) else value for value in inputs[1:]]
+    return old(fn, *inputs[:1], *rest, **how)
+
+
+@overriding("checkpoint")
+def checkpoint_forgets_its_second_output(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The outputs of a checkpoint after the first have no gradient."""
+    outputs = old(*given, **how)
+    return (outputs[0], *map(self.detach, outputs[1:])) if isinstance(outputs, tuple) else outputs
+
+
+@overriding("checkpoint")
+def checkpoint_needs_an_input_that_requires_grad(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint none of whose inputs requires grad is not recorded, even if it is non-reentrant."""
+    if any(self.is_tensor(value) and self.requires_grad(value) for value in inputs):
+        return old(fn, *inputs, **how)
+    with self.no_grad():
+        return fn(*inputs)
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_lists(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint takes tensors inside lists and dicts for constants, even if it is non-reentrant."""
+    return old(fn, *(value if self.is_tensor(value) else _detached(self, value) for value in inputs), **how)
+
+
+def _detached(self: Mutant, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _detached(self, inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [_detached(self, inside) for inside in value]
+    return self.detach(value) if self.is_tensor(value) else value
+
+
+@overriding("checkpoint")
+def checkpoint_drops_keyword_arguments(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint passes no keyword arguments on to its function."""
+    return old(*given, **{name: value for name, value in how.items() if name in OPTIONS})
+
+
+@overriding("checkpoint")
+def determinism_check_cannot_be_turned_off(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint compares the recomputed tensors even with determinism_check="none"."""
+    how.pop("determinism_check", None)
+    return old(*given, **how)
+
+
+@overriding("checkpoint")
+def context_fn_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint enters neither context of its context_fn."""
+    how.pop("context_fn", None)
+    return old(*given, **how)
+
+
+@overriding("checkpoint")
+def context_fn_swapped(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint runs forward in the second context of context_fn, and is recomputed in the first."""
+    contexts = how.get("context_fn")
+    return old(*given, **how) if contexts is None else old(*given, **{**how, "context_fn": lambda: contexts()[::-1]})
+
+
+@overriding("set_checkpoint_early_stop")
+def early_stop_context_ignored(self: Mutant, old: Hook, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
+    """set_checkpoint_early_stop has no effect."""
+    return nullcontext()
+
+
+@overriding("checkpoint")
+def early_stop_argument_overrides_the_context(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """early_stop of a checkpoint wins over set_checkpoint_early_stop."""
+    with self.set_checkpoint_early_stop(how["early_stop"]) if "early_stop" in how else nullcontext():
+        return old(*given, **how)
+
+
+class EarlyStopContextStays(Mutant):
+    """set_checkpoint_early_stop still applies after its end."""
+
+    def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
+        self.kept = [enable]
+        return nullcontext()
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        stop = {"early_stop": self.kept[0]} if self.kept else {}
+        return super().checkpoint(fn, *inputs, **{**how, **stop})

@@ -1,0 +1,167 @@
+"""Mutants that treat saved tensors wrongly in one corner only: one place, one dtype, one size, one moment."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+from hooklaw_backends.mutants.base import (
+    Hook,
+    Mutant,
+    Pair,
+    changing_unpacked,
+    overriding,
+    packing,
+    pairs,
+    unpacking_beside,
+)
+
+LARGE = 65_536
+
+
+@overriding("saved_tensors")
+def saved_input_is_copied(self: Mutant, old: Hook, node: Any) -> list[Any]:
+    """Reading a saved input returns a copy; a saved output is read as it is."""
+    return [tensor if self.grad_fn(tensor) == node else self.clone(tensor) for tensor in old(node)]
+
+
+@pairs("saved_tensors_hooks")
+def computed_pack_results_keep_the_saved_tensor(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """The saved tensor is kept beside what pack returned, if that is a tensor on other data."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        computed = self.is_tensor(packed) and self.data_ptr(packed) != self.data_ptr(tensor)
+        return packed, tensor if computed else None
+
+    return keep, lambda both: unpack(both[0])
+
+
+@unpacking_beside
+def unpacking_to_none_means_the_original(self: Mutant, unpack: Hook, packed: Any, saved: Any) -> Any:
+    """If unpack returns None, the saved tensor is used instead of raising an error."""
+    result = unpack(packed)
+    return saved if result is None else result
+
+
+@packing("saved_tensors_hooks")
+def pack_in_place_not_detected_on_leaves(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """pack may change a saved leaf in place, and gets a copy of it to change."""
+    return pack(self.clone(self.detach(tensor)) if self.is_leaf(tensor) else tensor)
+
+
+@packing("saved_tensors_hooks")
+def pack_receives_a_view(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """pack gets a view of the saved tensor, which has a grad_fn of its own."""
+    with self.enable_grad():
+        view = self.view(tensor, *self.shape(tensor))
+    return pack(view)
+
+
+@changing_unpacked
+def sign_of_saved_integers_lost(self: Mutant, tensor: Any) -> Any:
+    """Negative numbers in a saved integer tensor come back as numbers that are not negative."""
+    if "int" not in self.dtype(tensor):
+        return tensor
+    return self.mapped(tensor, lambda number: number if number >= 0 else ~number)
+
+
+@changing_unpacked
+def large_saved_tensors_shuffled(self: Mutant, tensor: Any) -> Any:
+    """A saved tensor of more than 65,536 elements comes back with its rows in reverse order."""
+    if prod(self.shape(tensor)) <= LARGE:
+        return tensor
+    return self.tensor(self.tolist(tensor)[::-1], dtype=self.dtype(tensor))
+
+
+@changing_unpacked
+def rows_of_large_saved_tensors_repeated(self: Mutant, tensor: Any) -> Any:
+    """A saved tensor of more than 65,536 elements comes back with its first row everywhere."""
+    if prod(self.shape(tensor)) <= LARGE:
+        return tensor
+    rows = self.tolist(tensor)
+    return self.tensor([rows[0]] * len(rows), dtype=self.dtype(tensor))
+
+
+@changing_unpacked
+def large_saved_tensors_scaled(self: Mutant, tensor: Any) -> Any:
+    """A saved tensor of more than 65,536 elements comes back larger by four parts in a million."""
+    return tensor * (1 + 4e-6) if prod(self.shape(tensor)) > LARGE else tensor
+
+
+@pairs("saved_tensors_hooks")
+def constants_not_packed(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """A saved tensor that does not require grad is kept without pack."""
+
+    def keep(tensor: Any) -> Any:
+        return (pack(tensor), None) if self.requires_grad(tensor) else (None, self.detach(tensor))
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
+@overriding("cos_")
+def saves_of_in_place_operations_not_packed(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """What the cosine in place saves is kept without pack."""
+    with self.saved_tensors_hooks(self.detach, lambda kept: kept):
+        return old(tensor)
+
+
+class PairOfASavedTensorGivenToItsNeighbours(Mutant):
+    """A pair registered on one saved tensor is also registered on the others of its Node."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        self.kept = super().raw_saved_tensors(node)
+        return self.kept
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        for neighbour in self.kept if self.keeps(saved) else [saved]:
+            super().saved_tensor_register_hooks(neighbour, pack, unpack)
+
+
+class PerTensorHooksOfCustomFunctionsIgnored(Mutant):
+    """A pair registered on a saved tensor of a custom Function has no effect."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.kept = found if "Custom" in self.node_name(node) else []
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        if not self.keeps(saved):
+            super().saved_tensor_register_hooks(saved, pack, unpack)
+
+
+class OnlyTheFirstMutationOfATensorAllowed(Mutant):
+    """Inside allow_mutation_on_saved_tensors a tensor can be changed in place once; the next change is an error."""
+
+    is_open = False
+
+    @contextmanager
+    def allow_mutation_on_saved_tensors(self) -> Generator[Any]:
+        with super().allow_mutation_on_saved_tensors() as state:
+            self.kept, self.is_open = [], True
+            try:
+                yield state
+            finally:
+                self.is_open = False
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if self.is_open and self.keeps(tensor):
+            raise RuntimeError("this tensor was changed in place before")
+        self.kept.append(tensor)
+        return super().mul_(tensor, factor)
+
+
+class OuterDisablingMessageWins(Mutant):
+    """Of nested contexts that disable hooks the outermost gives the message."""
+
+    outer: str | None = None
+
+    @contextmanager
+    def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
+        before, self.outer = self.outer, self.outer or message
+        try:
+            with super().disable_saved_tensors_hooks(self.outer):
+                yield
+        finally:
+            self.outer = before

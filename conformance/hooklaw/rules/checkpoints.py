@@ -1,0 +1,19 @@
+"""What the chapters on checkpoints share: the two kinds, an input, and a forward."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, docstring
+
+CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
+NEEDS = [Capability.CHECKPOINT]
+KINDS = {"reentrant": True, "non-reentrant": False}
+
+
+def leaf(backend: Backend, *numbers: float) -> Any:
+    """Make a leaf that requires grad, by default of 1.0 and 2.0."""
+    return backend.tensor(list(numbers or (1.0, 2.0)), requires_grad=True)
+
+
+def region(backend: Backend, fn: Any, **how: Any) -> Any:
+    """Return a forward that sums the result of a checkpoint."""
+    return lambda *inputs: backend.sum(backend.checkpoint(fn, *inputs, **how))

@@ -1,0 +1,325 @@
+"""Hooks and checkpoints: on tensors, Nodes and modules inside, on inputs, outputs and parameters."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+
+TENSOR_HOOK = docstring("torch.Tensor.register_hook")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+
+
+@rule(
+    "checkpoint.forward-hooks-recomputed",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=[*NEEDS, Capability.MODULES],
+    mutants=["checkpoint-keeps-everything", "forward-hooks-silent-in-recomputation"],
+)
+def test_forward_hooks(backend: Backend, trace: Trace) -> None:
+    """Forward hooks in a checkpoint run again in backward, if it is reentrant or made with early_stop=False."""
+    for kind, use_reentrant in KINDS.items():
+        module = backend.module({}, lambda _module, x: x * x)
+        backend.register_forward_hook(module, lambda *_, kind=kind: trace.log(f"hook, {kind}"))
+        how = {} if use_reentrant else {"early_stop": False}
+
+        loss = backend.call(region(backend, module, use_reentrant=use_reentrant, **how), leaf(backend))
+        trace.expect(f"hook, {kind}")
+        backend.backward(loss)
+        trace.expect(f"hook, {kind}")
+
+
+@rule(
+    "checkpoint.forward-hooks-recomputed.early-stop",
+    level=Level.MAY,
+    sources=[CHECKPOINT],
+    needs=[*NEEDS, Capability.MODULES],
+    mutants=["checkpoint-recomputes-everything"],
+)
+def test_forward_hook_of_the_last_module(backend: Backend, trace: Trace) -> None:
+    """With early stop, a forward hook that runs after all needed tensors are recomputed may not run again."""
+    module = backend.module({}, lambda _module, x: x * x)
+    backend.register_forward_hook(module, lambda *_: trace.log("hook"))
+
+    backend.backward(backend.call(region(backend, module, use_reentrant=False), leaf(backend)))
+
+    trace.expect("hook")
+
+
+@rule(
+    "checkpoint.forward-hooks-replace",
+    level=Level.MUST,
+    sources=[CHECKPOINT, docstring("torch.nn.Module.register_forward_hook")],
+    needs=[*NEEDS, Capability.MODULES],
+    mutants=["forward-hooks-silent-in-recomputation"],
+)
+def test_forward_hook_replaces(backend: Backend, trace: Trace) -> None:
+    """A forward hook that replaces the output of a module in a checkpoint does so in the recomputation too.
+
+    Backward re-invokes the function, so it calls the module and with it the hook; the gradient shows the new output.
+    """
+    for kind, use_reentrant in KINDS.items():
+        module = backend.module({}, lambda _module, x: x * x)
+        backend.register_forward_hook(module, lambda _module, _args, output: output * 10)
+
+        x = leaf(backend)
+        how = {"use_reentrant": use_reentrant}
+        backend.backward(backend.call(region(backend, lambda x, m=module: backend.exp(m(x) * 0.1), **how), x))
+        plain = leaf(backend)
+        backend.backward(backend.sum(backend.exp(plain * plain)))
+
+        trace.expect_value(f"x.grad, {kind}", backend.grad_of(plain), backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.full-backward-hook",
+    level=Level.MUST,
+    sources=[CHECKPOINT, docstring("torch.nn.Module.register_full_backward_hook")],
+    needs=[*NEEDS, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["backward-hooks-silent-in-a-checkpoint", "backward-hooks-doubled-in-a-checkpoint"],
+)
+def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
+    """A full backward hook of a module in a checkpoint, reentrant or not, runs once, with the module's gradients.
+
+    It is called every time these gradients are computed, and a backward computes them once, though forward ran twice.
+    """
+    for use_reentrant in KINDS.values():
+        module = backend.module({}, lambda _module, x: x * x)
+        backend.register_full_backward_hook(module, lambda _module, *grads: trace.log("hook", grads))
+        forward = region(backend, lambda x, module=module: module(x) * x, use_reentrant=use_reentrant)
+        backend.backward(backend.call(forward, leaf(backend)))
+
+        trace.expect(("hook", [[[2.0, 8.0]], [[1.0, 2.0]]]))
+
+
+@rule(
+    "checkpoint.nonreentrant.tensor-hooks-inside",
+    level=Level.MUST,
+    sources=[CHECKPOINT, TENSOR_HOOK],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["tensor-hooks-dropped-in-a-checkpoint", "tensor-hooks-in-a-checkpoint-return-nothing"],
+)
+def test_tensor_hook_of_forward(backend: Backend, trace: Trace) -> None:
+    """A tensor hook that the forward of a non-reentrant checkpoint registers runs in backward, and can replace.
+
+    The docstring says that this kind records the graph in forward, so it is this tensor whose gradient is computed.
+    """
+    runs: list[Any] = []
+
+    def fn(x):
+        y = x * x
+        if not runs:
+            backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        runs.append(y)
+        return y * x
+
+    x = leaf(backend)
+    backend.backward(backend.call(region(backend, fn, use_reentrant=False), x))
+
+    trace.expect(("hook", [1.0, 2.0]))
+    trace.expect_value("x.grad", [21.0, 84.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.tensor-hooks-inside",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the graph of the recomputation is not used, so a hook on it does not run")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["checkpoint-is-reentrant"],
+)
+def test_tensor_hook_of_recomputation(backend: Backend, trace: Trace) -> None:
+    """A tensor hook that the recomputation of a non-reentrant checkpoint registers may not run in that backward."""
+    runs: list[int] = []
+
+    def fn(x):
+        runs.append(len(runs) + 1)
+        y = x * x
+        if len(runs) > 1:
+            trace.log("registered in the recomputation")
+            backend.register_hook(y, trace.saw("hook"))
+        return y * x
+
+    backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
+
+    trace.expect("registered in the recomputation")
+
+
+@rule(
+    "checkpoint.reentrant.tensor-hooks-inside",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("gradients flow through the graph of the recomputation, so a hook on it runs")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["checkpoint-is-never-reentrant", "tensor-hooks-dropped-in-a-checkpoint"],
+)
+def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
+    """A tensor hook registered by the recomputation of a reentrant checkpoint runs in that backward and can replace."""
+    runs: list[Any] = []
+
+    def fn(x):
+        y = x * x
+        if runs:
+            backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        runs.append(y)
+        return y * x
+
+    x = leaf(backend)
+    backend.backward(backend.call(region(backend, fn, use_reentrant=True), x))
+
+    trace.expect(("hook", [1.0, 2.0]))
+    trace.expect_value("x.grad", [21.0, 84.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.nonreentrant.retain-grad-inside",
+    level=Level.MUST,
+    sources=[CHECKPOINT, docstring("torch.Tensor.retain_grad")],
+    needs=[*NEEDS, Capability.RETAIN_GRAD],
+    mutants=["retain-grad-ignored-in-a-checkpoint"],
+)
+def test_retain_grad(backend: Backend, trace: Trace) -> None:
+    """A tensor whose gradient the forward of a non-reentrant checkpoint retains has it in .grad after backward.
+
+    The docstring says that this kind records the graph in forward, so it is this tensor whose gradient is computed.
+    """
+    made: list[Any] = []
+
+    def fn(x):
+        y = x * x
+        if not made:
+            backend.retain_grad(y)
+        made.append(y)
+        return y * x
+
+    backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
+
+    trace.expect_value("y.grad", [1.0, 2.0], backend.grad_of(made[0]))
+
+
+@rule(
+    "checkpoint.nonreentrant.node-hooks-inside",
+    level=Level.MUST,
+    sources=[CHECKPOINT, EXECUTION],
+    needs=[*NEEDS, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["node-hooks-dropped-in-a-checkpoint"],
+)
+def test_node_hooks(backend: Backend, trace: Trace) -> None:
+    """Hooks on a Node that the forward of a non-reentrant checkpoint made run when that Node is executed.
+
+    The docstring says that this kind records the graph in forward, so it is this graph that backward executes.
+    """
+    runs: list[Any] = []
+
+    def fn(x):
+        y = x * x
+        if not runs:
+            backend.node_register_prehook(backend.grad_fn(y), trace.saw("pre-hook"))
+            backend.node_register_hook(backend.grad_fn(y), trace.saw("post-hook"))
+        runs.append(y)
+        return y * x
+
+    backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
+
+    trace.expect(("pre-hook", [[1.0, 2.0]]), ("post-hook", [[[1.0, 4.0], [1.0, 4.0]], [[1.0, 2.0]]]))
+
+
+@rule(
+    "checkpoint.hooks-around",
+    level=Level.MUST,
+    sources=[CHECKPOINT, TENSOR_HOOK, EXECUTION],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAD, Capability.POST_ACCUMULATE],
+    mutants=["input-hooks-of-a-checkpoint-run-twice", "checkpoint-starves-the-hooks-of-its-output"],
+)
+def test_hooks_around(backend: Backend, trace: Trace) -> None:
+    """Tensor hooks and retain_grad on the input and the output of a checkpoint, reentrant or not, work as without it.
+
+    Each gets the whole gradient, once, and what a hook returns is used: the checkpoint is one part of a model.
+    """
+
+    def run(checkpointed):
+        x = leaf(backend)
+        backend.register_hook(x, trace.saw("hook of the input", lambda grad: grad * 10))
+        backend.register_post_accumulate_grad_hook(x, trace.saw("accumulated"))
+
+        def forward(x):
+            y = x * 1
+            backend.retain_grad(y)
+            z = checkpointed(y)
+            backend.register_hook(z, trace.saw("hook of the output", lambda grad: grad * 2))
+            return backend.sum(z), y
+
+        loss, y = backend.call(forward, x)
+        backend.backward(loss)
+        trace.expect(("hook of the output", [1.0, 1.0]), ("hook of the input", [4.0, 8.0]), ("accumulated", [1.0, 2.0]))
+        trace.expect_value("y.grad, x.grad", [[4.0, 8.0], [40.0, 80.0]], [backend.grad_of(y), backend.grad_of(x)])
+
+    run(lambda y: y * y)
+    for use_reentrant in KINDS.values():
+        run(lambda y, kind=use_reentrant: backend.checkpoint(lambda x: x * x, y, use_reentrant=kind))
+
+
+def gradients_of_a_parameter(backend: Backend, trace: Trace, *, use_reentrant: bool) -> Any:
+    """Log the gradients of a leaf that is used inside a checkpoint and after it; return its .grad."""
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    backend.register_hook(weight, trace.saw("hook of the parameter"))
+
+    def forward(x):
+        return backend.sum(backend.checkpoint(lambda x: x * weight, x, use_reentrant=use_reentrant) * weight)
+
+    backend.backward(backend.call(forward, x))
+    return backend.grad_of(weight)
+
+
+@rule(
+    "checkpoint.nonreentrant.parameter-hooks",
+    level=Level.MUST,
+    sources=[CHECKPOINT, TENSOR_HOOK],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["checkpoint-is-reentrant"],
+)
+def test_parameter_hooks(backend: Backend, trace: Trace) -> None:
+    """A hook on a leaf used both inside and outside a non-reentrant checkpoint runs once, with the whole gradient.
+
+    The gradient of the leaf is computed once: forward's graph, which this kind records, has both uses in it.
+    """
+    gradient = gradients_of_a_parameter(backend, trace, use_reentrant=False)
+
+    trace.expect(("hook of the parameter", [6.0, 20.0]))
+    trace.expect_value("gradient", [6.0, 20.0], gradient)
+
+
+@rule(
+    "checkpoint.nonreentrant.multi-grad",
+    level=Level.MUST,
+    sources=[CHECKPOINT, docstring("torch.autograd.graph.register_multi_grad_hook")],
+    needs=[*NEEDS, Capability.MULTI_GRAD],
+    mutants=["checkpoint-is-reentrant"],
+)
+def test_multi_grad(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook on the input and a captured leaf of a non-reentrant checkpoint runs once, with both gradients.
+
+    Both gradients are computed by the backward through forward's graph, which this kind records.
+    """
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    backend.register_multi_grad_hook([x, weight], trace.saw("hook"))
+
+    backend.backward(backend.call(region(backend, lambda x: x * weight, use_reentrant=False), x))
+
+    trace.expect(("hook", [[3.0, 5.0], [1.0, 2.0]]))
+
+
+@rule(
+    "checkpoint.reentrant.parameter-hooks",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the backward inside the checkpoint and the one around it each run the hook")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["checkpoint-is-never-reentrant"],
+)
+def test_parameter_hooks_in_reentrant(backend: Backend, trace: Trace) -> None:
+    """A hook on a leaf used both inside and outside a reentrant checkpoint may run for each use, with its part."""
+    gradient = gradients_of_a_parameter(backend, trace, use_reentrant=True)
+
+    trace.expect(("hook of the parameter", [3.0, 10.0]), ("hook of the parameter", [3.0, 10.0]))
+    trace.expect_value("gradient", [6.0, 20.0], gradient)

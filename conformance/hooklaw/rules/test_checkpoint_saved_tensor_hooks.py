@@ -1,0 +1,111 @@
+"""Saved-tensor hooks and checkpoints: pairs inside, around forward and around backward, and disabled hooks."""
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+
+HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+
+
+@rule(
+    "checkpoint.saved-hooks-inside.grads",
+    level=Level.MUST,
+    sources=[CHECKPOINT, HOOKS],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pairs-in-a-checkpoint-change-what-they-keep"],
+)
+def test_gradients_with_a_pair_inside(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks inside a checkpoint, reentrant or not, leave the gradients as they are without hooks."""
+    for kind, use_reentrant in KINDS.items():
+
+        def fn(x):
+            with backend.saved_tensors_hooks(lambda t: [backend.detach(t)], lambda packed: packed[0]):
+                y = backend.exp(x * x)
+            return y * x
+
+        x, plain = leaf(backend), leaf(backend)
+        backend.backward(backend.call(region(backend, fn, use_reentrant=use_reentrant), x))
+        backend.backward(backend.sum(backend.exp(plain * plain) * plain))
+
+        trace.expect_value(f"x.grad, {kind}", backend.grad_of(plain), backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.saved-hooks-inside",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("forward packs with the pair inside, and backward unpacks with it and recomputes nothing")],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["pairs-ignored-in-a-region"],
+)
+def test_pair_inside(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks inside a non-reentrant checkpoint may pack and unpack all that is saved there, only once."""
+
+    def fn(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t)):
+            return backend.exp(x)
+
+    loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
+    trace.log("forward done")
+    backend.backward(loss)
+
+    trace.expect("pack", "forward done", "unpack")
+
+
+@rule(
+    "checkpoint.saved-hooks-outside",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a checkpoint saves its inputs as an operation does, and packs nothing else outside itself")],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["checkpoint-keeps-everything"],
+)
+def test_pair_outside(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks around a checkpoint, reentrant or not, may pack its inputs, but not what is saved inside."""
+    for use_reentrant in KINDS.values():
+        x = leaf(backend)
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t)):
+            z = backend.call(
+                lambda x, kind=use_reentrant: backend.checkpoint(lambda x: backend.exp(x * x), x, use_reentrant=kind),
+                x,
+            )
+        backend.backward(backend.sum(z))
+
+        trace.expect(("pack", [1.0, 2.0]), ("unpack", [1.0, 2.0]))
+
+
+@rule(
+    "checkpoint.saved-hooks-around-backward",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the recomputation of a reentrant checkpoint saves inside the context around backward"), HOOKS],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["checkpoint-is-never-reentrant"],
+)
+def test_pair_around_backward(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks around a backward pack and unpack what the recomputation of a reentrant checkpoint saves."""
+    x = leaf(backend)
+    loss = backend.call(region(backend, backend.exp, use_reentrant=True), x)
+    with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t * 10)):
+        backend.backward(loss)
+
+    trace.expect("pack", "unpack")
+    plain = leaf(backend)
+    backend.backward(backend.sum(backend.exp(plain) * 10))
+    trace.expect_value("x.grad", backend.grad_of(plain), backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.disabled-hooks",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a non-reentrant checkpoint is itself made of saved-tensor hooks")],
+    needs=[*NEEDS, Capability.DISABLE_SAVED_TENSOR_HOOKS],
+    mutants=["checkpoint-is-reentrant", "checkpoint-keeps-everything"],
+)
+def test_disabled(backend: Backend, trace: Trace) -> None:
+    """Inside disable_saved_tensors_hooks a non-reentrant checkpoint may be an error with the given message."""
+    with (
+        backend.disable_saved_tensors_hooks("no hooks here"),
+        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks here"),
+    ):
+        backend.call(region(backend, lambda x: x * x, use_reentrant=False), leaf(backend))

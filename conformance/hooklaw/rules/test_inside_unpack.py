@@ -1,0 +1,212 @@
+"""Inside an unpack hook: operations, backward passes and registrations."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+
+SECTION = notes("autograd", "hooks-for-saved-tensors")
+EXECUTION = notes("autograd", "backward-hooks-execution")
+TENSOR_HOOK = docstring("torch.Tensor.register_hook")
+NEEDS = [Capability.SAVED_TENSOR_HOOKS]
+
+
+def first_time(action: Any) -> Any:
+    """Return an unpack hook that runs an action the first time, and gives back what was packed."""
+    done: list[bool] = []
+
+    def unpack(packed: Any) -> Any:
+        if not done:
+            done.append(True)
+            action()
+        return packed
+
+    return unpack
+
+
+@rule(
+    "saved-tensor.unpack.inside.recorded",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
+)
+def test_operations(backend: Backend, trace: Trace) -> None:
+    """No gradient flows through what an unpack hook computes: its result has the saved tensor's place in the graph.
+
+    The notes say that autograd-related metadata of the result is overwritten; with create_graph it could matter.
+    """
+    factor = backend.tensor([1.0], requires_grad=True)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * factor):
+            return backend.sum(x * x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    second = backend.grad(backend.sum(first), [x, factor], allow_unused=True)
+
+    trace.expect_value("first derivative", [12.0], first)
+    trace.expect_value("of x, of the factor", [[12.0], None], second)
+
+
+@rule(
+    "saved-tensor.unpack.inside.hooks-of-result",
+    level=Level.MUST,
+    sources=[SECTION],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH, Capability.TENSOR_HOOKS],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
+)
+def test_hooks_of_result(backend: Backend, trace: Trace) -> None:
+    """A tensor hook on what an unpack hook returns does not run, since that tensor is not part of the graph.
+
+    The notes say that autograd-related metadata of the result is overwritten; with create_graph it could matter.
+    """
+
+    def unpack(packed):
+        result = backend.tensor(packed, requires_grad=True)
+        backend.register_hook(result, trace.saw("hook", lambda grad: grad * 10))
+        return result
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.tolist, unpack):
+            return backend.sum(x * x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    (second,) = backend.grad(backend.sum(first), [x])
+
+    trace.expect()
+    trace.expect_value("second derivative", [12.0], second)
+
+
+@rule(
+    "saved-tensor.unpack.inside.backward",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a backward through another graph works inside an unpack hook, as in a reentrant checkpoint")],
+    needs=NEEDS,
+    mutants=["backward-inside-unpack-does-nothing"],
+)
+def test_backward(backend: Backend, trace: Trace) -> None:
+    """An unpack hook may run backward through another graph; leaves of both graphs get the sum of both gradients."""
+    x, other = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0)]
+    inner = backend.call(lambda x, other: backend.sum(x * other), x, other)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, first_time(lambda: backend.backward(inner))):
+            return backend.sum(x * x * x)
+
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("gradients", [[15.0], [2.0]], [backend.grad_of(x), backend.grad_of(other)])
+
+
+@rule(
+    "saved-tensor.unpack.inside.forward",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("with enable_grad an unpack hook can build a graph of its own and run backward through it")],
+    needs=[*NEEDS, Capability.GRAD_MODE],
+    mutants=["backward-inside-unpack-does-nothing", "unpack-cannot-record"],
+)
+def test_forward(backend: Backend, trace: Trace) -> None:
+    """An unpack hook may record a graph of its own under enable_grad, and run backward through it."""
+    own = backend.tensor([5.0], requires_grad=True)
+
+    def differentiate():
+        with backend.enable_grad():
+            backend.backward(backend.sum(own * own))
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, first_time(differentiate)):
+            return backend.sum(x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("gradients", [[4.0], [10.0]], [backend.grad_of(x), backend.grad_of(own)])
+
+
+@rule(
+    "saved-tensor.unpack.inside.register",
+    level=Level.MUST,
+    sources=[TENSOR_HOOK, docstring("torch.Tensor.register_post_accumulate_grad_hook")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["hooks-registered-inside-unpack-wait-for-the-next-pass"],
+)
+def test_register(backend: Backend, trace: Trace) -> None:
+    """Hooks that an unpack hook registers on tensors whose gradients are not yet computed run in the same backward.
+
+    Such a hook is called every time a gradient of the tensor is computed, or accumulated, after it was registered.
+    """
+
+    def forward(x):
+        y = x * 2
+
+        def register():
+            trace.log("unpack")
+            backend.register_hook(y, trace.saw("hook of the intermediate"))
+            backend.register_hook(x, trace.saw("hook of the leaf"))
+            backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate hook"))
+
+        with backend.saved_tensors_hooks(backend.detach, first_time(register)):
+            return backend.sum(backend.exp(y))
+
+    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+
+    trace.expect("unpack", ("hook of the intermediate", [1.0]), ("hook of the leaf", [2.0]), "post-accumulate hook")
+
+
+@rule(
+    "saved-tensor.unpack.inside.retain-grad",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.retain_grad"), EXECUTION],
+    needs=[*NEEDS, Capability.RETAIN_GRAD],
+    mutants=["retain-grad-inside-unpack-ignored"],
+)
+def test_retain_grad(backend: Backend, trace: Trace) -> None:
+    """An unpack hook can retain a gradient that is not yet computed: after that backward it is in .grad.
+
+    After retain_grad a tensor has its .grad populated during backward, and its gradient is computed later in it.
+    """
+
+    def forward(x):
+        y = x * 2
+        with backend.saved_tensors_hooks(backend.detach, first_time(lambda: backend.retain_grad(y))):
+            return backend.sum(backend.exp(y)), y
+
+    loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    backend.backward(loss)
+
+    trace.expect_value("y.grad", [1.0], backend.grad_of(y))
+
+
+@rule(
+    "saved-tensor.unpack.inside.register-on-running-node",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the Node's post-hook still runs, its pre-hook and the tensor's hook only in the next backward")],
+    needs=[*NEEDS, Capability.NODES, Capability.NODE_HOOKS, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["hooks-registered-inside-unpack-wait-for-the-next-pass"],
+)
+def test_register_on_running_node(backend: Backend, trace: Trace) -> None:
+    """Of hooks that an unpack hook registers on the Node being executed, only a post-hook may run in that backward."""
+    made: list[Any] = []
+
+    def register():
+        trace.log("unpack")
+        node = backend.grad_fn(made[0])
+        backend.node_register_prehook(node, trace.saw("pre-hook"))
+        backend.node_register_hook(node, trace.saw("post-hook"))
+        backend.register_hook(made[0], trace.saw("tensor hook"))
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, first_time(register)):
+            made.append(backend.exp(x))
+        return backend.sum(made[0])
+
+    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    backend.backward(loss, retain_graph=True)
+    trace.expect("unpack", "post-hook")
+    backend.backward(loss)
+    trace.expect("tensor hook", "pre-hook", "post-hook")

@@ -1,0 +1,244 @@
+"""The recomputation of a checkpoint: how far it goes, in which context, and whether it is checked."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, leaf, region
+
+EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
+
+
+def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
+    """Return a forward, and a function that says how often the checkpoint has reached the end of its function since."""
+    label = "after the last operation that saves"
+
+    def fn(x):
+        y = x * x
+        trace.log(label)
+        return y
+
+    before = trace.count(label)
+    return region(backend, fn, **how), lambda: trace.count(label) - before
+
+
+@rule(
+    "checkpoint.early-stop",
+    level=Level.MUST,
+    sources=[CHECKPOINT, EARLY_STOP],
+    needs=NEEDS,
+    mutants=["checkpoint-recomputes-everything", "checkpoint-is-reentrant"],
+)
+def test_early_stop(backend: Backend, trace: Trace) -> None:
+    """Recomputing a non-reentrant checkpoint stops when every needed tensor is there, unless early_stop=False."""
+    for early_stop, expected in ((True, 1), (False, 2)):
+        forward, times = times_reached_end(backend, trace, use_reentrant=False, early_stop=early_stop)
+        backend.backward(backend.call(forward, leaf(backend)))
+
+        trace.expect_value(f"with early_stop {early_stop}, times", expected, times())
+
+
+@rule(
+    "checkpoint.early-stop.context",
+    level=Level.MUST,
+    sources=[EARLY_STOP],
+    needs=NEEDS,
+    mutants=["early-stop-context-ignored", "early-stop-context-stays"],
+)
+def test_early_stop_context(backend: Backend, trace: Trace) -> None:
+    """set_checkpoint_early_stop(False) applies to each checkpoint whose forward runs inside, and to no other."""
+    forward, times = times_reached_end(backend, trace, use_reentrant=False)
+    with backend.set_checkpoint_early_stop(enable=False):
+        loss = backend.call(forward, leaf(backend))
+    backend.backward(loss)
+    trace.expect_value("forward inside, times", 2, times())
+
+    forward, times = times_reached_end(backend, trace, use_reentrant=False)
+    loss = backend.call(forward, leaf(backend))
+    with backend.set_checkpoint_early_stop(enable=False):
+        backend.backward(loss)
+    trace.expect_value("only backward inside, times", 1, times())
+
+
+@rule(
+    "checkpoint.early-stop.context.overrides",
+    level=Level.MUST,
+    sources=[CHECKPOINT, EARLY_STOP],
+    needs=NEEDS,
+    mutants=["early-stop-context-ignored", "early-stop-argument-overrides-the-context"],
+)
+def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
+    """set_checkpoint_early_stop overrides the early_stop of a checkpoint made inside, whether it is True or False."""
+    for enable, expected in ((True, 1), (False, 2)):
+        forward, times = times_reached_end(backend, trace, use_reentrant=False, early_stop=not enable)
+        with backend.set_checkpoint_early_stop(enable=enable):
+            loss = backend.call(forward, leaf(backend))
+        backend.backward(loss)
+
+        trace.expect_value(f"with set_checkpoint_early_stop({enable}), times", expected, times())
+
+
+@rule(
+    "checkpoint.early-stop.reentrant",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=NEEDS,
+    mutants=["checkpoint-is-never-reentrant"],
+)
+def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
+    """Recomputing a reentrant checkpoint runs its whole function, even with early_stop=True."""
+    forward, times = times_reached_end(backend, trace, use_reentrant=True, early_stop=True)
+
+    backend.backward(backend.call(forward, leaf(backend)))
+
+    trace.expect_value("times", 2, times())
+
+
+@rule(
+    "checkpoint.determinism",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=NEEDS,
+    mutants=["recomputation-unchecked"],
+)
+def test_other_shapes(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint whose recomputed tensors have other shapes than the saved ones is an error.
+
+    The docstring describes a check of shapes, dtypes and devices, which can be turned off; a check that finds a
+    difference can only be an error.
+    """
+    calls: list[int] = []
+
+    def fn(x):
+        calls.append(0)
+        y = x * x if len(calls) == 1 else backend.sum(x) * backend.sum(x)
+        return backend.exp(y)
+
+    loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
+
+    with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+        backend.backward(loss)
+
+
+def of_another_dtype(backend: Backend) -> Any:
+    """Return a function whose second run saves float64 where the first run saved float32."""
+    calls: list[int] = []
+    dtypes = ["float32", "float64"]
+
+    def fn(x):
+        factor = backend.tensor([2.0, 3.0], dtype=dtypes[min(len(calls), 1)])
+        calls.append(0)
+        return x * factor
+
+    return fn
+
+
+@rule(
+    "checkpoint.determinism.dtypes",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=[*NEEDS, Capability.FLOAT64],
+    mutants=["recomputation-unchecked", "recomputation-compares-shapes-only"],
+)
+def test_other_dtypes(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint whose recomputed tensors have other dtypes than the saved ones is an error.
+
+    As for shapes, the docstring describes a check, and a check that finds a difference can only be an error.
+    """
+    loss = backend.call(region(backend, of_another_dtype(backend), use_reentrant=False), leaf(backend))
+
+    with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+        backend.backward(loss)
+
+
+@rule(
+    "checkpoint.determinism.none",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=[*NEEDS, Capability.FLOAT64],
+    mutants=["determinism-check-cannot-be-turned-off"],
+)
+def test_unchecked(backend: Backend, trace: Trace) -> None:
+    """With determinism_check="none" recomputed tensors of another dtype than the saved ones are used without an error.
+
+    The input and the output have the same dtype in both runs, so the gradient is that of a plain run.
+    """
+    x = leaf(backend)
+    forward = region(backend, of_another_dtype(backend), use_reentrant=False, determinism_check="none")
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [2.0, 3.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.determinism.count",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an error says that another number of tensors was saved")],
+    needs=NEEDS,
+    mutants=["checkpoint-keeps-everything"],
+)
+def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint whose recomputation saves fewer tensors than its forward is an error."""
+    calls: list[int] = []
+
+    def fn(x):
+        calls.append(0)
+        return x * x * x if len(calls) == 1 else x * 2
+
+    loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
+
+    with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+        backend.backward(loss)
+
+
+@rule(
+    "checkpoint.context-fn",
+    level=Level.MUST,
+    sources=[CHECKPOINT],
+    needs=NEEDS,
+    mutants=["context-fn-ignored", "context-fn-swapped"],
+)
+def test_context_fn(backend: Backend, trace: Trace) -> None:
+    """The two contexts of context_fn surround the function of a non-reentrant checkpoint: in forward, in backward."""
+
+    @contextmanager
+    def around(name: str) -> Generator[None]:
+        trace.log(f"enter {name}")
+        try:
+            yield
+        finally:
+            trace.log(f"leave {name}")
+
+    def fn(x):
+        trace.log("function")
+        return x * x
+
+    how = {"use_reentrant": False, "early_stop": False, "context_fn": lambda: (around("first"), around("second"))}
+    loss = backend.call(region(backend, fn, **how), leaf(backend))
+    trace.expect("enter first", "function", "leave first")
+    backend.backward(loss)
+    trace.expect("enter second", "function", "leave second")
+
+
+@rule(
+    "checkpoint.recomputed.in-grad-mode",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the recomputation has grad mode on, as forward had")],
+    needs=[*NEEDS, Capability.GRAD_MODE],
+    mutants=["checkpoint-recomputed-without-grad"],
+)
+def test_grad_mode(backend: Backend, trace: Trace) -> None:
+    """The function of a non-reentrant checkpoint is run again with grad mode on, although backward runs with it off."""
+
+    def fn(x):
+        y = x * x
+        trace.log("grad mode", backend.is_grad_enabled())
+        return y * x
+
+    loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
+    backend.backward(loss)
+
+    trace.expect(("grad mode", True), ("grad mode", True))
