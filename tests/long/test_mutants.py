@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from helpers import DATA, complaint
@@ -170,6 +171,15 @@ def test_killed_by_an_undeclared_rule():
     assert [rule.id for rule in found.kill_nothing] == ["made.one"]
     assert found.mutants[0].not_killed_by == ["made.one"]
     assert found.exit is Exit.REGRESSION
+
+
+def test_a_corner_needs_no_name():
+    """A mutant that is tried under a condition is killed by any rule, but it must be killed."""
+    corners = {"a": "float16", "b": "thread"}
+    found = judged(msgspec.structs.replace(made({"a": ["made.two"], "b": []}), under=corners))
+
+    assert [each.verdict for each in found.mutants] == ["killed", "survived"]
+    assert [each.under for each in found.mutants] == ["float16", "thread"]
 
 
 def test_selection_judges_what_it_can():

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.backend.conditions import UNCHANGED, Condition, find_condition
 from hooklaw.backend.protocol import Backend
 from hooklaw.errors import BackendImportError, NotRunError
 from hooklaw.law import hypothesis_settings
@@ -40,6 +41,8 @@ class LoadedMutants(msgspec.Struct, frozen=True):
     """The mutants with their faults, the rules, and the rules that are known to end the original's process."""
 
     vices: dict[str, str]
+    under: dict[str, str]
+    """The condition that leads a mutant into the corner where it is wrong, for those that are wrong in one alone."""
     rules: list[Rule]
     ending: dict[str, Outcome]
 
@@ -83,10 +86,11 @@ class MutantService:
     def hello(self) -> LoadedMutants:
         """Return what there is to try."""
         vices = {name: (made.__doc__ or "").strip().split("\n")[0] for name, made in self._makers.items()}
+        under = {name: condition for name, made in self._makers.items() if (condition := getattr(made, "under", ""))}
         path = self._original.expectations
         known = expectations.read(Path(path), self._rules, self._original.versions).known if path else {}
         ending = {id_: Outcome(entry.outcome[0]) for id_, entry in known.items() if DIED.intersection(entry.outcome)}
-        return LoadedMutants(vices, [found.rule for found in self._rules.values()], ending)
+        return LoadedMutants(vices, under, [found.rule for found in self._rules.values()], ending)
 
     def answer(self, request: Alterations | TryMutant, note: Callable[[object], None]) -> Attempt | set[str] | None:
         """Answer a request."""
@@ -96,11 +100,22 @@ class MutantService:
             return altered(self._makers[request.mutant](), self._original)
         found = self._rules[request.rule]
         if request.mutant:
-            return Attempt(_outcome(found, self._makers[request.mutant]()))
+            return Attempt(self._on_mutant(found, self._makers[request.mutant]()))
         used: set[str] = set()
         began = time.process_time()
         outcome = _outcome(found, _watched(self._original, used))
         return Attempt(outcome, used, time.process_time() - began > SLOW)
+
+    def _on_mutant(self, found: Registered, mutant: Backend) -> Outcome:
+        """Try a rule, under the mutant's condition if it has one; there the original must keep the rule too."""
+        condition = find_condition(getattr(mutant, "under", ""))
+        if condition.name in found.rule.except_under or condition.why_not(self._original):
+            return Outcome.UNSUPPORTED
+        outcome = _outcome(found, mutant, condition)
+        if condition.name and outcome is not Outcome.PASS:
+            sound = execute(found, self._original, condition=condition).outcome is Outcome.PASS
+            return outcome if sound else Outcome.UNSUPPORTED
+        return outcome
 
 
 def _makers(settings: MutantSettings) -> Makers:
@@ -113,9 +128,9 @@ def _makers(settings: MutantSettings) -> Makers:
         raise BackendImportError(f"the mutants in {settings.module} do not import: {said}") from error
 
 
-def _outcome(found: Registered, backend: Backend) -> Outcome:
+def _outcome(found: Registered, backend: Backend, condition: Condition = UNCHANGED) -> Outcome:
     try:
-        return execute(found, backend).outcome
+        return execute(found, backend, condition=condition).outcome
     finally:
         for end in ("reset", "close"):
             getattr(backend, end, lambda: None)()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -41,7 +42,9 @@ class Matrix(msgspec.Struct):
     """The faults of all mutants, chosen or not."""
     original: dict[str, Outcome]
     results: dict[str, dict[str, Outcome]]
-    """For each chosen mutant the rules that kill it."""
+    """For each chosen mutant the rules that kill it; for one that is tried under a condition the first alone."""
+    under: dict[str, str] = {}
+    """The conditions under which some mutants are tried."""
 
 
 class Matrices(msgspec.Struct):
@@ -120,6 +123,7 @@ def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], c
         of=name,
         rules=loaded.rules,
         vices=loaded.vices,
+        under=loaded.under,
         original={rule: attempt.outcome for rule, attempt in original.items()},
         results={mutant: {} for mutant in loaded.vices if mutant in chosen},
     )
@@ -139,7 +143,8 @@ def _fill(matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Wor
                     _broken(worker, slow, LOADING_LIMIT)
                 different = _alterations(worker, mutant, limit)
                 rules = [rule.id for rule in sound if _matters(rule, mutant, original[rule.id], different)]
-                matrix.results[mutant] = dict(_killers(worker, mutant, rules, limit))
+                killers = _killers(worker, mutant, rules, limit)
+                matrix.results[mutant] = dict(islice(killers, 1) if mutant in matrix.under else killers)
                 warm = DIED.isdisjoint(matrix.results[mutant].values())
             if warm and (left := _broken(worker, sound, limit)):
                 raise HooklawError(f"a mutant left something behind in its process that breaks {', '.join(left)}")

@@ -12,6 +12,7 @@ from hooklaw.results.verdict import Exit, Outcome
 
 FORMATS = ("text", "json", "markdown")
 SURVIVED = "survived"
+KILLED = "killed"
 UNDECLARED = "killed by an undeclared rule"
 
 
@@ -22,6 +23,8 @@ class MutantReport(msgspec.Struct):
     of: str
     """The original backend."""
     vice: str
+    under: str
+    """The condition under which it is tried, if any."""
     breaks: list[str]
     killed_by: list[str]
     not_killed_by: list[str]
@@ -105,12 +108,20 @@ def _mutant(matrix: Matrix, name: str) -> MutantReport:
         mutant=name,
         of=matrix.of,
         vice=matrix.vices[name],
+        under=matrix.under.get(name, ""),
         breaks=breaks,
         killed_by=killers,
         not_killed_by=[rule for rule in breaks if _is_kept(rule, matrix) and rule not in failed],
-        verdict=SURVIVED if not killers else "killed" if set(killers) & set(breaks) else UNDECLARED,
+        verdict=_verdict(killers, breaks, matrix.under.get(name)),
         outcomes={rule: str(failed[rule]) for rule in killers},
     )
+
+
+def _verdict(killers: Sequence[str], breaks: Sequence[str], condition: str | None) -> str:
+    """Return what came of a mutant; one that is wrong under a condition alone need not be named by a rule."""
+    if not killers:
+        return SURVIVED
+    return KILLED if condition or set(killers) & set(breaks) else UNDECLARED
 
 
 def _is_kept(rule: str, matrix: Matrix) -> bool:
@@ -150,7 +161,7 @@ def _text(found: MutationReport) -> str:
     for each in found.mutants:
         lines += [
             f"{each.mutant} of {each.of}  [{each.verdict}]",
-            f"  {each.vice}",
+            f"  {each.vice}" + (f" Tried under {each.under}." if each.under else ""),
             f"  breaks     {', '.join(each.breaks) or '-'}",
             f"  killed by  {', '.join(each.killed_by) or '-'}",
             "",
