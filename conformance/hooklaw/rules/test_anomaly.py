@@ -18,6 +18,7 @@ def leaf(backend: Backend) -> Any:
     sources=[ANOMALY],
     needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION],
     mutants=["anomalies-undetected", "anomalies-of-nodes-undetected", "nan-is-always-an-error"],
+    except_under={"anomaly": "it runs a pass without anomaly detection, too"},
 )
 def test_nan(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection a backward in which a Node computes a NaN is an error; otherwise it is not."""

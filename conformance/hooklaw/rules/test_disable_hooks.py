@@ -24,6 +24,7 @@ def use_hooks(backend: Backend, trace: Trace) -> None:
     sources=[DISABLE],
     needs=NEEDS,
     mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_raises(backend: Backend, trace: Trace) -> None:
     """Using saved-tensor hooks where they are disabled is an error with the given message."""
@@ -40,6 +41,7 @@ def test_raises(backend: Backend, trace: Trace) -> None:
     sources=[DISABLE],
     needs=[Capability.SAVE_ON_CPU, Capability.DISABLE_SAVED_TENSOR_HOOKS],
     mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced", "save-on-cpu-not-disabled"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     """Using save_on_cpu where saved-tensor hooks are disabled is an error with the given message."""
@@ -61,6 +63,7 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     sources=[DISABLE],
     needs=NEEDS,
     mutants=["hooks-stay-disabled", "inner-disabling-message-stays", "inner-exit-enables-hooks"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
     """Leaving disable_saved_tensors_hooks restores the state before it: the outer context's message, or no error.
@@ -85,6 +88,7 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     sources=[observed("of two nested contexts the inner one gives the message")],
     needs=NEEDS,
     mutants=["outer-disabling-message-wins"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
     """Inside nested disable_saved_tensors_hooks contexts the error has the message of the innermost one."""
@@ -123,6 +127,7 @@ def test_while_active(backend: Backend, trace: Trace) -> None:
     sources=[observed("another thread may use hooks meanwhile")],
     needs=[*NEEDS, Capability.THREADS],
     mutants=["hooks-disabled-in-every-thread", "threads-share-their-modes"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_thread_local(backend: Backend, trace: Trace) -> None:
     """Disabling saved-tensor hooks in one thread may leave them enabled in another."""
@@ -138,6 +143,7 @@ def test_thread_local(backend: Backend, trace: Trace) -> None:
     sources=[DISABLE],
     needs=[Capability.DISABLE_SAVED_TENSOR_HOOKS, Capability.NODES, Capability.SAVED_TENSOR_REGISTER],
     mutants=["per-tensor-hooks-disabled-too"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
     """Inside disable_saved_tensors_hooks a saved tensor can still be given its own pair of hooks.

@@ -36,6 +36,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     sources=[CHECKS],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
     mutants=["version-not-checked", "change-to-the-same-values-goes-uncounted"],
+    except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_every_change_counts(backend: Backend, trace: Trace) -> None:
     """An in-place operation on a saved tensor makes backward an error even if it does not change the values."""
@@ -134,6 +135,7 @@ def test_with_a_view(backend: Backend, trace: Trace) -> None:
     sources=[INCREMENT],
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
     mutants=["version-never-incremented", "only-the-first-version-incremented", "a-single-increment-is-lost"],
+    except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_increment(backend: Backend, trace: Trace) -> None:
     """increment_version on a saved tensor, alone or in a list, once or repeatedly, makes backward an error."""

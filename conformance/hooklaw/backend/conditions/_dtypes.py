@@ -1,5 +1,6 @@
 """Conditions that change the dtype of a rule's tensors; values that it reads are turned back."""
 
+from cmath import isnan
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -42,13 +43,14 @@ class Complex(OfDtype):
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         """Return gradients of outputs with given gradients."""
-        return self.inner.grad(outputs, inputs, self._seeds(outputs) if grad_outputs is None else grad_outputs, **how)
+        return self.inner.grad(outputs, inputs, self._seeds(outputs, grad_outputs), **how)
 
-    def _seeds(self, outputs: Any) -> Any:
-        if isinstance(outputs, list | tuple):
-            seeds = [*map(self._seed, outputs)]
-            return seeds if any(seed is not None for seed in seeds) else None
-        return self._seed(outputs)
+    def _seeds(self, outputs: Any, given: Any) -> Any:
+        if type(outputs) not in (list, tuple):  # a gradient edge is a tuple of its own kind
+            return self._seed(outputs) if given is None else given
+        pairs = zip(outputs, given or [None] * len(outputs), strict=False)
+        seeds = [self._seed(root) if seed is None else seed for root, seed in pairs]
+        return seeds if any(seed is not None for seed in seeds) else None
 
     def _seed(self, root: Any) -> Any:
         """Return the gradient of a complex root of one element, else None."""
@@ -64,9 +66,9 @@ def _ones(shape: Sequence[int]) -> Any:
 
 
 def _imaginary(values: Any) -> bool:
-    return (
-        any(map(_imaginary, values)) if isinstance(values, list) else isinstance(values, complex) and values.imag != 0
-    )
+    if isinstance(values, list):
+        return any(map(_imaginary, values))
+    return isinstance(values, complex) and values.imag != 0 and not isnan(values)
 
 
 def _real(values: Any) -> Any:

@@ -72,11 +72,12 @@ class Extra(Wrapper):
     def tolist(self, tensor: Any) -> Any:
         """Return the values without the dimension."""
         values = self.inner.tolist(tensor)
-        return _flat(values) if isinstance(values, list) else values
+        return _flat(values) if isinstance(values, list) and 0 not in self.inner.shape(tensor) else values
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
-        """Return the sizes without the dimension's."""
-        return self.inner.shape(tensor)[:-1]
+        """Return the sizes without the dimension's, which a tensor without elements does not have."""
+        shape = self.inner.shape(tensor)
+        return shape if 0 in shape else shape[:-1]
 
     def stride(self, tensor: Any) -> tuple[int, ...]:
         """Return the strides without the dimension's."""
@@ -92,7 +93,7 @@ class Extra(Wrapper):
 
 
 def _flat(values: list[Any]) -> Any:
-    return [_flat(part) for part in values] if values and isinstance(values[0], list) else (values or [None])[0]
+    return [_flat(part) for part in values] if isinstance(values[0], list) else values[0]
 
 
 class Subclass(Wrapper):
