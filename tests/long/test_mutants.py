@@ -230,7 +230,7 @@ def test_of_reference(of_reference):
 
     assert of_reference.returncode == 0, of_reference.stderr
     assert {row["of"] for row in rows.values()} == {"reference"}
-    assert set(inside["killed_by"]) == {"order.retain-grad-before-node-prehook", "retain-grad.vs-node-prehook"}
+    assert {"order.retain-grad-before-node-prehook", "retain-grad.vs-node-prehook"} <= set(inside["killed_by"])
     assert "tensor-hook.fire.root" in rows["root-hook-skipped"]["killed_by"]
 
 

@@ -293,7 +293,7 @@ class Rewriter:
             texts = [*map(self._argument, values), *map(self._keyword, node.keywords)]
             return f"{self.script.helper(verb, after)}({', '.join(filter(None, texts))})"
         calls = isinstance(inlined, ast.Call) and isinstance(inlined.func, ast.Name)
-        reduced = self._reduced(*values) if calls else None
+        reduced = self._reduced(*values) if calls and values else None
         return reduced or Rewriter(self.script, Scope(source, given=known, adapter=owner)).text(inlined)
 
     def _reduced(self, function: ast.expr, *values: ast.expr) -> str | None:

@@ -76,8 +76,10 @@ class RuleScript:
         if not line.startswith(("from hooklaw", "import hooklaw")):
             self._imports[line] = None
             return name
-        origin = getattr(value, "__module__", "")
-        return self.name_of(source_of(origin), name) if origin.startswith("hooklaw") else name
+        for origin in (getattr(value, "__module__", None) or "", line.split()[1]):  # a constant has no __module__
+            if origin.startswith("hooklaw") and name in source_of(origin).definitions:
+                return self.name_of(source_of(origin), name)
+        return name
 
     def _define(self, name: str, rewriter: Rewriter, node: ast.stmt) -> None:
         if name not in self._definitions:

@@ -25,7 +25,7 @@ def test_nan(backend: Backend, trace: Trace) -> None:
     not_a_number = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * float("nan"))
     x = leaf(backend)
     backend.backward(backend.call(lambda x: backend.sum(not_a_number(x)), x))
-    trace.expect_value("x.grad without anomaly detection", ["nan", "nan"], trace.snapshot(backend.grad_of(x)))
+    trace.expect_value("x.grad without anomaly detection", [float("nan")] * 2, backend.grad_of(x))
 
     with backend.detect_anomaly():
         loss = backend.call(lambda x: backend.sum(not_a_number(x)), x)
