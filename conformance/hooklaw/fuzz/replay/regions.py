@@ -10,6 +10,7 @@ from hooklaw.fuzz.replay.functions import PLAIN, apply_of
 from hooklaw.fuzz.replay.operations import operation
 from hooklaw.fuzz.replay.passes import pair_of
 from hooklaw.fuzz.replay.run import PlannedError, Replay
+from hooklaw.fuzz.replay.values import must_be_small
 
 MODULE, OUTSIDE = "module", "outside"
 """Regions that use what is not an input: a module, named before the input, or a tensor, named behind it."""
@@ -77,6 +78,8 @@ def checkpoint(run: Replay, instruction: Instruction) -> None:
     region = Region(run, instruction)
     inputs = [run.tensors[name] for name in inputs_of(instruction)]
     run.nests |= nests(instruction)
+    for tensor in inputs:
+        must_be_small(run, tensor, power=2)  # a region takes the sine of an input, of its double or of a product
     results = run.backend.checkpoint(region, *inputs, **region.options)
     made = zip(instruction.made, results if isinstance(results, tuple) else (results,), strict=False)
     run.tensors.update((name, tensor) for name, tensor in made if run.backend.is_tensor(tensor))

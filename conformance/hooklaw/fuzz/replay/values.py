@@ -4,7 +4,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from typing import Any, cast
 
 from hooklaw.backend.protocol import Capability
@@ -14,7 +14,8 @@ from hooklaw.fuzz.replay.run import Replay, skip_if
 
 NUMBERS = (0.5, -1.0, 1.5, 2.0, -0.5, 1.0, -1.5)
 """Values of leaves: sums and products of a few are exact."""
-LARGE = 100.0
+LARGE = {"float32": 100.0, "float64": 1e5}
+"""The sine of a larger number of a dtype depends on its last bit."""
 
 
 def evenly(shape: tuple[int, ...], number: float) -> Any:
@@ -58,10 +59,10 @@ def _note_views(run: Replay, instruction: Instruction) -> None:
         run.shared.update(instruction.made)
 
 
-def _must_be_small(run: Replay, tensor: Any) -> None:
-    """Skip large numbers of single precision: their sine depends on the last bit."""
-    single = run.backend.dtype(tensor) == "float32"
-    skip_if(single and any(abs(number) > LARGE for number in _flat(run.backend.tolist(tensor))))
+def must_be_small(run: Replay, tensor: Any, power: int = 1) -> None:
+    """Skip numbers with a power whose sine depends on the last bit."""
+    limit = LARGE.get(run.backend.dtype(tensor), inf) ** (1 / power)
+    skip_if(any(limit < abs(number) < inf for number in _flat(run.backend.tolist(tensor))))
 
 
 def _flat(values: Any) -> Iterator[float]:
@@ -78,7 +79,7 @@ def _computed(name: str, compute: Callable[..., Any], traits: Traits) -> None:
     def execute(run: Replay, instruction: Instruction) -> None:
         tensors = run.inputs(instruction)
         if traits.periodic:
-            _must_be_small(run, *tensors)
+            must_be_small(run, *tensors)
         if traits.view:  # in inference mode, of a tensor that was made outside: as under no_grad
             skip_if(instruction.thread in run.inferring and instruction.used[0] not in run.inferred)
         results = run.backend.call(lambda *given: compute(run.backend, *given, *instruction.how), *tensors)
@@ -166,7 +167,7 @@ def mul_(run: Replay, instruction: Instruction) -> None:
 @operation(needs=(Capability.IN_PLACE,), in_inference=True, simplifies_to="scale_")
 def cos_(run: Replay, instruction: Instruction) -> None:
     """Replace by the cosine in place."""
-    _must_be_small(run, run.input(instruction))
+    must_be_small(run, run.input(instruction))
     run.backend.cos_(about_to_change(run, instruction.used[0]))
 
 
