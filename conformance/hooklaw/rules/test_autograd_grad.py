@@ -20,12 +20,16 @@ def leaf(backend: Backend) -> Any:
     mutants=["unused-inputs-always-allowed"],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
-    """An input that the outputs do not depend on is an error for autograd.grad."""
-    x, unused = leaf(backend), leaf(backend)
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    """By default and with allow_unused=False, an input of autograd.grad that the outputs do not depend on is an error.
 
-    with trace.raises(ErrorKind.UNUSED_INPUT):
-        backend.grad(loss, [x, unused])
+    The default is the value of materialize_grads, which is False by default.
+    """
+    x, unused = leaf(backend), leaf(backend)
+    for how in ({}, {"allow_unused": False}):
+        loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+        with trace.raises(ErrorKind.UNUSED_INPUT):
+            backend.grad(loss, [x, unused], **how)
 
 
 @rule(

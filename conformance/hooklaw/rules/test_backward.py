@@ -186,14 +186,14 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
 def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
     """The gradients are the product of the root's gradient and the Jacobian.
 
-    Each element of the root depends on both elements of the leaf.
+    The Jacobian is full and not symmetric, so the product with its transpose has other values.
     """
-    x = leaf(backend)
-    y = backend.call(lambda x: x * 3 + backend.sum(x) * 5, x)
+    x, weights = leaf(backend), backend.tensor([1.0, 2.0])
+    y = backend.call(lambda x, weights: x * 3 + backend.sum(x * weights) * 5, x, weights)
 
     backend.backward(y, backend.tensor([10.0, 100.0]))
 
-    trace.expect_value("x.grad", [580.0, 850.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [580.0, 1400.0], backend.grad_of(x))
 
 
 @rule(
