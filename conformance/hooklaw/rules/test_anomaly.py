@@ -17,7 +17,12 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[ANOMALY],
     needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION],
-    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected", "nan-is-always-an-error"],
+    mutants=[
+        "anomalies-undetected",
+        "anomalies-of-nodes-undetected",
+        "anomalies-of-operations-undetected",
+        "nan-is-always-an-error",
+    ],
     except_under={"anomaly": "it runs a pass without anomaly detection, too"},
 )
 def test_nan(backend: Backend, trace: Trace) -> None:

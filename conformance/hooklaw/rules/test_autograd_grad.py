@@ -17,7 +17,7 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[GRAD],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["unused-inputs-always-allowed"],
+    mutants=["unused-inputs-always-allowed", "allow-unused-given-as-false-ignored"],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
     """By default and with allow_unused=False, an input of autograd.grad that the outputs do not depend on is an error.

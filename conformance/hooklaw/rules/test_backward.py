@@ -180,7 +180,11 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD],
     needs=[Capability.SEED_GRADIENT],
-    mutants=["gradient-of-a-root-is-ones", "gradient-of-a-root-scales-the-leaves"],
+    mutants=[
+        "gradient-of-a-root-is-ones",
+        "gradient-of-a-root-scales-the-leaves",
+        "gradient-of-a-root-meets-the-transposed-jacobian",
+    ],
     except_under={"bfloat16": "its numbers have more digits than bfloat16 holds"},
 )
 def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:

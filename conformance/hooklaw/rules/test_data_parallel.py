@@ -122,6 +122,7 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: A
     mutants=[
         "module-hooks-run-once-for-all-replicas",
         "backward-pre-hooks-run-once-for-all-replicas",
+        "backward-hooks-run-for-one-replica-only",
         "module-hooks-only-in-the-main-thread",
     ],
 )
@@ -147,6 +148,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         "module-hooks-run-once-for-all-replicas",
         "submodule-hooks-run-once-for-all-replicas",
         "backward-pre-hooks-run-once-for-all-replicas",
+        "backward-hooks-run-for-one-replica-only",
         "module-hooks-only-in-the-main-thread",
     ],
 )

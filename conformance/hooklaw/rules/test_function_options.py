@@ -215,7 +215,7 @@ def test_once_in_part(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING],
     needs=OPTIONS,
-    mutants=["function-options-ignored"],
+    mutants=["function-options-ignored", "saved-tensors-cleared-before-they-are-read"],
 )
 def test_cleared(backend: Backend, trace: Trace) -> None:
     """With clear_saved_tensors_on_access only the second read of a custom Function's saved tensors is an error."""

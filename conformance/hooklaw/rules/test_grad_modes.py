@@ -141,6 +141,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     needs=[Capability.GRAD_MODE],
     mutants=[
         "leaving-no-grad-turns-grad-mode-on",
+        "leaving-no-grad-without-an-exception-turns-grad-mode-on",
         "leaving-enable-grad-turns-grad-mode-off",
         "no-grad-lasts-after-an-exception",
     ],

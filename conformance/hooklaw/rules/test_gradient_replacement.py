@@ -232,7 +232,7 @@ def test_wrong_type(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("error for leaf and non-leaf")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["bad-hook-result-ignored", "hook-result-broadcast"],
+    mutants=["bad-hook-result-ignored", "hook-result-broadcast", "longer-hook-result-cut"],
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another shape makes the backward fail, even if it could be broadcast."""
