@@ -208,7 +208,10 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
     mutants=["backward-from-a-constant-does-nothing"],
 )
 def test_constant_root(backend: Backend, trace: Trace) -> None:
-    """A backward from a tensor that does not require grad is an error."""
+    """A backward from a tensor that does not require grad is an error.
+
+    The documentation accepts such a tensor beside others, without a gradient; of one alone it says nothing.
+    """
     constant = backend.call(lambda x: backend.sum(x * 2), backend.tensor([1.0, 2.0]))
 
     with trace.raises(ErrorKind.NO_GRADIENT):
@@ -217,14 +220,14 @@ def test_constant_root(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "reentrant.backward-in-hook",
-    level=Level.MAY,
+    level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[observed("a hook may run a backward of its own")],
+    sources=[observed("a hook can run a backward of its own, as the recomputation of a reentrant checkpoint does")],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["backward-inside-a-hook-refused"],
 )
 def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
-    """A hook may run backward through another graph, whose gradients are complete when the hook returns."""
+    """A hook can run a backward through another graph, which is complete when that call returns."""
 
     def run(_grad: object) -> None:
         backend.backward(inner)
