@@ -48,6 +48,12 @@ def retained_on_the_way(b):
     return None if b.grad_of(y) is None else b.tolist(b.grad_of(y))
 
 
+def constant_among_outputs(b):
+    """Call grad for two outputs, one of which does not require grad."""
+    x, constant = leaf(b), b.tensor([5.0])
+    return outcome(lambda: b.tolist(b.grad([x * 3, constant], [x], [b.tensor([1.0, 1.0]), None])[0]))
+
+
 def detached_in_place(b):
     """Detach a tensor that retains its gradient in place."""
     y = leaf(b) * 3
@@ -321,6 +327,7 @@ def refused_inside(b):
 PROGRAMS = [
     ("retain-grad-before-pre-hooks", retained, [2.0, 2.0], [1.0, 1.0]),
     ("passes-with-inputs-retain-everything", retained_on_the_way, None, [1.0, 1.0]),
+    ("constant-outputs-are-an-error", constant_among_outputs, [3.0, 3.0], "refused"),
     ("a-detached-tensor-still-retains", detached_in_place, False, True),
     ("capture-before-tensor-hooks", captured, [10.0, 10.0], [1.0, 1.0]),
     ("one-root-is-reached", root_alone, [], ["root"]),

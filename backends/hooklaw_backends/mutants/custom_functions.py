@@ -114,3 +114,16 @@ def mark_of_the_other_kind(self: Mutant, ctx: Any) -> dict[str, Hook]:
 def function_options_ignored(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """The options of a custom Function, such as once_differentiable, have no effect."""
     return old(forward, backward)
+
+
+@overriding("custom_function")
+def saved_tensors_cleared_before_they_are_read(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """With clear_saved_tensors_on_access even the first read of the saved tensors is an error."""
+
+    def read_before(ctx: Any, *grads: Any) -> Any:
+        _ = options.get("clear_saved_tensors_on_access") and ctx.saved_tensors
+        return backward(ctx, *grads)
+
+    return old(forward, read_before, **options)

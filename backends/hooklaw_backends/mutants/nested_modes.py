@@ -1,6 +1,5 @@
 """Mutants whose grad modes end wrongly, or whose anomaly detection looks in the wrong places."""
 
-import math
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -32,6 +31,15 @@ def leaving_no_grad_turns_grad_mode_on(self: Mutant, old: Hook) -> Generator[Non
             yield
     finally:
         _for_good(self.enable_grad())
+
+
+@overriding("no_grad")
+@contextmanager
+def leaving_no_grad_without_an_exception_turns_grad_mode_on(self: Mutant, old: Hook) -> Generator[None]:
+    """Leaving no_grad turns grad mode on, even inside another no_grad, unless an exception leaves it."""
+    with old():
+        yield
+    _for_good(self.enable_grad())
 
 
 @overriding("enable_grad")
@@ -74,6 +82,12 @@ class _Detecting(Mutant):
         super().reset()
         self.is_detecting = False
 
+    def checked(self, result: Any) -> Any:
+        """Return what a user's function returned; a NaN in it is an error while anomaly detection is on."""
+        if self.is_detecting and self.is_tensor(result) and "nan" in str(self.tolist(result)):
+            raise self.errors.get(ErrorKind.NOT_A_NUMBER, (RuntimeError,))[0]("a gradient is NaN")
+        return result
+
 
 class AnomaliesOfNodesUndetected(_Detecting):
     """Anomaly detection looks only at what tensor hooks return."""
@@ -82,12 +96,17 @@ class AnomaliesOfNodesUndetected(_Detecting):
         return nullcontext()
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, lambda grad: self._checked(hook(grad)))
+        return super().register_hook(tensor, lambda grad: self.checked(hook(grad)))
 
-    def _checked(self, result: Any) -> Any:
-        if self.is_detecting and result is not None and any(map(math.isnan, self.tolist(result))):
-            raise self.errors.get(ErrorKind.NOT_A_NUMBER, (RuntimeError,))[0]("a hook returned NaN")
-        return result
+
+class AnomaliesOfOperationsUndetected(_Detecting):
+    """Anomaly detection looks only at what the backward of a custom Function returns."""
+
+    def detection(self) -> Any:
+        return nullcontext()
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        return super().custom_function(forward, lambda ctx, *grads: self.checked(backward(ctx, *grads)), **options)
 
 
 class HooksSkippedUnderAnomalyDetection(_Detecting):

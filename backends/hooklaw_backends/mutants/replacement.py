@@ -78,6 +78,13 @@ def hook_result_broadcast(self: Mutant, grad: Any, result: Any) -> Any:
 
 
 @results
+def longer_hook_result_cut(self: Mutant, grad: Any, result: Any) -> Any:
+    """A hook's return value that is longer than the gradient is cut instead of raising an error."""
+    is_longer = self.is_tensor(result) and self.shape(result)[:1] > self.shape(grad)[:1] > ()
+    return self.split(result, *self.shape(grad)[:1])[0] if is_longer else result
+
+
+@results
 def hook_result_cast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of another dtype is cast to the gradient's dtype."""
     return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result

@@ -32,6 +32,28 @@ def gradient_of_a_root_scales_the_leaves(self: Mutant, old: Hook, root: Any, gra
             self.set_grad(leaf, self.grad_of(leaf) * gradient)
 
 
+@overriding("backward")
+def gradient_of_a_root_meets_the_transposed_jacobian(
+    self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any
+) -> None:
+    """The root's gradient is multiplied by the Jacobian from the other side, if root and leaf are vectors."""
+    leaves = list(self.leaves_of(root)) if gradient is not None else []
+    if len(leaves) != 1 or how or not len(self.shape(leaves[0])) == len(self.shape(root)) == 1:
+        return old(root, gradient, **how)
+    places = range(*self.shape(root))
+    units = [self.tensor([float(place == other) for other in places]) for place in places]
+    rows = [self.grad(root, leaves, unit, retain_graph=True)[0] for unit in units]
+    return self.set_grad(leaves[0], self.tensor([self.tolist(self.sum(row * gradient)) for row in rows]))
+
+
+@overriding("grad")
+def allow_unused_given_as_false_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+    """allow_unused=False allows unused inputs; only the default does not."""
+    if how.get("allow_unused") is False and not how.get("materialize_grads"):
+        how["allow_unused"] = True
+    return old(*given, **how)
+
+
 def _is_several(outputs: Any) -> bool:
     return type(outputs) in {list, tuple}
 

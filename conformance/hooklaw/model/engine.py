@@ -44,6 +44,8 @@ def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor]
 
 def grad(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor], how: How) -> Gradients:
     """Return the gradients of the inputs, None for an unused input; accumulate nothing."""
+    if not on("constant-outputs-are-an-error"):
+        roots, seeds = _without_constants(roots, seeds)
     seeds = tuple(map(_seed, roots, seeds))
     edges = [tensor.needed_edge() for tensor in inputs]
     captures = Pass(roots, set(), edges, how).run(roots, seeds)
@@ -246,6 +248,13 @@ def _post_accumulate(leaf: Tensor) -> None:
             given = replaced(given, result)
     if given is not leaf:
         raise RuntimeError("a post-accumulate hook must return None")
+
+
+def _without_constants(roots: Sequence[Tensor], seeds: Gradients) -> tuple[Sequence[Tensor], Gradients]:
+    """Leave out each root that does not require grad and is given no gradient, unless none would be left."""
+    pairs = list(zip(roots, seeds, strict=True))
+    kept = [(root, seed) for root, seed in pairs if root.edge() is not None or seed is not None] or pairs
+    return [root for root, _ in kept], tuple(seed for _, seed in kept)
 
 
 def _seed(root: Tensor, seed: Tensor | None) -> Tensor:

@@ -34,6 +34,11 @@ TORCH: Mapping[str, Flag] = {
             why="backward.inputs.others-ignored",
         ),
         Flag(
+            "constant-outputs-are-an-error",
+            "autograd.grad refuses an output that does not require grad, even if None is given as its gradient",
+            why="grad.grad-outputs.constant",
+        ),
+        Flag(
             "a-detached-tensor-still-retains",
             "retains_grad stays true after detach_, which made the tensor a leaf",
             why="retain-grad.flag.detached",

@@ -17,20 +17,31 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[ANOMALY],
     needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION],
-    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected", "nan-is-always-an-error"],
+    mutants=[
+        "anomalies-undetected",
+        "anomalies-of-nodes-undetected",
+        "anomalies-of-operations-undetected",
+        "nan-is-always-an-error",
+    ],
     except_under={"anomaly": "it runs a pass without anomaly detection, too"},
 )
 def test_nan(backend: Backend, trace: Trace) -> None:
-    """Under anomaly detection a backward in which a Node computes a NaN is an error; otherwise it is not."""
-    not_a_number = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * float("nan"))
-    x = leaf(backend)
-    backend.backward(backend.call(lambda x: backend.sum(not_a_number(x)), x))
-    trace.expect_value("x.grad without anomaly detection", [float("nan")] * 2, backend.grad_of(x))
+    """Under anomaly detection a backward in which a Node computes a NaN is an error; otherwise it is not.
 
-    with backend.detect_anomaly():
-        loss = backend.call(lambda x: backend.sum(not_a_number(x)), x)
-        with trace.raises(ErrorKind.NOT_A_NUMBER):
-            backend.backward(loss)
+    Any Node may compute it: that of a custom Function, or that of an operation.
+    """
+    nan = float("nan")
+    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * nan)
+
+    for compute in (function, lambda x: x * nan):
+        x = leaf(backend)
+        backend.backward(backend.call(lambda x, compute=compute: backend.sum(compute(x)), x))
+        trace.expect_value("x.grad without anomaly detection", [nan, nan], backend.grad_of(x))
+
+        with backend.detect_anomaly():
+            loss = backend.call(lambda x, compute=compute: backend.sum(compute(x)), x)
+            with trace.raises(ErrorKind.NOT_A_NUMBER):
+                backend.backward(loss)
 
 
 @rule(

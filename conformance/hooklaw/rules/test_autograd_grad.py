@@ -17,15 +17,19 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[GRAD],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["unused-inputs-always-allowed"],
+    mutants=["unused-inputs-always-allowed", "allow-unused-given-as-false-ignored"],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
-    """An input that the outputs do not depend on is an error for autograd.grad."""
-    x, unused = leaf(backend), leaf(backend)
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    """By default and with allow_unused=False, an input of autograd.grad that the outputs do not depend on is an error.
 
-    with trace.raises(ErrorKind.UNUSED_INPUT):
-        backend.grad(loss, [x, unused])
+    The default is the value of materialize_grads, which is False by default.
+    """
+    x, unused = leaf(backend), leaf(backend)
+    for how in ({}, {"allow_unused": False}):
+        loss = backend.call(lambda x: backend.sum(x * 2), x)
+
+        with trace.raises(ErrorKind.UNUSED_INPUT):
+            backend.grad(loss, [x, unused], **how)
 
 
 @rule(
@@ -150,7 +154,7 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
 def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     """autograd.grad multiplies each output's Jacobian by the grad_outputs of that output, None standing for 1.
 
-    None may stand for the gradient of a scalar only.
+    Among outputs that require grad, None may stand for the gradient of a scalar only.
     """
     x = leaf(backend)
     outputs = backend.call(lambda x: (x * 2, x * x, backend.sum(x * 7)), x)
@@ -159,3 +163,21 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     (grad,) = backend.grad(outputs, [x], seeds)
 
     trace.expect_value("gradient", [209.0, 4027.0], grad)
+
+
+@rule(
+    "grad.grad-outputs.constant",
+    level=Level.MUST,
+    sources=[GRAD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT],
+    mutants=["constant-outputs-refused", "constant-outputs-end-the-list"],
+)
+def test_constant_output(backend: Backend, trace: Trace) -> None:
+    """autograd.grad accepts None as the gradient of an output that does not require grad, which changes no gradient."""
+    x, constant = leaf(backend), backend.tensor([5.0, 6.0])
+    outputs = backend.call(lambda x, constant: (x * 2, constant * 3, x * x), x, constant)
+    seeds = [backend.tensor([1.0, 10.0]), None, backend.tensor([100.0, 200.0])]
+
+    (grad,) = backend.grad(outputs, [x], seeds)
+
+    trace.expect_value("gradient", [202.0, 820.0], grad)

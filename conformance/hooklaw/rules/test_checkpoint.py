@@ -50,13 +50,21 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
     mutants=["reentrant-checkpoint-forgets-its-parameters"],
 )
 def test_reentrant_gradients(backend: Backend, trace: Trace) -> None:
-    """A backward without inputs through a reentrant checkpoint reaches its input and the leaves that it captured."""
-    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    """A backward without inputs through a reentrant checkpoint reaches its input and the leaves that it captured.
 
-    backend.backward(backend.call(region(backend, lambda x: x * x * weight, use_reentrant=True), x))
+    A leaf may also be used after the checkpoint: its gradient is the sum over both uses.
+    """
+    for used_again, of_input, of_weight in ((False, [6.0, 20.0], [1.0, 4.0]), (True, [18.0, 100.0], [6.0, 40.0])):
+        x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
 
-    trace.expect_value("x.grad", [6.0, 20.0], backend.grad_of(x))
-    trace.expect_value("weight.grad", [1.0, 4.0], backend.grad_of(weight))
+        def forward(x, weight=weight, used_again=used_again):
+            y = backend.checkpoint(lambda x: x * x * weight, x, use_reentrant=True)
+            return backend.sum(y * weight if used_again else y)
+
+        backend.backward(backend.call(forward, x))
+
+        trace.expect_value("x.grad", of_input, backend.grad_of(x))
+        trace.expect_value("weight.grad", of_weight, backend.grad_of(weight))
 
 
 @rule(

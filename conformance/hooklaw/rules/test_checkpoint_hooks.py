@@ -31,13 +31,16 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "checkpoint.forward-hooks-recomputed.early-stop",
-    level=Level.MAY,
+    level=Level.MUST,
     sources=[CHECKPOINT],
     needs=[*NEEDS, Capability.MODULES],
     mutants=["checkpoint-recomputes-everything"],
 )
 def test_forward_hook_of_the_last_module(backend: Backend, trace: Trace) -> None:
-    """With early stop, a forward hook that runs after all needed tensors are recomputed may not run again."""
+    """With early stop, a forward hook that runs after all needed tensors are recomputed does not run again.
+
+    The docstring says that the recomputation stops as soon as they are, so it does not come to the hook.
+    """
     module = backend.module({}, lambda _module, x: x * x)
     backend.register_forward_hook(module, lambda *_: trace.log("hook"))
 
@@ -222,7 +225,7 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
 
     backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
 
-    trace.expect(("pre-hook", [[1.0, 2.0]]), ("post-hook", [[[1.0, 4.0], [1.0, 4.0]], [[1.0, 2.0]]]))
+    trace.expect(("pre-hook", [[1.0, 2.0]]), "post-hook")
 
 
 @rule(
@@ -320,7 +323,6 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 )
 def test_parameter_hooks_in_reentrant(backend: Backend, trace: Trace) -> None:
     """A hook on a leaf used both inside and outside a reentrant checkpoint may run for each use, with its part."""
-    gradient = gradients_of_a_parameter(backend, trace, use_reentrant=True)
+    gradients_of_a_parameter(backend, trace, use_reentrant=True)
 
     trace.expect(("hook of the parameter", [3.0, 10.0]), ("hook of the parameter", [3.0, 10.0]))
-    trace.expect_value("gradient", [6.0, 20.0], gradient)

@@ -5,6 +5,7 @@ from typing import Any
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
 
 FUNCTION = docstring("torch.autograd.Function")
+RECORDED = notes("autograd", "setting-requires-grad")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
 EXTENDING = notes("extending", "how-to-use")
 
@@ -93,12 +94,15 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.outputs-require-grad",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING, RECORDED],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["only-the-first-output-of-a-function-requires-grad", "outputs-of-functions-always-require-grad"],
 )
 def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
-    """All floating-point outputs of a custom Function require grad if one of its inputs does, and only then."""
+    """All floating-point outputs of a custom Function require grad if one of its inputs does, and only then.
+
+    The note on requires_grad says that an operation is only recorded if one of its inputs requires grad.
+    """
     function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), lambda _ctx, first, second: (first, second))
 
     for requires_grad in (True, False):

@@ -88,6 +88,27 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
     trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
 
 
+def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: Any, *, of: Any) -> None:
+    """Expect that each kind of hook of a module runs once for each row, which its arguments show."""
+
+    def log(label):
+        return lambda _module, values, *_: trace.log(f"{label}, {row_of(backend, values[0])}")
+
+    backend.register_forward_pre_hook(of, log("forward pre-hook"))
+    backend.register_forward_hook(of, log("forward hook"))
+    backend.register_full_backward_pre_hook(of, log("backward pre-hook"))
+    backend.register_full_backward_hook(of, log("full backward hook"))
+    rows = [f"row {int(row)}" for row in numbers(backend)]
+
+    x = one_row_each(backend)
+    outputs = backend.call(backend.data_parallel(parallel), x)
+    trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in ("forward pre-hook", "forward hook")))
+
+    backend.backward(backend.sum(outputs * backend.detach(x)))
+    backward = ("backward pre-hook", "full backward hook")
+    trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in backward))
+
+
 @rule(
     "data-parallel.module-hooks-count",
     level=Level.MUST,
@@ -101,22 +122,15 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-hooks-run-once-for-all-replicas",
         "backward-pre-hooks-run-once-for-all-replicas",
+        "backward-hooks-run-for-one-replica-only",
         "module-hooks-only-in-the-main-thread",
     ],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a data-parallel module run once in each replica."""
-    module = weighted(backend, lambda module, x: x * module.weight)
-    backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
-    backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
-    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("backward pre-hook"))
-    backend.register_full_backward_hook(module, lambda *_: trace.log("full backward hook"))
+    module = weighted(backend, lambda _module, x: x * 1)
 
-    products = backend.call(backend.data_parallel(module), one_row_each(backend))
-    trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
-
-    backend.backward(backend.sum(products))
-    trace.expect_in_any_order(*["backward pre-hook", "full backward hook"] * backend.replica_count())
+    expect_each_hook_in_each_replica(backend, trace, module, of=module)
 
 
 @rule(
@@ -134,24 +148,17 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         "module-hooks-run-once-for-all-replicas",
         "submodule-hooks-run-once-for-all-replicas",
         "backward-pre-hooks-run-once-for-all-replicas",
+        "backward-hooks-run-for-one-replica-only",
         "module-hooks-only-in-the-main-thread",
     ],
 )
 def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a submodule of a data-parallel module run once in each replica."""
-    outer = weighted(backend, lambda module, x: module.inner(x * module.weight))
-    inner = weighted(backend, lambda module, x: x * module.weight)
+    outer = weighted(backend, lambda module, x: module.inner(x * 1))
+    inner = weighted(backend, lambda _module, x: x * 1)
     backend.add_module(outer, "inner", inner)
-    backend.register_forward_pre_hook(inner, lambda *_: trace.log("forward pre-hook"))
-    backend.register_forward_hook(inner, lambda *_: trace.log("forward hook"))
-    backend.register_full_backward_pre_hook(inner, lambda *_: trace.log("backward pre-hook"))
-    backend.register_full_backward_hook(inner, lambda *_: trace.log("full backward hook"))
 
-    products = backend.call(backend.data_parallel(outer), one_row_each(backend))
-    trace.expect_in_any_order(*["forward pre-hook", "forward hook"] * backend.replica_count())
-
-    backend.backward(backend.sum(products))
-    trace.expect_in_any_order(*["backward pre-hook", "full backward hook"] * backend.replica_count())
+    expect_each_hook_in_each_replica(backend, trace, outer, of=inner)
 
 
 @rule(
@@ -187,12 +194,15 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
 @rule(
     "data-parallel.gradients-summed",
     level=Level.MUST,
-    sources=[DATA_PARALLEL],
+    sources=[DATA_PARALLEL, docstring("torch.Tensor.register_hook")],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.TENSOR_HOOKS],
     mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica"],
 )
 def test_gradients_summed(backend: Backend, trace: Trace) -> None:
-    """The gradients of all replicas are summed into the original module; its parameter hooks run once, with the sum."""
+    """The gradients of all replicas are summed into the original module; its parameter hooks run once, with the sum.
+
+    A hook runs when a gradient of its tensor is computed, and the parameter of the original module has the sum alone.
+    """
 
     def forward(module, x):
         y = x * module.weight

@@ -215,14 +215,26 @@ def test_once_in_part(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING],
     needs=OPTIONS,
-    mutants=["function-options-ignored"],
+    mutants=["function-options-ignored", "saved-tensors-cleared-before-they-are-read"],
 )
 def test_cleared(backend: Backend, trace: Trace) -> None:
-    """With clear_saved_tensors_on_access the second read of a custom Function's saved tensors is an error."""
-    function = cube(backend, clear_saved_tensors_on_access=True)
+    """With clear_saved_tensors_on_access only the second read of a custom Function's saved tensors is an error."""
 
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        trace.log("first read", x)
+        return grad * x + grad * ctx.saved_tensors[0]
+
+    function = backend.custom_function(forward, backward, clear_saved_tensors_on_access=True)
+
+    loss = backend.call(lambda x: backend.sum(function(x)), leaf(backend))
     with trace.raises(ErrorKind.SAVED_TENSORS_CLEARED):
-        backend.backward(backend.call(lambda x: backend.sum(function(x)), leaf(backend)))
+        backend.backward(loss)
+    trace.expect(("first read", [1.0, 2.0]))
 
 
 @rule(

@@ -141,6 +141,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     needs=[Capability.GRAD_MODE],
     mutants=[
         "leaving-no-grad-turns-grad-mode-on",
+        "leaving-no-grad-without-an-exception-turns-grad-mode-on",
         "leaving-enable-grad-turns-grad-mode-off",
         "no-grad-lasts-after-an-exception",
     ],
@@ -152,11 +153,12 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     """
     modes = {True: backend.enable_grad, False: backend.no_grad}
 
-    for outer, inner in product((True, False), repeat=2):
+    for outer, inner, fails in product((True, False), repeat=3):
         with modes[outer]():
             with suppress(KeyError), modes[inner]():
                 trace.expect_value(f"grad mode inside {outer}, {inner}", inner, backend.is_grad_enabled())
-                raise KeyError
+                if fails:
+                    raise KeyError
             trace.expect_value(f"grad mode between {outer}, {inner}", outer, backend.is_grad_enabled())
         trace.expect_value("grad mode outside", expected=True, observed=backend.is_grad_enabled())
 

@@ -93,7 +93,7 @@ def test_stays(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.backward-root",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD, notes("autograd", "backward-hooks-execution")],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
     mutants=["backward-from-edges-skips-hooks", "backward-from-the-edge-of-the-first-output"],
 )

@@ -1,5 +1,7 @@
 """The results of tensor hooks, which replace the gradient."""
 
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
@@ -230,14 +232,14 @@ def test_wrong_type(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("error for leaf and non-leaf")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["bad-hook-result-ignored", "hook-result-broadcast"],
+    mutants=["bad-hook-result-ignored", "hook-result-broadcast", "longer-hook-result-cut"],
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another shape makes the backward fail, even if it could be broadcast."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
-    for tensor in (y, x):
-        handle = backend.register_hook(tensor, backend.sum)
+    for tensor, hook in product((y, x), (backend.sum, lambda _: backend.tensor([1.0, 1.0, 1.0]))):
+        handle = backend.register_hook(tensor, hook)
         loss = backend.call(backend.sum, tensor)
 
         with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):

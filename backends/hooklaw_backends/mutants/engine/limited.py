@@ -14,6 +14,19 @@ def retain_grad_in_limited_passes(self: Inside, old: Hook, this: Any, node: Any,
     old(this, node, grads)
 
 
+@inside(engine, "_without_constants")
+def constant_outputs_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """autograd.grad raises an error if any of its outputs does not require grad."""
+    return roots, seeds
+
+
+@inside(engine, "_without_constants")
+def constant_outputs_end_the_list(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """autograd.grad overlooks the outputs after the first that does not require grad."""
+    end = [*(root.edge() is not None for root in roots), False].index(False)
+    return (roots[:end], seeds[:end]) if end else (roots, seeds)
+
+
 @inside(function.CustomNode, "mark_dirty")
 def dirty_mark_counts_no_change(self: Inside, old: Hook, this: Any, *tensors: Any) -> None:
     """mark_dirty does not count as a change of the tensor."""

@@ -22,6 +22,18 @@ def backward_pre_hooks_run_once_for_all_replicas(self: Mutant, module: Any, hook
     return once(hook)
 
 
+@altering("register_full_backward_pre_hook", "register_full_backward_hook")
+def backward_hooks_run_for_one_replica_only(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A backward hook of a module runs as often as there are replicas, always with the gradients of the first."""
+    calls: list[Any] = []
+
+    def run(*given: Any) -> Any:
+        calls.append(given)
+        return hook(*calls[0])
+
+    return run
+
+
 class _KnowsSubmodules(Mutant):
     """A mutant that keeps all submodules."""
 
