@@ -23,6 +23,13 @@ def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None
     hook(*given)
 
 
+@calling(*verbs.STEP_PRE)
+def step_pre_hook_replaces_keywords_alone(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """Of the arguments that a step pre-hook returns only the keyword arguments count."""
+    result = hook(optimizer, args, kwargs)
+    return (args, result[1]) if isinstance(result, tuple) else result
+
+
 @overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
 def global_step_hooks_never_run(*_: Any) -> Any:
     """Step hooks registered for all optimizers never run."""

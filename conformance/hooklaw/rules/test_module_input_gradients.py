@@ -236,4 +236,4 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     for hooked, use in uses():
         backend.register_full_backward_hook(hooked, lambda *_: None)
         with trace.raises(ErrorKind.MODULE_IN_PLACE):
-            backend.call(use, leaf(backend))
+            backend.backward(backend.sum(backend.call(use, leaf(backend))))

@@ -118,7 +118,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     mutants=["refused-mutation-context-ends-the-outer-one"],
 )
 def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
-    """If nesting allow_mutation_on_saved_tensors is an error, the outer context works as before.
+    """After nesting allow_mutation_on_saved_tensors, be it an error or not, the outer context works as before.
 
     Forward and backward run under the same context manager, which is all that the docstring asks for.
     """
@@ -135,7 +135,8 @@ def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
 @rule(
     "allow-mutation.cleared",
     level=Level.SHOULD,
-    sources=[MUTATION],
+    basis=Basis.OBSERVED,
+    sources=[MUTATION, observed("the state that the docstring says is cleared holds the saved tensors")],
     needs=[Capability.ALLOW_MUTATION, Capability.WEAK_REFERENCES],
     mutants=["mutation-context-open-until-backward", "mutation-of-saved-tensors-not-allowed"],
 )
@@ -168,7 +169,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_outside(backend: Backend, trace: Trace) -> None:
-    """After allow_mutation_on_saved_tensors an in-place change of a saved tensor is an error again."""
+    """After allow_mutation_on_saved_tensors, backward again raises an error for a saved tensor changed in place."""
 
     def forward(x):
         y = x * 1

@@ -50,7 +50,8 @@ def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "node.metadata",
     level=Level.MAY,
-    sources=[docstring("torch.autograd.graph.Node.metadata")],
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.autograd.graph.Node.metadata"), observed("the metadata is a dict that can be written")],
     needs=[Capability.NODES, Capability.NODE_METADATA],
     mutants=["node-metadata-made-anew", "node-metadata-shared"],
 )
@@ -114,6 +115,28 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "node-hook.replace.several-inputs",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-hook-replaces-the-first-gradient"],
+)
+def test_replaces_several(backend: Backend, trace: Trace) -> None:
+    """Each gradient in the tuple that a Node post-hook returns replaces the computed gradient in its position."""
+
+    def forward(x, w):
+        y = x * 5 * w
+        backend.node_register_hook(backend.grad_fn(y), lambda grads, _: (grads[0] * 2, grads[1] * 3))
+        return backend.sum(y)
+
+    x, w = (backend.tensor(numbers, requires_grad=True) for numbers in ([1.0, 2.0], [3.0, 4.0]))
+    backend.backward(backend.call(forward, x, w))
+
+    trace.expect_value("x.grad", [30.0, 40.0], backend.grad_of(x))
+    trace.expect_value("w.grad", [15.0, 30.0], backend.grad_of(w))
 
 
 @rule(

@@ -50,9 +50,10 @@ def test_early_stop_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_early_stop(False) applies to each checkpoint whose forward runs inside, and to no other."""
     forward, times = times_reached_end(backend, trace, use_reentrant=False)
     with backend.set_checkpoint_early_stop(enable=False):
-        loss = backend.call(forward, leaf(backend))
-    backend.backward(loss)
-    trace.expect_value("forward inside, times", 2, times())
+        losses = [backend.call(forward, leaf(backend)) for _ in range(2)]
+    for loss in losses:
+        backend.backward(loss)
+    trace.expect_value("two forwards inside, times", 4, times())
 
     forward, times = times_reached_end(backend, trace, use_reentrant=False)
     loss = backend.call(forward, leaf(backend))
