@@ -98,6 +98,24 @@ def return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) 
     hook(*given)
 
 
+class GlobalStepHooksOfEarlierOptimizers(Mutant):
+    """A global step hook does not run for optimizers that are made after it was registered."""
+
+    def sgd(self, *given: Any, **options: Any) -> Any:
+        self.kept.append(super().sgd(*given, **options))
+        return self.kept[-1]
+
+    def _only_for_those_made(self, hook: Hook) -> Hook:
+        made = [*self.kept]
+        return lambda optimizer, *given: hook(optimizer, *given) if any(optimizer is each for each in made) else None
+
+    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:
+        return super().register_optimizer_step_pre_hook(self._only_for_those_made(hook))
+
+    def register_optimizer_step_post_hook(self, hook: Hook) -> Any:
+        return super().register_optimizer_step_post_hook(self._only_for_those_made(hook))
+
+
 @overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
 def global_step_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
     """The handle of a global step hook does not remove the hook."""

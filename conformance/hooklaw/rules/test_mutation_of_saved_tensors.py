@@ -52,6 +52,30 @@ def test_works(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "allow-mutation.works.leaf",
+    level=Level.MUST,
+    sources=[MUTATION],
+    needs=[*NEEDS, Capability.GRAD_MODE],
+    mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
+)
+def test_leaf(backend: Backend, trace: Trace) -> None:
+    """Inside allow_mutation_on_saved_tensors a saved leaf may be changed under no_grad; backward uses its old value."""
+
+    def forward(x):
+        loss = backend.sum(x * x)
+        with backend.no_grad():
+            backend.mul_(x, 10)
+        return loss
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.allow_mutation_on_saved_tensors():
+        backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x", [10.0, 20.0], x)
+    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
+
+
+@rule(
     "allow-mutation.works.part",
     level=Level.MUST,
     sources=[MUTATION],

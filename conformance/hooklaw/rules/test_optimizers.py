@@ -162,15 +162,15 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
         "global-step-hooks-never-run",
         "global-step-post-hook-before-the-step",
         "global-step-hook-stays",
+        "global-step-hooks-of-earlier-optimizers",
         "step-post-hook-gets-no-arguments",
     ],
 )
 def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     """A global step hook runs for every optimizer, a pre-hook before the step and a post-hook after it.
 
-    Both get the optimizer and the arguments of its step.
+    This includes an optimizer made after the registration. Both get the optimizer and the arguments of its step.
     """
-    (x, first), (y, second) = prepared(backend), prepared(backend)
 
     def closure():
         return backend.tensor(0.0)
@@ -180,8 +180,10 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
             label, [given is first, given is second, isinstance(args, tuple), kwargs == {"closure": closure}, x, y]
         )
 
+    x, first = prepared(backend)
     before = backend.register_optimizer_step_pre_hook(hook("before"))
     after = backend.register_optimizer_step_post_hook(hook("after"))
+    y, second = prepared(backend)
     for optimizer in (first, second):
         backend.step(optimizer, closure=closure)
     before.remove()
