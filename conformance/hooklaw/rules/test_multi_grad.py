@@ -365,16 +365,25 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-handle-of-the-first-tensor"],
+    mutants=["multi-grad-handle-of-the-first-tensor", "hook-that-ran-is-not-removed"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a multi-grad hook removes it from all of its tensors."""
+    """The handle of a multi-grad hook removes it from all of its tensors, whether or not it has run."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
+
+    def passes():
+        backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
+        backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+
     for mode in ("all", "any"):
         backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode).remove()
+        passes()
+        trace.expect()
 
-    backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
-    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
-
-    trace.expect()
+        handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
+        passes()
+        trace.expect(mode, mode)
+        handle.remove()
+        passes()
+        trace.expect()

@@ -259,27 +259,30 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     "node-hook.handle.remove",
     level=Level.MUST,
     sources=[HOOK, PREHOOK],
-    needs=NODE_HOOKS,
-    mutants=["remove-does-nothing"],
+    needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a Node pre-hook or post-hook no longer runs, and other hooks still do."""
+    handles = []
 
     def forward(x):
         y = x * 5
         node = backend.grad_fn(y)
-        pre = backend.node_register_prehook(node, trace.saw("removed pre-hook"))
-        post = backend.node_register_hook(node, trace.saw("removed post-hook"))
-        backend.node_register_prehook(node, trace.saw("kept pre-hook"))
-        backend.node_register_hook(node, trace.saw("kept post-hook"))
-        pre.remove()
-        post.remove()
+        for register in (backend.node_register_prehook, backend.node_register_hook):
+            register(node, trace.saw("removed at once")).remove()
+            handles.append(register(node, trace.saw("removed later")))
+            register(node, trace.saw("kept"))
         return backend.sum(y)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.backward(loss, retain_graph=True)
+    trace.expect_in_any_order("removed later", "kept", "removed later", "kept")
 
-    trace.expect("kept pre-hook", "kept post-hook")
+    for handle in handles:
+        handle.remove()
+    backend.backward(loss)
+    trace.expect("kept", "kept")
 
 
 @rule(

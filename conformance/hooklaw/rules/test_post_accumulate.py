@@ -338,17 +338,20 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["remove-does-nothing"],
+    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a post-accumulate-grad hook no longer runs, and other hooks still do."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed"))
+    backend.register_post_accumulate_grad_hook(x, trace.saw("removed at once")).remove()
+    handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed later"))
     backend.register_post_accumulate_grad_hook(x, trace.saw("kept"))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect_in_any_order("removed later", "kept")
 
     handle.remove()
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-
     trace.expect("kept")
 
 
