@@ -15,6 +15,15 @@ def remove_does_nothing(self: Mutant, old: Hook, *given: Any) -> Any:
     return Handle()
 
 
+@overriding(*verbs.IN_BACKWARD, "register_multi_grad_hook")
+def hook_that_ran_is_not_removed(self: Mutant, old: Hook, owner: Any, hook: Hook, **how: Any) -> Any:
+    """A handle's remove removes the hook only if it has not run yet."""
+    ran: list[bool] = []
+    noting: Hook = lambda *given: (ran.append(True), hook(*given))[1]  # noqa: E731 - a def is no shorter
+    handle = old(owner, noting, **how)
+    return Handle(lambda: None if ran else handle.remove())
+
+
 @overriding("register_hook")
 def remove_clears_every_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A handle's remove removes all hooks of the tensor."""

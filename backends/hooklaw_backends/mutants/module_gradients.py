@@ -139,3 +139,16 @@ def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any
 
     self.register_full_backward_pre_hook(module, early)
     return old(module, lambda *given: None if is_early() else hook(*given), **options)
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_overlooks_a_repeated_input(self: Mutant, old: Hook, module: Any, hook: Hook, **how: bool) -> Any:
+    """A tensor that is given twice to a module with a full backward hook gets the first of its gradients alone."""
+
+    def detached(inputs: Any) -> Any:
+        for nr, given in enumerate(inputs):
+            repeated = self.is_tensor(given) and any(given is earlier for earlier in inputs[:nr])
+            yield self.detach(given) if repeated else given
+
+    self.register_forward_pre_hook(module, lambda _, inputs: tuple(detached(inputs)))
+    return old(module, hook, **how)

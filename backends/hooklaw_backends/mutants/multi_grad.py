@@ -38,6 +38,23 @@ def multi_grad_gradients_in_reverse(self: Mutant, hook: Hook, given: Any) -> Any
     return hook(given if self.is_tensor(given) else given[::-1])
 
 
+@overriding("register_multi_grad_hook")
+def multi_grad_gradients_from_the_leaves(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """A multi-grad hook in mode all gets the gradients of leaves first, whatever the order of its tensors."""
+    if how.get("mode", "all") != "all":
+        return old(tensors, hook, **how)
+    places = sorted(range(len(tensors)), key=lambda nr: not self.is_leaf(tensors[nr]))
+    return old(tensors, lambda grads: hook([grads[nr] for nr in places]), **how)
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_any_waits_for_the_last_tensor(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode any gets the gradient of the last tensor in its list, not the first computed."""
+    return old(tensors[-1:] if mode == "any" else tensors, hook, mode=mode)
+
+
 @altering("register_multi_grad_hook")
 def multi_grad_hook_fires_once_ever(self: Mutant, tensors: Any, hook: Hook) -> Hook:
     """A multi-grad hook runs only in the first backward."""

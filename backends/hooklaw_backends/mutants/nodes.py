@@ -136,6 +136,14 @@ class NodePreHookSeesTheRawGradient(Mutant):
 
 
 @calling(*verbs.NODE)
+def node_hook_replaces_the_first_gradient(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
+    """Of the gradients that a Node hook returns only the first replaces anything."""
+    result = hook(grads, *rest)
+    fits = isinstance(result, tuple) and len(result) == len(grads)
+    return (*result[:1], *grads[1:]) if fits else result
+
+
+@calling(*verbs.NODE)
 def node_hook_return_count_unchecked(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     """Surplus gradients that a Node hook returns are ignored instead of raising an error."""
     result = hook(grads, *rest)

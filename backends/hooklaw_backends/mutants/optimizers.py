@@ -23,6 +23,13 @@ def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None
     hook(*given)
 
 
+@calling(*verbs.STEP_PRE)
+def step_pre_hook_replaces_keywords_alone(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """Of the arguments that a step pre-hook returns only the keyword arguments count."""
+    result = hook(optimizer, args, kwargs)
+    return (args, result[1]) if isinstance(result, tuple) else result
+
+
 @overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
 def global_step_hooks_never_run(*_: Any) -> Any:
     """Step hooks registered for all optimizers never run."""
@@ -89,6 +96,24 @@ def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -
 def return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a global step pre-hook is ignored."""
     hook(*given)
+
+
+class GlobalStepHooksOfEarlierOptimizers(Mutant):
+    """A global step hook does not run for optimizers that are made after it was registered."""
+
+    def sgd(self, *given: Any, **options: Any) -> Any:
+        self.kept.append(super().sgd(*given, **options))
+        return self.kept[-1]
+
+    def _only_for_those_made(self, hook: Hook) -> Hook:
+        made = [*self.kept]
+        return lambda optimizer, *given: hook(optimizer, *given) if any(optimizer is each for each in made) else None
+
+    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:
+        return super().register_optimizer_step_pre_hook(self._only_for_those_made(hook))
+
+    def register_optimizer_step_post_hook(self, hook: Hook) -> Any:
+        return super().register_optimizer_step_post_hook(self._only_for_those_made(hook))
 
 
 @overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")

@@ -77,6 +77,26 @@ def test_given_twice(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(backend.call(module, x, x)))
 
     trace.expect(("inputs", [[2.0, 2.0], [3.0, 3.0]]))
+
+
+@rule(
+    "module.full-backward.double-input-tensor.sum",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.backward"), HOOK],
+    needs=NEEDS,
+    mutants=["full-backward-hook-overlooks-a-repeated-input"],
+)
+def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
+    """A tensor that is passed as two inputs of a module with a full backward hook gets the sum of both gradients.
+
+    Backward computes the sum of gradients with respect to a leaf, and a hook that returns None changes none of them.
+    """
+    x = leaf(backend)
+    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    backend.register_full_backward_hook(module, lambda *_: None)
+
+    backend.backward(backend.sum(backend.call(module, x, x)))
+
     trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
 
 
@@ -236,4 +256,4 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     for hooked, use in uses():
         backend.register_full_backward_hook(hooked, lambda *_: None)
         with trace.raises(ErrorKind.MODULE_IN_PLACE):
-            backend.call(use, leaf(backend))
+            backend.backward(backend.sum(backend.call(use, leaf(backend))))

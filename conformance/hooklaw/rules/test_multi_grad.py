@@ -71,20 +71,21 @@ def test_documented_example(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-gradients-in-reverse"],
+    mutants=["multi-grad-gradients-in-reverse", "multi-grad-gradients-from-the-leaves"],
 )
 def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets the gradients in the order of its tensors, not in the order of their computation."""
 
-    def forward(x):
+    def forward(x, order):
         y = x * 2
-        backend.register_multi_grad_hook([x, y], trace.saw("hook"))
+        backend.register_multi_grad_hook([(x, y)[nr] for nr in order], trace.saw("hook"))
         return backend.sum(y * 3)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for order in ((0, 1), (1, 0)):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(lambda x, order=order: forward(x, order), x))
 
-    trace.expect(("hook", [[6.0, 6.0], [3.0, 3.0]]))
+        trace.expect(("hook", [([6.0, 6.0], [3.0, 3.0])[nr] for nr in order]))
 
 
 @rule(
@@ -113,7 +114,7 @@ def test_ignored(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-fires-once-ever"],
 )
 def test_every_backward(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook runs in each backward pass, whichever of its tensors take part."""
+    """A multi-grad hook in mode all runs in each backward pass that computes the gradient of any of its tensors."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook([a, b], trace.saw("hook"))
@@ -214,23 +215,29 @@ def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MULTI_GRAD, Capability.RETAIN_GRAPH],
-    mutants=["multi-grad-hook-once-a-tensor", "multi-grad-hook-any-gets-a-list", "multi-grad-hook-fires-once-ever"],
+    mutants=[
+        "multi-grad-hook-once-a-tensor",
+        "multi-grad-hook-any-gets-a-list",
+        "multi-grad-hook-fires-once-ever",
+        "multi-grad-hook-any-waits-for-the-last-tensor",
+    ],
 )
 def test_first_only(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any runs once in a backward pass, with the first computed gradient, not a list."""
 
-    def forward(x):
+    def forward(x, order):
         y = x * 2
-        backend.register_multi_grad_hook([x, y], trace.saw("hook"), mode="any")
+        backend.register_multi_grad_hook([(x, y)[nr] for nr in order], trace.saw("hook"), mode="any")
         return backend.sum(y * 3)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
-    backend.backward(loss, retain_graph=True)
-    trace.expect(("hook", [3.0, 3.0]))
+    for order in ((0, 1), (1, 0)):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        loss = backend.call(lambda x, order=order: forward(x, order), x)
+        backend.backward(loss, retain_graph=True)
+        trace.expect(("hook", [3.0, 3.0]))
 
-    backend.backward(loss)
-    trace.expect(("hook", [3.0, 3.0]))
+        backend.backward(loss)
+        trace.expect(("hook", [3.0, 3.0]))
 
 
 @rule(
@@ -358,16 +365,25 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-handle-of-the-first-tensor"],
+    mutants=["multi-grad-handle-of-the-first-tensor", "hook-that-ran-is-not-removed"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a multi-grad hook removes it from all of its tensors."""
+    """The handle of a multi-grad hook removes it from all of its tensors, whether or not it has run."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
+
+    def passes():
+        backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
+        backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+
     for mode in ("all", "any"):
         backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode).remove()
+        passes()
+        trace.expect()
 
-    backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
-    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
-
-    trace.expect()
+        handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
+        passes()
+        trace.expect(mode, mode)
+        handle.remove()
+        passes()
+        trace.expect()

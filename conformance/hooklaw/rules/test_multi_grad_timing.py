@@ -46,7 +46,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
     mutants=["multi-grad-hook-deferred-to-the-end"],
 )
 def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook runs before the Node pre-hooks of the tensor whose gradient is computed last."""
+    """A multi-grad hook runs before the pre-hooks on the grad_fn of the tensor whose gradient is computed last."""
 
     def forward(x):
         y = x * 3

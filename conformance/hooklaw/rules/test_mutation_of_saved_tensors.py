@@ -52,6 +52,30 @@ def test_works(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "allow-mutation.works.leaf",
+    level=Level.MUST,
+    sources=[MUTATION],
+    needs=[*NEEDS, Capability.GRAD_MODE],
+    mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
+)
+def test_leaf(backend: Backend, trace: Trace) -> None:
+    """Inside allow_mutation_on_saved_tensors a saved leaf may be changed under no_grad; backward uses its old value."""
+
+    def forward(x):
+        loss = backend.sum(x * x)
+        with backend.no_grad():
+            backend.mul_(x, 10)
+        return loss
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.allow_mutation_on_saved_tensors():
+        backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x", [10.0, 20.0], x)
+    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
+
+
+@rule(
     "allow-mutation.works.part",
     level=Level.MUST,
     sources=[MUTATION],
@@ -118,7 +142,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     mutants=["refused-mutation-context-ends-the-outer-one"],
 )
 def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
-    """If nesting allow_mutation_on_saved_tensors is an error, the outer context works as before.
+    """After nesting allow_mutation_on_saved_tensors, be it an error or not, the outer context works as before.
 
     Forward and backward run under the same context manager, which is all that the docstring asks for.
     """
@@ -135,7 +159,8 @@ def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
 @rule(
     "allow-mutation.cleared",
     level=Level.SHOULD,
-    sources=[MUTATION],
+    basis=Basis.OBSERVED,
+    sources=[MUTATION, observed("the state that the docstring says is cleared holds the saved tensors")],
     needs=[Capability.ALLOW_MUTATION, Capability.WEAK_REFERENCES],
     mutants=["mutation-context-open-until-backward", "mutation-of-saved-tensors-not-allowed"],
 )
@@ -168,7 +193,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_outside(backend: Backend, trace: Trace) -> None:
-    """After allow_mutation_on_saved_tensors an in-place change of a saved tensor is an error again."""
+    """After allow_mutation_on_saved_tensors, backward again raises an error for a saved tensor changed in place."""
 
     def forward(x):
         y = x * 1

@@ -50,7 +50,8 @@ def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "node.metadata",
     level=Level.MAY,
-    sources=[docstring("torch.autograd.graph.Node.metadata")],
+    basis=Basis.OBSERVED,
+    sources=[docstring("torch.autograd.graph.Node.metadata"), observed("the metadata is a dict that can be written")],
     needs=[Capability.NODES, Capability.NODE_METADATA],
     mutants=["node-metadata-made-anew", "node-metadata-shared"],
 )
@@ -114,6 +115,28 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "node-hook.replace.several-inputs",
+    level=Level.MUST,
+    sources=[HOOK],
+    needs=NODE_HOOKS,
+    mutants=["node-hook-replaces-the-first-gradient"],
+)
+def test_replaces_several(backend: Backend, trace: Trace) -> None:
+    """Each gradient in the tuple that a Node post-hook returns replaces the computed gradient in its position."""
+
+    def forward(x, w):
+        y = x * 5 * w
+        backend.node_register_hook(backend.grad_fn(y), lambda grads, _: (grads[0] * 2, grads[1] * 3))
+        return backend.sum(y)
+
+    x, w = (backend.tensor(numbers, requires_grad=True) for numbers in ([1.0, 2.0], [3.0, 4.0]))
+    backend.backward(backend.call(forward, x, w))
+
+    trace.expect_value("x.grad", [30.0, 40.0], backend.grad_of(x))
+    trace.expect_value("w.grad", [15.0, 30.0], backend.grad_of(w))
 
 
 @rule(
@@ -236,27 +259,30 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     "node-hook.handle.remove",
     level=Level.MUST,
     sources=[HOOK, PREHOOK],
-    needs=NODE_HOOKS,
-    mutants=["remove-does-nothing"],
+    needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a Node pre-hook or post-hook no longer runs, and other hooks still do."""
+    handles = []
 
     def forward(x):
         y = x * 5
         node = backend.grad_fn(y)
-        pre = backend.node_register_prehook(node, trace.saw("removed pre-hook"))
-        post = backend.node_register_hook(node, trace.saw("removed post-hook"))
-        backend.node_register_prehook(node, trace.saw("kept pre-hook"))
-        backend.node_register_hook(node, trace.saw("kept post-hook"))
-        pre.remove()
-        post.remove()
+        for register in (backend.node_register_prehook, backend.node_register_hook):
+            register(node, trace.saw("removed at once")).remove()
+            handles.append(register(node, trace.saw("removed later")))
+            register(node, trace.saw("kept"))
         return backend.sum(y)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.backward(loss, retain_graph=True)
+    trace.expect_in_any_order("removed later", "kept", "removed later", "kept")
 
-    trace.expect("kept pre-hook", "kept post-hook")
+    for handle in handles:
+        handle.remove()
+    backend.backward(loss)
+    trace.expect("kept", "kept")
 
 
 @rule(

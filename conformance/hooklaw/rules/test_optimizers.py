@@ -1,5 +1,6 @@
 """Optimizer hooks around the step, and zero_grad."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -16,6 +17,14 @@ def prepared(backend: Backend) -> tuple[Any, Any]:
     x = backend.tensor([5.0], requires_grad=True)
     backend.set_grad(x, backend.tensor([1.0]))
     return x, backend.sgd([x], lr=1.0)
+
+
+def passing(closure: Callable[[], Any]) -> list[Callable[..., Any]]:
+    """Return step pre-hooks that give the step a closure, by keyword and by position."""
+    return [
+        lambda _, args, kwargs: (args, {**kwargs, "closure": closure}),
+        lambda _, args, kwargs: ((*args, closure), kwargs),
+    ]
 
 
 @rule(
@@ -70,20 +79,21 @@ def test_after(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE],
     needs=NEEDS,
-    mutants=["return-of-a-step-hook-ignored"],
+    mutants=["return-of-a-step-hook-ignored", "step-pre-hook-replaces-keywords-alone"],
 )
 def test_changes_arguments(backend: Backend, trace: Trace) -> None:
     """A step pre-hook may return new arguments for the optimizer's step."""
-    _, optimizer = prepared(backend)
 
     def closure():
         trace.log("closure of the hook")
         return backend.tensor(0.0)
 
-    backend.register_step_pre_hook(optimizer, lambda _, args, kwargs: (args, {**kwargs, "closure": closure}))
-    backend.step(optimizer)
+    for hook in passing(closure):
+        _, optimizer = prepared(backend)
+        backend.register_step_pre_hook(optimizer, hook)
+        backend.step(optimizer)
 
-    trace.expect("closure of the hook")
+        trace.expect("closure of the hook")
 
 
 @rule(
@@ -152,15 +162,15 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
         "global-step-hooks-never-run",
         "global-step-post-hook-before-the-step",
         "global-step-hook-stays",
+        "global-step-hooks-of-earlier-optimizers",
         "step-post-hook-gets-no-arguments",
     ],
 )
 def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     """A global step hook runs for every optimizer, a pre-hook before the step and a post-hook after it.
 
-    Both get the optimizer and the arguments of its step.
+    This includes an optimizer made after the registration. Both get the optimizer and the arguments of its step.
     """
-    (x, first), (y, second) = prepared(backend), prepared(backend)
 
     def closure():
         return backend.tensor(0.0)
@@ -170,8 +180,10 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
             label, [given is first, given is second, isinstance(args, tuple), kwargs == {"closure": closure}, x, y]
         )
 
+    x, first = prepared(backend)
     before = backend.register_optimizer_step_pre_hook(hook("before"))
     after = backend.register_optimizer_step_post_hook(hook("after"))
+    y, second = prepared(backend)
     for optimizer in (first, second):
         backend.step(optimizer, closure=closure)
     before.remove()
@@ -191,7 +203,7 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE_OF_ALL],
     needs=NEEDS,
-    mutants=["return-of-a-global-step-hook-ignored"],
+    mutants=["return-of-a-global-step-hook-ignored", "step-pre-hook-replaces-keywords-alone"],
 )
 def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
     """A global step pre-hook may return new arguments for the step of an optimizer."""
@@ -201,11 +213,12 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
         trace.log("closure of the hook")
         return backend.tensor(0.0)
 
-    handle = backend.register_optimizer_step_pre_hook(lambda _, args, kwargs: (args, {**kwargs, "closure": closure}))
-    backend.step(optimizer)
-    handle.remove()
+    for hook in passing(closure):
+        handle = backend.register_optimizer_step_pre_hook(hook)
+        backend.step(optimizer)
+        handle.remove()
 
-    trace.expect("closure of the hook")
+        trace.expect("closure of the hook")
 
 
 @rule(

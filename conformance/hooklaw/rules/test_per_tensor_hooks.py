@@ -204,9 +204,10 @@ def test_only_one_pair(backend: Backend, trace: Trace) -> None:
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
-    """An in-place change of its input by the pack hook of a saved tensor's own pair is an error."""
-    y = backend.call(backend.exp, backend.tensor([0.0], requires_grad=True))
-    (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
+    """If the pack hook of a saved tensor's own pair changes its input in place, be it leaf or not, this is an error."""
+    for operation in (lambda x: x * x, lambda x: backend.exp(x) * backend.exp(x), backend.exp):
+        y = backend.call(operation, backend.tensor([0.0], requires_grad=True))
+        saved = backend.raw_saved_tensors(backend.grad_fn(y))[0]
 
-    with trace.raises(ErrorKind.PACK_IN_PLACE):
-        backend.saved_tensor_register_hooks(saved, lambda t: backend.mul_(t, 2.0), lambda packed: packed)
+        with trace.raises(ErrorKind.PACK_IN_PLACE):
+            backend.saved_tensor_register_hooks(saved, lambda t: backend.mul_(t, 2.0), lambda packed: packed)

@@ -96,7 +96,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.once-per-backward",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[HOOK, EXECUTION],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["post-accumulate-once-per-use", "node-runs-before-all-its-gradients-arrived", "gradients-summed-in-place"],
 )
@@ -113,12 +113,16 @@ def test_once_per_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.timing.not-global-end",
     level=Level.MAY,
-    sources=[EXECUTION],
+    basis=Basis.OBSERVED,
+    sources=[EXECUTION, observed("the hook runs with its leaf's Node, in the midst of the pass")],
     needs=[Capability.POST_ACCUMULATE, Capability.TENSOR_HOOKS],
     mutants=["post-accumulate-deferred-to-the-end"],
 )
 def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook may run as soon as its leaf is done, before other parts of the graph are executed."""
+    """A post-accumulate-grad hook may run as soon as its leaf is done, before other parts of the graph are executed.
+
+    The notes say that .grad is updated "at the end of the backward pass", and list the hook among the steps of a Node.
+    """
     near = backend.tensor([1.0, 2.0], requires_grad=True)
     deep = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(near, trace.saw("post-accumulate, near the root"))
@@ -196,12 +200,15 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
 def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs after all tensor hooks of its leaf, and sees the gradient they left."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("earlier tensor hook", lambda grad: grad * 5))
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
-    backend.register_hook(x, trace.saw("tensor hook", lambda grad: grad * 4))
+    backend.register_hook(x, trace.saw("later tensor hook", lambda grad: grad * 4))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-    trace.expect(("tensor hook", [2.0, 2.0]), ("post-accumulate", [8.0, 8.0]))
+    trace.expect(
+        ("earlier tensor hook", [2.0, 2.0]), ("later tensor hook", [10.0, 10.0]), ("post-accumulate", [40.0, 40.0])
+    )
 
 
 @rule(
@@ -333,17 +340,20 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["remove-does-nothing"],
+    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a post-accumulate-grad hook no longer runs, and other hooks still do."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed"))
+    backend.register_post_accumulate_grad_hook(x, trace.saw("removed at once")).remove()
+    handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed later"))
     backend.register_post_accumulate_grad_hook(x, trace.saw("kept"))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    trace.expect_in_any_order("removed later", "kept")
 
     handle.remove()
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-
     trace.expect("kept")
 
 

@@ -125,7 +125,7 @@ def test_during_backward(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-of-hooks-run-at-once"],
 )
 def test_on_itself_during_backward(backend: Backend, trace: Trace) -> None:
-    """A hook that a running hook of the same tensor registers may not run before the next backward."""
+    """A hook that a running hook of the same tensor registers may wait for the next backward before it runs."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("outer", lambda _: _then_none(backend.register_hook(x, trace.saw("inner")))))
 
