@@ -15,7 +15,7 @@ ORDER = notes("autograd", "backward-hooks-execution")
     level=Level.MUST,
     sources=[RETAIN_GRAD, IS_LEAF],
     needs=[Capability.RETAIN_GRAD],
-    mutants=["retain-grad-has-no-effect"],
+    mutants=["retain-grad-has-no-effect", "retained-gradient-of-the-root-lost"],
 )
 def test_populates(backend: Backend, trace: Trace) -> None:
     """After retain_grad, backward puts the whole gradient of a non-leaf tensor, be it the root, into its .grad."""

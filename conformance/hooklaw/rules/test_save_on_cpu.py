@@ -63,7 +63,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE_ON_CPU],
     needs=IN_PLACE,
-    mutants=["save-on-cpu-always-copies"],
+    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs"],
 )
 def test_no_copy(backend: Backend, trace: Trace) -> None:
     """Under save_on_cpu a tensor that is already on the CPU, input or output, is saved without a copy."""
@@ -75,7 +75,7 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[SAVE_ON_CPU],
     needs=IN_PLACE,
-    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-to-pinned-memory"],
+    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs", "save-on-cpu-copies-to-pinned-memory"],
 )
 def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     """Under save_on_cpu with pin_memory too, a tensor that is already on the CPU may be saved without a copy.

@@ -237,7 +237,11 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_POST],
     needs=NEEDS,
-    mutants=["load-post-hook-given-a-copy", "added-unexpected-keys-ignored"],
+    mutants=[
+        "load-post-hook-given-a-copy",
+        "added-unexpected-keys-ignored",
+        "keys-that-a-load-post-hook-leaves-forgiven",
+    ],
 )
 def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook gets the missing and unexpected keys; strict loading fails if it leaves or adds any.
