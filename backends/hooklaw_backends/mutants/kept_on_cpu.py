@@ -77,6 +77,13 @@ def save_on_cpu_drops_empty_dimensions(self: Mutant, tensor: Any) -> Any:
     return self.view(kept, 0) if 0 in self.shape(tensor) else kept
 
 
+@keeping
+def save_on_cpu_copies_outputs(self: Mutant, tensor: Any) -> Any:
+    """save_on_cpu copies every saved tensor that an operation made, also on the CPU."""
+    kept = self.detach(tensor)
+    return kept if self.is_leaf(tensor) else self.clone(kept)
+
+
 @overriding("save_on_cpu")
 def save_on_cpu_gives_its_data_away(self: Mutant, _: Hook, **_options: bool) -> AbstractContextManager[Any]:
     """What save_on_cpu keeps can be retrieved once; after that it is zero."""

@@ -112,6 +112,17 @@ def added_unexpected_keys_ignored(self: Mutant, hook: Hook, owner: Any, *keys: A
 
 
 @calling("register_load_state_dict_post_hook")
+def keys_that_a_load_post_hook_leaves_forgiven(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
+    """If a load_state_dict post-hook runs, keys that were missing or unexpected before it are no error."""
+    lists = [some for both in keys for some in (both.missing_keys, both.unexpected_keys)]
+    before = [list(some) for some in lists]
+    result = hook(owner, *keys)
+    for some, known in zip(lists, before, strict=True):
+        some[:] = [key for key in some if key not in known]
+    return result
+
+
+@calling("register_load_state_dict_post_hook")
 def load_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
     """A load_state_dict post-hook gets copies of the lists of missing and unexpected keys, so its changes are lost."""
     return hook(owner, *deepcopy(keys))

@@ -122,3 +122,11 @@ def retain_grad_only_in_backward(self: _RetainedByUs, old: Hook, *given: Any, **
     grads = old(*given, **how)
     self.clear()
     return grads
+
+
+@overriding("backward")
+def retained_gradient_of_the_root_lost(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """backward leaves no retained gradient in its root."""
+    old(root, *given, **how)
+    if self.retains_grad(root):
+        self.set_grad(root, None)

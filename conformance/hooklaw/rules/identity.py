@@ -128,6 +128,29 @@ class Trial:
         backend.backward(backend.call(forward, backend.tensor([1.0], requires_grad=True), constant))
         self._trace.expect_value("read in backward", [self.describe(constant)], seen)
 
+    def multiplies(self, data: list[Any], dtype: str, hooks: AbstractContextManager[Any] | None = None) -> None:
+        """Expect a constant that a product saves, under these hooks or the pair, to be used to the last bit.
+
+        The gradient of the other factor is the constant, or its conjugate, and no operation rounds it.
+        """
+        hooks = hooks or self._backend.saved_tensors_hooks(self._pack, self._unpack)
+        plain = self._gradient_of_product(data, dtype, nullcontext(), run=lambda forward, *tensors: forward(*tensors))
+        used = self._gradient_of_product(data, dtype, hooks, run=self._backend.call)
+        self._trace.expect_value("gradient of a product", plain, used)
+
+    def _gradient_of_product(
+        self, data: list[Any], dtype: str, hooks: AbstractContextManager[Any], run: Callable[..., Any]
+    ) -> list[Any]:
+        backend = self._backend
+
+        def forward(x: Any, constant: Any) -> Any:
+            with hooks:
+                return backend.sum(x * constant)
+
+        x = backend.tensor([1.0] * len(data), requires_grad=True, dtype=dtype)
+        backend.backward(run(forward, x, backend.tensor(data, dtype=dtype)), self._seed)
+        return self.describe(backend.grad_of(x))
+
     def _run(
         self,
         x: Any,

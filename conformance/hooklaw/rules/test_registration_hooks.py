@@ -27,7 +27,7 @@ def until_removed(handle: Any) -> Generator[None]:
 
 
 def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any], Callable[[Any], Any]]]:
-    """Return for each kind the verb that registers a hook, a value, and a function that registers this value."""
+    """Return for each kind the verb that registers a hook, a maker of values, and a function that registers a value."""
 
     def module_with(value):
         made = bare(backend)
@@ -39,11 +39,13 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
         backend.register_buffer(made, "value", value)
         return made
 
-    number = backend.tensor([3.0])
+    def number():
+        return backend.tensor([3.0])
+
     return [
         (backend.register_module_parameter_registration_hook, number, lambda value: bare(backend, {"value": value})),
         (backend.register_module_buffer_registration_hook, number, buffer_in),
-        (backend.register_module_module_registration_hook, bare(backend), module_with),
+        (backend.register_module_module_registration_hook, lambda: bare(backend), module_with),
     ]
 
 
@@ -137,10 +139,10 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """What is registered stays as it is if a registration hook returns None."""
-    for register, value, register_value in kinds(backend):
+    for register, make, register_value in kinds(backend):
         seen: list[Any] = []
         with until_removed(register(lambda _module, _name, given, seen=seen: seen.append(given))):
-            registered = register_value(value).value
+            registered = register_value(make()).value
         trace.expect_value("hook ran once", 1, len(seen))
         trace.expect_value("is what the hook got", expected=True, observed=registered is seen[0])
 
@@ -154,7 +156,8 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a registration hook removes this hook, and no other, for all later registrations."""
-    for register, value, register_value in kinds(backend):
+    for register, make, register_value in kinds(backend):
+        value = make()
         handle = register(lambda *_: trace.log("removed"))
         with until_removed(register(lambda *_: trace.log("stays"))):
             register_value(value)
@@ -193,10 +196,16 @@ def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Several registration hooks run in order of registration, each with what the hook before it returned."""
-    owner = bare(backend)
-    register = backend.register_module_buffer_registration_hook
-    add_one, times_ten = register(lambda *given: given[2] + 1), register(lambda *given: given[2] * 10)
-    with until_removed(add_one), until_removed(times_ten):
-        backend.register_buffer(owner, "mean", backend.tensor([0.0]))
+    for register, make, register_value in kinds(backend):
+        first, second = (register_value(make()).value for _ in range(2))
+        seen: list[Any] = []
 
-    trace.expect_value("buffer", [10.0], owner.mean)
+        def returning(result, seen=seen):
+            return lambda _module, _name, given: seen.append(given) or result
+
+        with until_removed(register(returning(first))), until_removed(register(returning(second))):
+            registered = register_value(make()).value
+
+        trace.expect_value("calls of hooks", 2, len(seen))
+        trace.expect_value("the second got what the first returned", expected=True, observed=seen[1] is first)
+        trace.expect_value("is what the second returned", expected=True, observed=registered is second)

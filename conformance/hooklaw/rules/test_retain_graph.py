@@ -126,15 +126,17 @@ def test_default_of_backward(backend: Backend, trace: Trace) -> None:
     "retain-graph.grad-too",
     level=Level.MUST,
     sources=[GRAD],
-    needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-retains-the-graph"],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH],
+    mutants=["autograd-grad-retains-the-graph", "retain-graph-ignored"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
-    """autograd.grad without retain_graph=True frees the graph, as backward does."""
+    """autograd.grad retains the graph with retain_graph=True, and frees it otherwise, as backward does."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * x), x)
-    backend.grad(loss, [x])
+    for last in (False, False, True):
+        (gradient,) = backend.grad(loss, [x], retain_graph=None if last else True)
+        trace.expect_value("gradient", [2.0, 4.0], gradient)
 
     with trace.raises(ErrorKind.GRAPH_FREED):
         backend.grad(loss, [x])
@@ -171,7 +173,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
-    """If one thread's backward freed a part of the graph, one in another is an error that mentions retain_graph."""
+    """Backward through a part of the graph that a backward in another thread has freed fails, naming retain_graph."""
 
     def forward(x):
         shared = x * x

@@ -19,15 +19,19 @@ BYTES = 4 * ELEMENTS
 
 
 def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
-    """Return for each tensor saved by a square under save_on_cpu whether it shares the data of the input."""
+    """Return for each tensor that a square and an exponential save under save_on_cpu whether it shares its data."""
 
     def forward(x):
         with backend.save_on_cpu(pin_memory=pin_memory):
-            return x * x
+            return x * x, backend.exp(x)
 
     x = backend.tensor([2.0, 3.0], requires_grad=True)
-    y = backend.call(forward, x)
-    return [backend.data_ptr(read) == backend.data_ptr(x) for read in backend.saved_tensors(backend.grad_fn(y))]
+    square, output = backend.call(forward, x)
+    return [
+        backend.data_ptr(read) == backend.data_ptr(saved)
+        for saved, made in ((x, square), (output, output))
+        for read in backend.saved_tensors(backend.grad_fn(made))
+    ]
 
 
 @rule(
@@ -59,11 +63,11 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE_ON_CPU],
     needs=IN_PLACE,
-    mutants=["save-on-cpu-always-copies"],
+    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs"],
 )
 def test_no_copy(backend: Backend, trace: Trace) -> None:
-    """Under save_on_cpu a tensor that is already on the CPU is saved without a copy."""
-    trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=False))
+    """Under save_on_cpu a tensor that is already on the CPU, input or output, is saved without a copy."""
+    trace.expect_value("on the data of the original", [True, True, True], saved_in_place(backend, pin_memory=False))
 
 
 @rule(
@@ -71,7 +75,7 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[SAVE_ON_CPU],
     needs=IN_PLACE,
-    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-to-pinned-memory"],
+    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs", "save-on-cpu-copies-to-pinned-memory"],
 )
 def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     """Under save_on_cpu with pin_memory too, a tensor that is already on the CPU may be saved without a copy.
@@ -79,7 +83,7 @@ def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     The docstring says that no copy is made of a graph on the CPU, and that with pin_memory tensors are saved to pinned
     memory, which a tensor in pageable memory cannot be without a copy.
     """
-    trace.expect_value("on the data of x", [True, True], saved_in_place(backend, pin_memory=True))
+    trace.expect_value("on the data of the original", [True, True, True], saved_in_place(backend, pin_memory=True))
 
 
 @rule(

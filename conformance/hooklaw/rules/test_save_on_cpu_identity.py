@@ -28,10 +28,11 @@ pinned = st.booleans()
 @given(pin=pinned, dtype=st.sampled_from(["float32", "float64"]), number=st.floats(-100, 100, allow_subnormal=False))
 def test_dtypes(backend: Backend, trace: Trace, *, pin: bool, dtype: str, number: float) -> None:
     """Under save_on_cpu a tensor of float32 or float64 is read back in its dtype, exact to the last bit."""
-    Trial(backend, trace).holds_under(
-        backend.save_on_cpu(pin_memory=pin),
-        lambda: backend.tensor([number, 0.1, -0.0, 1e-40], requires_grad=True, dtype=dtype),
+    trial, data = Trial(backend, trace), [number, 0.1, -0.0, 1e-40]
+    trial.holds_under(
+        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
     )
+    trial.multiplies(data, dtype, backend.save_on_cpu(pin_memory=pin))
 
 
 @rule(
@@ -44,9 +45,11 @@ def test_dtypes(backend: Backend, trace: Trace, *, pin: bool, dtype: str, number
 @given(pin=pinned, dtype=st.sampled_from(["float16", "bfloat16"]))
 def test_half(backend: Backend, trace: Trace, *, pin: bool, dtype: str) -> None:
     """Under save_on_cpu a tensor of float16 or bfloat16 is read back in its dtype, exact to the last bit."""
-    Trial(backend, trace).holds_under(
-        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor([0.1, -2.5], requires_grad=True, dtype=dtype)
+    trial, data = Trial(backend, trace), [0.1, -2.5]
+    trial.holds_under(
+        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
     )
+    trial.multiplies(data, dtype, backend.save_on_cpu(pin_memory=pin))
 
 
 @rule(
@@ -60,10 +63,11 @@ def test_half(backend: Backend, trace: Trace, *, pin: bool, dtype: str) -> None:
 @given(pin=pinned, dtype=st.sampled_from(["complex64", "complex128"]))
 def test_complex(backend: Backend, trace: Trace, *, pin: bool, dtype: str) -> None:
     """Under save_on_cpu a complex tensor is read back in its dtype, both parts exact to the last bit."""
-    Trial(backend, trace, seed=backend.tensor(1 + 0j, dtype=dtype)).holds_under(
-        backend.save_on_cpu(pin_memory=pin),
-        lambda: backend.tensor([0.1 - 0.3j, -2j], requires_grad=True, dtype=dtype),
+    trial, data = Trial(backend, trace, seed=backend.tensor(1 + 0j, dtype=dtype)), [0.1 - 0.3j, -2j]
+    trial.holds_under(
+        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
     )
+    trial.multiplies(data, dtype, backend.save_on_cpu(pin_memory=pin))
 
 
 @rule(

@@ -83,7 +83,9 @@ def test_special_values(backend: Backend, trace: Trace, pair: str) -> None:
 )
 def test_dtypes(backend: Backend, trace: Trace, pair: str, dtype: str, number: float) -> None:
     """A saved tensor of float32 or float64 is read back in that dtype, exact to the last bit."""
-    Trial(backend, trace, pair).holds(lambda: backend.tensor([number, 0.1], requires_grad=True, dtype=dtype))
+    trial = Trial(backend, trace, pair)
+    trial.holds(lambda: backend.tensor([number, 0.1], requires_grad=True, dtype=dtype))
+    trial.multiplies([number, 0.1], dtype)
 
 
 @rule(
@@ -96,7 +98,9 @@ def test_dtypes(backend: Backend, trace: Trace, pair: str, dtype: str, number: f
 @given(pair=pairs)
 def test_float16(backend: Backend, trace: Trace, pair: str) -> None:
     """A saved float16 tensor is read back as float16, exact to the last bit."""
-    Trial(backend, trace, pair).holds(lambda: backend.tensor([0.1, -2.5], requires_grad=True, dtype="float16"))
+    trial = Trial(backend, trace, pair)
+    trial.holds(lambda: backend.tensor([0.1, -2.5], requires_grad=True, dtype="float16"))
+    trial.multiplies([0.1, -2.5], "float16")
 
 
 @rule(
@@ -109,7 +113,9 @@ def test_float16(backend: Backend, trace: Trace, pair: str) -> None:
 @given(pair=pairs)
 def test_bfloat16(backend: Backend, trace: Trace, pair: str) -> None:
     """A saved bfloat16 tensor is read back as bfloat16, exact to the last bit."""
-    Trial(backend, trace, pair).holds(lambda: backend.tensor([0.1, -2.5], requires_grad=True, dtype="bfloat16"))
+    trial = Trial(backend, trace, pair)
+    trial.holds(lambda: backend.tensor([0.1, -2.5], requires_grad=True, dtype="bfloat16"))
+    trial.multiplies([0.1, -2.5], "bfloat16")
 
 
 @rule(
@@ -124,7 +130,9 @@ def test_bfloat16(backend: Backend, trace: Trace, pair: str) -> None:
 def test_complex(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
     """A saved complex tensor is read back in its dtype, both parts exact to the last bit."""
     data, seed = [0.1 - 0.3j, -2j], backend.tensor(1 + 0j, dtype=dtype)
-    Trial(backend, trace, pair, seed=seed).holds(lambda: backend.tensor(data, requires_grad=True, dtype=dtype))
+    trial = Trial(backend, trace, pair, seed=seed)
+    trial.holds(lambda: backend.tensor(data, requires_grad=True, dtype=dtype))
+    trial.multiplies(data, dtype)
 
 
 @rule(
@@ -176,7 +184,7 @@ def test_shapes(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> 
 )
 @given(pair=st.sampled_from(["detached", "cloned"]), rows=st.just(70_000))
 def test_large(backend: Backend, trace: Trace, pair: str, rows: int) -> None:
-    """A saved tensor of hundreds of thousands of different elements is read back whole, exact to the last bit."""
+    """A saved tensor of hundreds of thousands of elements is read back whole, exact to the last bit."""
     columns = backend.expand(backend.tensor([[1.1, 2.2, 4.4]]), rows, 3)
 
     def leaf():

@@ -230,11 +230,12 @@ def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
     function = backend.custom_function(save, read)
 
     def forward(x):
-        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)):
             return backend.sum(function(x))
 
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect_value("packed", [[2.0], [10.0]], sorted(trace.values("pack")))
+    for label in ("pack", "unpack"):
+        trace.expect_value(label, [[2.0], [10.0]], sorted(trace.values(label)))
     trace.expect_value("x.grad", [10.0], backend.grad_of(x))
