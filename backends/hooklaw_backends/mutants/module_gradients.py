@@ -139,3 +139,10 @@ def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any
 
     self.register_full_backward_pre_hook(module, early)
     return old(module, lambda *given: None if is_early() else hook(*given), **options)
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def results_of_module_backward_hooks_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a module backward hook returns is detached from the graph of the gradient."""
+    result = hook(*given)
+    return result and tuple(grad if grad is None else self.detach(grad) for grad in result)
