@@ -90,14 +90,16 @@ def test_remove_itself(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "tensor-hook.handle.remove-before-reached",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[observed("removal counts at once, also inside a backward")],
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["removal-waits-for-the-end-of-the-pass"],
 )
 def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
-    """A hook removed during a backward that has not reached its tensor yet may be left out of that backward."""
+    """A hook removed during a backward that has not reached its tensor yet is not called in that backward.
+
+    The docstring says that the handle's remove removes the hook, and excepts no moment.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, trace.saw("x"))
 
