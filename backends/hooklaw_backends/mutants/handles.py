@@ -32,6 +32,22 @@ def remove_clears_every_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -
 
 
 @overriding("register_hook")
+def remove_removes_the_oldest_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A handle's remove removes the hook of the tensor that was registered first."""
+    old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+    return Handle(lambda: hooks.pop(next(iter(hooks)), None))
+
+
+@overriding("register_hook")
+def remove_removes_the_newest_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A handle's remove removes the hook of the tensor that was registered last."""
+    old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+    return Handle(lambda: hooks.pop(next(reversed(hooks)), None))
+
+
+@overriding("register_hook")
 def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove a second time raises KeyError."""
     handle = old(tensor, hook)

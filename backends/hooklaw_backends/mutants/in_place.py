@@ -86,6 +86,14 @@ def leaf_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> 
 
 
 @overriding("mul_")
+def leaves_never_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that requires grad cannot be changed in place, even under no_grad."""
+    if self.is_leaf(tensor) and self.requires_grad(tensor):
+        raise RuntimeError("a leaf that requires grad must not be changed in place")
+    return old(tensor, factor)
+
+
+@overriding("mul_")
 def change_to_the_same_values_goes_uncounted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """An in-place operation that leaves the values equal does not increase the version."""
     return tensor if factor == 1 else old(tensor, factor)

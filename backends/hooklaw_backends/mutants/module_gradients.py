@@ -152,3 +152,10 @@ def full_backward_hook_overlooks_a_repeated_input(self: Mutant, old: Hook, modul
 
     self.register_forward_pre_hook(module, lambda _, inputs: tuple(detached(inputs)))
     return old(module, hook, **how)
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def results_of_module_backward_hooks_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a module backward hook returns is detached from the graph of the gradient."""
+    result = hook(*given)
+    return result and tuple(grad if grad is None else self.detach(grad) for grad in result)

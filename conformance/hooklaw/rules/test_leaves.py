@@ -170,7 +170,7 @@ def test_made_of_constants(backend: Backend, trace: Trace) -> None:
     mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained"],
 )
 def test_who_accumulates(backend: Backend, trace: Trace) -> None:
-    """Backward without inputs sets .grad of the leaves that require grad, and of no tensor that does not retain it."""
+    """Backward without inputs sets .grad of leaves that require grad, and of other tensors only if they retain it."""
 
     def forward(x, constant):
         y = x * constant

@@ -151,7 +151,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=NEEDS,
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a backward pre-hook removes this hook, and no other, from all later calls of the module."""
@@ -160,16 +160,17 @@ def test_handle(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.sum(backend.call(module, leaf(backend))))
 
     module = weighted(backend)
+    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("older"))
     handle = backend.register_full_backward_pre_hook(module, lambda *_: trace.log("removed"))
-    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("stays"))
+    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("newer"))
     run()
     run()
-    trace.expect("removed", "stays", "removed", "stays")
+    trace.expect(*["older", "removed", "newer"] * 2)
     handle.remove()
     run()
     run()
 
-    trace.expect("stays", "stays")
+    trace.expect(*["older", "newer"] * 2)
 
 
 @rule(

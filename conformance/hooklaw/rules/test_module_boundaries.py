@@ -26,19 +26,21 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
     """Expect that a hook of this kind makes its module pass views in and out."""
     inside: list[Any] = []
 
-    def forward(_module, given):
-        inside[:] = [given, given * 2]
-        return inside[1]
+    def forward(_module, first, second):
+        inside[:] = [first, second, first * 2, second * 3]
+        return inside[2], inside[3]
 
-    x, hooked = leaf(backend), backend.module({}, forward)
+    given, hooked = [leaf(backend), leaf(backend)], backend.module({}, forward)
     register(hooked, lambda *_: None)
-    output = backend.call(hooked, x)
+    outputs = backend.call(hooked, *given)
 
-    for label, before, after in (("input", x, inside[0]), ("output", inside[1], output)):
+    labels = ("first input", "second input", "first output", "second output")
+    for label, before, after in zip(labels, [*given, *inside[2:]], [*inside[:2], *outputs], strict=True):
         trace.expect_value(f"{label} is the same tensor", expected=False, observed=before is after)
         shared = backend.data_ptr(before) == backend.data_ptr(after)
         trace.expect_value(f"{label} has the same data", expected=True, observed=shared)
-    trace.expect_value("input is a leaf inside", expected=False, observed=backend.is_leaf(inside[0]))
+    for label, tensor in zip(labels, inside[:2], strict=False):
+        trace.expect_value(f"{label} is a leaf inside", expected=False, observed=backend.is_leaf(tensor))
 
 
 @rule(
@@ -49,7 +51,7 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
     mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
 )
 def test_views(backend: Backend, trace: Trace) -> None:
-    """In a module with a full backward hook forward gets views of the inputs, and the caller a view of the output."""
+    """In a module with a full backward hook forward gets a view of each input, and the caller one of each output."""
     expect_views(backend, trace, backend.register_full_backward_hook)
 
 
@@ -61,7 +63,7 @@ def test_views(backend: Backend, trace: Trace) -> None:
     mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
 )
 def test_views_for_pre_hooks(backend: Backend, trace: Trace) -> None:
-    """In a module with a backward pre-hook forward gets views of the inputs, and the caller a view of the output."""
+    """In a module with a backward pre-hook forward gets a view of each input, and the caller one of each output."""
     expect_views(backend, trace, backend.register_full_backward_pre_hook)
 
 
@@ -198,10 +200,9 @@ def test_weight_alone(backend: Backend, trace: Trace) -> None:
     module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 
-    (grad,) = backend.grad(backend.sum(backend.call(module, leaf(backend))), [module.weight])
+    backend.grad(backend.sum(backend.call(module, leaf(backend))), [module.weight])
 
     trace.expect()
-    trace.expect_value("gradient of the weight", [1.0, 2.0], grad)
 
 
 @rule(
@@ -242,4 +243,28 @@ def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(grad))
 
     trace.expect()
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "module.full-backward.create-graph",
+    level=Level.MUST,
+    sources=[HOOK, docstring("torch.autograd.grad")],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["results-of-module-backward-hooks-are-constants", "create-graph-ignored"],
+)
+def test_differentiable(backend: Backend, trace: Trace) -> None:
+    """A gradient computed with create_graph can be differentiated through what module backward hooks return.
+
+    What a hook returns is used in place of the gradient in subsequent computations, and of these create_graph makes a
+    graph.
+    """
+    x, inner, outer = (backend.tensor([number], requires_grad=True) for number in (2.0, 3.0, 5.0))
+    module = doubling(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * outer,))
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * inner,))
+
+    (first,) = backend.grad(backend.call(lambda x: backend.sum(module(x)), x), [x], create_graph=True)
+    second = backend.grad(backend.sum(first), [outer, inner])
+
+    trace.expect_value("first derivative", [30.0], first)
+    trace.expect_value("of the factors", [[6.0], [10.0]], second)

@@ -204,12 +204,16 @@ def test_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.non-tensor-output",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[MODULES, HOOK],
     needs=[Capability.MODULES],
     mutants=["forward-hook-for-tensors-alone", "replacement-by-a-module-hook-ignored"],
 )
 def test_any_output(backend: Backend, trace: Trace) -> None:
-    """The output of a module and the result of its forward hook may be of any type."""
+    """The output of a module and the result of its forward hook may be of any type.
+
+    The notes say that a forward hook gets outputs as they are, and that its result is used from then on; no type is
+    named.
+    """
     module = backend.module({}, lambda _module, x: {"doubled": x * 2})
     backend.register_forward_hook(module, lambda _module, _args, output: ["in a list", output["doubled"]])
 
@@ -245,42 +249,45 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a forward hook removes this hook, and no other, from all later calls of the module."""
     module = doubling(backend)
+    backend.register_forward_hook(module, saw(trace, "older"))
     handle = backend.register_forward_hook(module, saw(trace, "removed"))
-    backend.register_forward_hook(module, saw(trace, "stays"))
+    backend.register_forward_hook(module, saw(trace, "newer"))
 
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect("removed", "stays", "removed", "stays")
+    trace.expect(*["older", "removed", "newer"] * 2)
     handle.remove()
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("stays", "stays")
+    trace.expect(*["older", "newer"] * 2)
 
 
 @rule(
     "module.forward.handle.inside",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[observed("a forward hook can remove itself, and the hooks after it still run")],
+    level=Level.MUST,
+    sources=[HOOK],
     needs=[Capability.MODULES],
     mutants=["module-handle-removes-nothing"],
 )
 def test_handle_inside(backend: Backend, trace: Trace) -> None:
-    """A forward hook may remove itself while it runs, and then does not run again."""
+    """A forward hook that removes itself while it runs is called in no later call, and all other hooks still are.
+
+    The docstring says that the handle's remove removes the hook, and excepts no moment.
+    """
     module = doubling(backend)
     handles = [backend.register_forward_hook(module, lambda *_: (trace.log("removes itself"), handles[0].remove())[1])]
     backend.register_forward_hook(module, saw(trace, "stays"))
 
-    for _ in range(2):
+    for _ in range(3):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("removes itself", "stays", "stays")
+    trace.expect("removes itself", "stays", "stays", "stays")
 
 
 @rule(

@@ -259,19 +259,20 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call"],
+    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a forward pre-hook removes this hook, and no other, from all later calls of the module."""
     module = backend.module({}, lambda _module, x: x * 2)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("older"))
     handle = backend.register_forward_pre_hook(module, lambda *_: trace.log("removed"))
-    backend.register_forward_pre_hook(module, lambda *_: trace.log("stays"))
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("newer"))
 
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect("removed", "stays", "removed", "stays")
+    trace.expect(*["older", "removed", "newer"] * 2)
     handle.remove()
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("stays", "stays")
+    trace.expect(*["older", "newer"] * 2)

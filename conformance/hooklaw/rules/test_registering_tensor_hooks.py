@@ -96,13 +96,16 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "tensor-hook.register.during-backward",
-    level=Level.MAY,
-    basis=Basis.OBSERVED,
-    sources=[observed("fires in the same pass")],
+    level=Level.MUST,
+    sources=[REGISTER_HOOK],
     needs=[Capability.TENSOR_HOOKS],
+    mutants=["tensor-hooks-registered-in-a-backward-wait"],
 )
 def test_during_backward(backend: Backend, trace: Trace) -> None:
-    """A hook registered during a backward on a tensor that is not reached yet may fire in the same backward."""
+    """A hook registered during a backward on a tensor that is not reached yet fires in the same backward.
+
+    The docstring says that the hook is called every time a gradient is computed, and here one is computed later.
+    """
 
     def forward(x):
         y = x * 2
