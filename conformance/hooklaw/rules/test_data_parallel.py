@@ -91,13 +91,13 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
 def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: Any, *, of: Any) -> None:
     """Expect that each kind of hook of a module runs once for each row, which its arguments show."""
 
-    def log(label):
+    def of_row(label):
         return lambda _module, values, *_: trace.log(f"{label}, {row_of(backend, values[0])}")
 
-    backend.register_forward_pre_hook(of, log("forward pre-hook"))
-    backend.register_forward_hook(of, log("forward hook"))
-    backend.register_full_backward_pre_hook(of, log("backward pre-hook"))
-    backend.register_full_backward_hook(of, log("full backward hook"))
+    backend.register_forward_pre_hook(of, of_row("forward pre-hook"))
+    backend.register_forward_hook(of, of_row("forward hook"))
+    backend.register_full_backward_pre_hook(of, of_row("backward pre-hook"))
+    backend.register_full_backward_hook(of, of_row("full backward hook"))
     rows = [f"row {int(row)}" for row in numbers(backend)]
 
     x = one_row_each(backend)
