@@ -86,6 +86,8 @@ class RuleService:
         gc.disable()  # while frameworks load there is little garbage, and much to look through
         for module in settings.imports:
             loading.import_module(module)
+        self._condition: str | None = None
+        """The condition of the rule that was executed last."""
         self._subject = self._load()
 
     def hello(self) -> Subject:
@@ -112,10 +114,16 @@ class RuleService:
         path = self._settings.expectations or own
         known = self._expectations(Path(path)) if path else {}
         subject = msgspec.structs.replace(self._subject, **known, not_under=self._not_under())
-        gc.freeze()  # a rule that collects garbage need not look at a whole framework
-        gc.set_threshold(YOUNG)
-        gc.enable()
+        self._settle("")
         return Collected([_listed(rule) for rule in rules], subject)
+
+    def _settle(self, condition: str) -> None:
+        """Set aside what has been loaded: whoever collects garbage need not look at a whole framework each time."""
+        if condition != self._condition:
+            self._condition = condition
+            gc.freeze()
+            gc.set_threshold(YOUNG)
+            gc.enable()
 
     def _not_under(self) -> dict[str, str]:
         backend = self._backend
@@ -144,6 +152,7 @@ class RuleService:
         if self._backend is None:
             return Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=self._subject.not_run)
         found = self._find(wanted)
+        self._settle(wanted.condition)
         self.error = None
         condition = find_condition(wanted.condition)
         done = execute(
