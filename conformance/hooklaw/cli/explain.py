@@ -1,6 +1,12 @@
 """Print one rule: the law, its sources, what it needs, and what really happens on a backend.
 
 Of a property of packers (its id begins with "packer.") the law and the program are printed; `hooklaw packer` judges.
+Of a chapter, a capability, a mutant or some words the rules are listed, and of a question its page is shown.
+
+Examples:
+    hooklaw explain tensor-hook.order.registration
+    hooklaw explain in which order do my hooks fire
+    hooklaw explain order
 """
 
 import argparse
@@ -13,8 +19,8 @@ from itertools import zip_longest
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.cli.topic import Topic, find_topic
 from hooklaw.errors import HooklawError
-from hooklaw.law.collection import find_rule
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
@@ -25,16 +31,27 @@ from hooklaw.runner.session import Session, Wanted, judge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("rule", metavar="RULE", help="the id of a rule, or of a property of packers")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RULE",
+        help="the id of a rule or of a property of packers, a chapter, a capability, or the words of a question",
+    )
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule."""
-    if args.rule.startswith(PREFIX):
-        return _property(args)
-    found = find_rule(args.rule)
+    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule.
+
+    What is no rule alone is explained by its page, or by a list of its rules, and nothing is run.
+    """
+    if len(args.words) == 1 and args.words[0].startswith(PREFIX):
+        return _property(args.words[0], args)
+    topic = find_topic(args.words)
+    if topic.rule is None:
+        return _topic(topic, args)
+    found = topic.rule
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
         loading.resolve(spec)
@@ -44,10 +61,19 @@ def main(args: argparse.Namespace) -> int:
     return worst(session.exit for session in sessions).code
 
 
-def _property(args: argparse.Namespace) -> int:
+def _topic(topic: Topic, args: argparse.Namespace) -> int:
     if args.backend:
-        raise HooklawError(f"{args.rule} is a property of packers: leave --backend out, `hooklaw packer -k` judges it")
-    rule, program = shown(args.rule)
+        raise HooklawError(f"{topic.asked!r} is not one rule: leave --backend out, or name one of its rules")
+    sys.stdout.write(topic.as_json() if args.format == "json" else topic.as_text())
+    return Exit.OK.code
+
+
+def _property(property_id: str, args: argparse.Namespace) -> int:
+    if args.backend:
+        raise HooklawError(
+            f"{property_id} is a property of packers: leave --backend out, `hooklaw packer -k` judges it"
+        )
+    rule, program = shown(property_id)
     if args.format == "json":
         text = json.dumps({**msgspec.to_builtins(rule), "program": program}, indent=1)
     else:

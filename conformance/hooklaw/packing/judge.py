@@ -11,6 +11,7 @@ import msgspec
 
 from hooklaw.errors import UnknownRuleError
 from hooklaw.law.rule import Level, Rule
+from hooklaw.law.selection import Catalogue, Kind, places
 from hooklaw.packing._service import LoadedPacker, PackerOptions
 from hooklaw.packing.report import ALLOWED
 from hooklaw.results import expectations
@@ -20,6 +21,7 @@ from hooklaw.results.verdict import Expectation, Outcome
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 
 RIGHT = "hooklaw.packing.control:Right"
+PROPERTIES = Kind("property", "`hooklaw packer --list` shows them all")
 
 Worker = Supervisor[LoadedPacker, tuple[Execution, bool]]
 
@@ -60,11 +62,11 @@ def laws() -> list[Rule]:
 
 
 def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
-    """Return the properties with one of these texts in their id; UnknownRuleError if a text is in none."""
-    for part in parts:
-        if not any(part in rule.id for rule in rules):
-            raise UnknownRuleError(f"no property has {part!r} in its id: `hooklaw packer --list` shows them all")
-    return [rule for rule in rules if not parts or any(part in rule.id for part in parts)]
+    """Return the properties that one of these expressions matches, or all; UnknownRuleError if there are none."""
+    found = Catalogue(rules, places, PROPERTIES).select(*parts)
+    if not found:
+        raise UnknownRuleError(f"{' or '.join(parts)!r} matches no property: {PROPERTIES.listed_by}")
+    return found
 
 
 def _worker(options: PackerOptions) -> Worker:
