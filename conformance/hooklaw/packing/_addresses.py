@@ -5,7 +5,7 @@ keys by address would break other properties in every run. So what is packed kee
 checked, and the properties about freed memory, which see to it themselves that an address comes again, run last.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ _kept: list[Any] = []
 
 
 @contextmanager
-def none_comes_again() -> Iterator[None]:
+def none_comes_again() -> Generator[None]:
     """Keep the memory of every tensor that a pack hook is given, for as long as the process lives."""
     from torch.autograd.graph import saved_tensors_hooks  # noqa: PLC0415 - the parent process does not import torch
 
