@@ -166,7 +166,7 @@ def test_directives():
         .. note:: It is slow.
             Wait for it.
 
-        .. warning::
+        .. warning ::
             :class: red
 
             Do not run it.

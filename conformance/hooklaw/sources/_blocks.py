@@ -16,7 +16,7 @@ _HEADER = re.compile(
     r"|examples?|notes?|warnings?|warns|references?|shape|see also)\s*(?P<colons>::?)",
     re.IGNORECASE,
 )
-_DIRECTIVE = re.compile(r"\.\.\s+(?P<name>[\w:+.-]+)::\s*(?P<argument>.*)")
+_DIRECTIVE = re.compile(r"\.\.\s+(?P<name>[\w:+.-]+?)\s*::\s*(?P<argument>.*)")
 _FENCE = re.compile(r"(?P<fence>`{3,}|:{3,}|~{3,})\s*(?:\{(?P<name>[\w:+.-]+)\})?\s*(?P<argument>[^`]*)")
 _ITEM = re.compile(r"(?:[-*+\u2022]|\(?(?:\d{1,2}|#)[.)]|\(?[a-z]\))\s+(?=\S)")
 _ENTRY = re.compile(r"[*`\\]*\w[\w.]*`*\s*(?:\(|:(?!\w))")
