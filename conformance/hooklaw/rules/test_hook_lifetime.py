@@ -186,7 +186,6 @@ def test_cycle_survives(backend: Backend, trace: Trace) -> None:
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """A Node of several outputs lives as long as one of them, whether backward ran from one of them or not."""
-
     function = backend.custom_function(lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3)
     for compute in (lambda x: backend.split(x, 1), function):
         for runs in (False, True):

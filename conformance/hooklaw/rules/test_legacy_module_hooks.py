@@ -16,8 +16,12 @@ def leaf(backend: Backend) -> Any:
 
 
 def called(backend: Backend, module: Any, x: Any) -> Any:
-    """Call a module inside the forward part of a rule."""
-    return backend.call(lambda x: module(x), x)
+    """Call a module inside the forward part of a rule, where a mode may compile the function around it."""
+
+    def forward(x: Any) -> Any:
+        return module(x)
+
+    return backend.call(forward, x)
 
 
 @rule(
@@ -234,7 +238,7 @@ def test_remove_after_forward(backend: Backend, trace: Trace) -> None:
 def test_warns(backend: Backend, trace: Trace) -> None:
     """Calling a module may warn if its legacy backward hook will not get the gradients of the module's inputs.
 
-    So it is where forward makes several Nodes, where the outputs are from different Nodes, and where they are in a dict.
+    So it is if forward makes several Nodes, if the outputs are from different Nodes, or if they are in a dict.
     """
     forwards = {
         "several Nodes": lambda _module, x: backend.exp(backend.exp(x)),
