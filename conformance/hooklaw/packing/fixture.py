@@ -34,6 +34,7 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
     packer: str | Callable[[], Any],
     *,
     device: str = "cpu",
+    imports: Sequence[str] = (),
     only: Sequence[str] = (),
     known: Sequence[str] = (),
     strict: bool = False,
@@ -42,7 +43,9 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
 ) -> list[CheckedProperty]:
     """Judge a packer: `only` takes parts of ids, `known` ids that may fail; with `strict` a broken SHOULD fails too."""
     spec = packer if isinstance(packer, str) else ""
-    options = PackerOptions(packer=spec, device=device, parts=[*only], examples=examples, limit=limit)
+    options = PackerOptions(
+        packer=spec, device=device, imports=[*imports], parts=[*only], examples=examples, limit=limit
+    )
     found = report.of_run(judge(options).run) if isinstance(packer, str) else _in_this_process(packer, options)
     wrong = [
         row for row in found.broken if row.property_id not in known and (strict or row.property_id in found.unsafe)
