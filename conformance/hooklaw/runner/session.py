@@ -11,6 +11,7 @@ from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.law.selection import matcher
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Result, Run, Writer
+from hooklaw.results.shards import Part
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
@@ -26,6 +27,8 @@ class Wanted(RuleSettings, frozen=True, kw_only=True):
     selection: str = ""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
+    part: Part = Part()
+    """The shard of the run that is executed; by default the whole."""
     rules: str = RULES_PACKAGE
     limit: float = RULE_LIMIT
 
@@ -66,8 +69,10 @@ def judge(
         for condition in wanted.conditions:
             under = subject.under(condition)
             there = [found for found in chosen if condition not in found.rule.except_under]
+            shard = wanted.part.shard_of([found.rule for found in there])
+            there = [found for found in there if wanted.part.takes(found.rule.id)]
             rules = [found.rule for found in there]
-            recorder = Recorder(under, rules, writer=writer, selection=wanted.selection)
+            recorder = Recorder(under, rules, writer=writer, selection=wanted.selection, shard=shard)
             on_start(under, rules)
             yield _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
             if recorder.run.interrupted:
