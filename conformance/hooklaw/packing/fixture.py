@@ -82,6 +82,7 @@ def each_property(  # noqa: PLR0913 - as `check`
     packer: Packer,
     *,
     device: str = "cpu",
+    imports: Sequence[str] = (),
     only: Sequence[str] = (),
     known: Sequence[str] = (),
     strict: bool = False,
@@ -98,7 +99,9 @@ def each_property(  # noqa: PLR0913 - as `check`
             holds()
     """
     spec = packer if isinstance(packer, str) else ""
-    options = PackerOptions(packer=spec, device=device, parts=[*only], examples=examples, limit=limit)
+    options = PackerOptions(
+        packer=spec, device=device, imports=[*imports], parts=[*only], examples=examples, limit=limit
+    )
     every = laws()
     require(known, every)
     check_property = (_Shared(options) if isinstance(packer, str) else _Here(packer, options)).check
