@@ -81,6 +81,10 @@ class WorkerError(HooklawError):
     """A worker cannot be started, or broke where nothing was expected to break."""
 
 
+class UnknownPageError(HooklawError):
+    """No page of the documentation has this name."""
+
+
 class OutputError(HooklawError):
     """An output file cannot be written."""
 

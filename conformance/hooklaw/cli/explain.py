@@ -13,6 +13,7 @@ from itertools import zip_longest
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.cli.options import add_imports
 from hooklaw.errors import HooklawError
 from hooklaw.law.collection import find_rule
 from hooklaw.law.rule import Registered, Rule
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("rule", metavar="RULE", help="the id of a rule, or of a property of packers")
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
+    add_imports(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -39,15 +41,16 @@ def main(args: argparse.Namespace) -> int:
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
         loading.resolve(spec)
-    sessions = [_try(spec, found) for spec in specs]
+    sessions = [_try(spec, found, args.imports) for spec in specs]
     runs = [session.run for session in sessions if session.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
     return worst(session.exit for session in sessions).code
 
 
 def _property(args: argparse.Namespace) -> int:
-    if args.backend:
-        raise HooklawError(f"{args.rule} is a property of packers: leave --backend out, `hooklaw packer -k` judges it")
+    if args.backend or args.imports:
+        option = "--backend" if args.backend else "--import"
+        raise HooklawError(f"{args.rule} is a property of packers: leave {option} out, `hooklaw packer -k` judges it")
     rule, program = shown(args.rule)
     if args.format == "json":
         text = json.dumps({**msgspec.to_builtins(rule), "program": program}, indent=1)
@@ -58,9 +61,9 @@ def _property(args: argparse.Namespace) -> int:
     return Exit.OK.code
 
 
-def _try(spec: str, found: Registered) -> Session:
+def _try(spec: str, found: Registered, imports: list[str]) -> Session:
     try:
-        (session,) = judge(Wanted(backend=spec, only=found.rule.id))
+        (session,) = judge(Wanted(backend=spec, imports=imports, only=found.rule.id))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
