@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="mutants of torch need torch, which is not i
 
 
 def test_every_mutant_that_a_rule_names_exists():
-    """A name that no backend has is a mistake, and so is a declaration of a mutant that exists or that no rule names."""
+    """A name that no backend has is a mistake, and so is a declaration that no rule needs."""
     from hooklaw_backends.mutants import NOT_BUILT, mutants
 
     built = {name for of in ("torch-eager", "reference") for name in mutants(of)}

@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import hooklaw
+from hooklaw.cli import docs
 
-_PACKAGE = Path(hooklaw.__file__).parent
-FOLDERS = (_PACKAGE / "docs" / "questions", _PACKAGE.parents[1] / "docs" / "questions")
-"""In an installed hooklaw, and in a clone."""
+FOLDER = "questions"
 ASKED = "Also asked: "
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _SMALL = frozenset((
@@ -34,8 +32,7 @@ class Page(NamedTuple):
 
 def pages() -> list[Page]:
     """Return every page, by name."""
-    folder = next((folder for folder in FOLDERS if folder.is_dir()), None)
-    return [_page(path) for path in sorted(folder.glob("*.md"))] if folder else []
+    return [_page(path) for path in docs.pages().values() if path.parent.name == FOLDER]
 
 
 def find_pages(words: Iterable[str]) -> list[Page]:

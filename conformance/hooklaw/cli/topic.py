@@ -83,11 +83,8 @@ def _named(name: str, rules: Sequence[Rule]) -> tuple[str, list[Rule]]:
 
 
 def _page(page: Page) -> list[str]:
-    return [page.question, "", *textwrap.indent(page.answer, "  ").splitlines(), "", *_whole(page), ""]
-
-
-def _whole(page: Page) -> list[str]:
-    return [f"  with programs: docs/questions/{page.name}.md"]
+    whole = f"  `hooklaw docs {page.name}` prints this page with a program and what it prints."
+    return [page.question, "", *textwrap.indent(page.answer, "  ").splitlines(), "", whole, ""]
 
 
 def _line(rule: Rule) -> str:
