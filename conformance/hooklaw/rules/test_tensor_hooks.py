@@ -200,7 +200,7 @@ def test_unused(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.view-apart",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
     mutants=["hook-on-a-view-is-on-its-base", "view-of-a-shape-made-once"],
 )
