@@ -70,6 +70,7 @@ def test_sentences_of_a_paragraph(paragraph, expected):
         (":ref:`the hooks<hooks-doc>` of `it <http://it>`_", "the hooks of it"),
         ("[the page](http://it/x_(y)) and **strong** *words*, 2*x*y", "the page) and strong words, 2*x*y"),
         ("``Function``\\ s and \\*args", "Functions and *args"),
+        (":math:`(*, \\text{in})` where :math:`*` and ``x[0](y)!`` stay", "(*, \\text{in}) where * and x[0](y)! stay"),
         ("\u201cpacked\u201d, it\u2019s", '"packed", it\'s'),
     ],
 )
