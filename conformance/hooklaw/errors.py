@@ -29,6 +29,10 @@ class UnknownMutantError(HooklawError):
     """No mutant's name contains this text."""
 
 
+class DocumentationError(HooklawError):
+    """A docstring, or a page of the documentation's sources, cannot be found."""
+
+
 class RuleDefinitionError(HooklawError):
     """A rule is malformed."""
 

@@ -22,6 +22,7 @@ from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
 from hooklaw.results.verdict import Exit, describe, worst
 from hooklaw.runner.session import Session, Wanted, judge
+from hooklaw.sources import load_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,11 +85,21 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     lines += textwrap.wrap(rule.statement, 100, initial_indent="  ", subsequent_indent="  ")
     lines += ["", "  stated in"]
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
+    lines += _how_to_count(rule)
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
     lines += ["  not tried under"] if rule.except_under else []
     lines += [f"    {condition}: {reason}" for condition, reason in rule.except_under.items()]
     return [*lines, "  as a program"]
+
+
+def _how_to_count(rule: Rule) -> list[str]:
+    """Return where a reader can see which sentence of a docstring is meant: the text itself is not kept."""
+    names = [source.name for source in rule.sources if source.sentences and source.kind == "docstring"]
+    version = load_table().torch
+    return (
+        [f"    `python -m hooklaw.sources {' '.join(names)}` numbers them; torch {version} is meant"] if names else []
+    )
 
 
 def _program(found: Registered) -> list[str]:
