@@ -6,6 +6,11 @@ the reason of another version's entry if there is one, else with a reason for yo
 loses its entry, or only this version in the entry's range. Every other line stays as it is. A file that lies over
 another gets entries only for what differs from it, and the lower file is not changed.
 A rule that shares its entry with others, which did not change alike, gets an entry of its own at the end.
+
+Examples:
+    hooklaw expect check --backend torch-eager
+    hooklaw run --backend reference -k order --results=order.jsonl
+    hooklaw expect update --file mine.toml order.jsonl
 """
 
 import argparse
