@@ -24,6 +24,8 @@ class Wanted(RuleSettings, frozen=True, kw_only=True):
     conditions: Sequence[str] = ("",)
     """The conditions under which the rules run one after the other; an empty name is none."""
     selection: str = ""
+    allow_not_run: bool = False
+    """Whether a run may judge nothing; after a run without a condition those under conditions always may."""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
     rules: str = RULES_PACKAGE
@@ -69,7 +71,9 @@ def judge(
             rules = [found.rule for found in there]
             recorder = Recorder(under, rules, writer=writer, selection=wanted.selection)
             on_start(under, rules)
-            yield _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            may_idle = wanted.allow_not_run or bool(condition and wanted.conditions[0] == "")
+            run = _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            yield Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run, allow_not_run=may_idle))
             if recorder.run.interrupted:
                 return
     finally:
@@ -101,12 +105,11 @@ def _run(
     recorder: Recorder,
     chosen: Sequence[Listed],
     on_result: Callable[[Result], None],
-) -> Session:
+) -> Run:
     with suppress(KeyboardInterrupt), recorder:
         for listed in chosen:
             on_result(recorder.add(execute(listed)))
-    run = recorder.run
-    return Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run))
+    return recorder.run
 
 
 def _names(listed: Listed) -> list[str]:
