@@ -45,6 +45,10 @@ class RecordConflictError(HooklawError):
     """Two runs cannot be read together."""
 
 
+class ShardError(HooklawError):
+    """The text does not name a shard."""
+
+
 class ProgramError(HooklawError):
     """A fuzzed program cannot be read."""
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from hooklaw import __version__
 from hooklaw.errors import HooklawError
+from hooklaw.results.text import printable_lines
 from hooklaw.results.verdict import Exit
 
 VERBS = {
@@ -17,6 +18,8 @@ VERBS = {
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
     "repro": ("hooklaw.cli.repro", "print a rule as a script without hooklaw, ready for an upstream issue"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
+    "diff": ("hooklaw.cli.diff", "compare two record files: regressed, fixed, new, gone"),
+    "merge": ("hooklaw.cli.merge", "join the records of shards and of machines in one file"),
     "packer": ("hooklaw.cli.packer", "judge a packer of saved tensors: is it safe to train under"),
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
     "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
@@ -31,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the complaint and exit 3."""
-        sys.stderr.write(f"hooklaw: {message}; `{self.prog} --help` shows how it is used\n")
+        complain(f"{message}; `{self.prog} --help` shows how it is used")
         raise SystemExit(Exit.BROKEN.code)
 
 
@@ -41,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run([*(sys.argv[1:] if argv is None else argv)])  # `list` is a verb here, once its module is imported
         sys.stdout.flush()
     except HooklawError as error:
-        sys.stderr.write(f"hooklaw: {error}\n")
+        complain(error)
         return Exit.BROKEN.code
     except KeyboardInterrupt:
         sys.stderr.write("hooklaw: interrupted\n")
@@ -67,6 +70,11 @@ def _run(words: list[str]) -> int:
     )
     module.add_arguments(verb)
     return module.main(verb.parse_args(words[1:]))
+
+
+def complain(what: object) -> None:
+    """Print one sentence to stderr that says what is wrong, in which names from elsewhere can do no harm."""
+    sys.stderr.write(f"hooklaw: {printable_lines(str(what))}\n")
 
 
 def say(text: str) -> None:

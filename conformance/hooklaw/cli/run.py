@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
-from hooklaw.cli import say, summary
+from hooklaw.cli import complain, say, summary
 from hooklaw.cli.options import add_limit
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
@@ -21,6 +21,7 @@ from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.results.output import make_room, output_errors
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Result, Run, Writer
+from hooklaw.results.shards import part
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
 from hooklaw.workers.watchdog import RULE_LIMIT
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="repeatable: what should make no difference, e.g. float16, strided, thread; all for each in turn",
     )
+    parser.add_argument("--shard", default="1/1", metavar="K/N", help="one of N shards of the rules, by their ids")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
@@ -62,6 +64,7 @@ def main(args: argparse.Namespace) -> int:
     """Judge, print the summary, and return the exit code."""
     backends: list[str] = args.backend or ["torch-eager"]
     _conditions(args.conditions)
+    args.part = part(args.shard)
     _refuse_mistakes(backends, args.results, args.report)
     with Writer(args.results) if args.results else nullcontext() as writer:
         sessions = list(_sessions(backends, args, writer))
@@ -120,6 +123,7 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterat
         backend=spec,
         conditions=_conditions(args.conditions),
         selection=args.selection,
+        part=args.part,
         rules=args.rules,
         imports=args.imports,
         expectations=args.expectations and str(Path(args.expectations).absolute()),
@@ -132,7 +136,7 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterat
     try:
         yield from judge(wanted, writer, on_start=progress.start, on_result=progress.step)
     except HooklawError as error:
-        sys.stderr.write(f"hooklaw: {error}\n")
+        complain(error)
         yield Session(None, Exit.BROKEN)
     finally:
         progress.end()

@@ -8,6 +8,7 @@ import msgspec
 from hooklaw.law.rule import Rule
 from hooklaw.results.records import Result, Run
 from hooklaw.results.summary import count, sentence, words
+from hooklaw.results.text import printable
 from hooklaw.results.verdict import FAILS_DIFFERENTLY, HOLDS_THOUGH_DENIED, Outcome, Verdict, as_known
 
 FORMATS = ("text", "json", "markdown")
@@ -34,7 +35,7 @@ def needing_a_look(run: Run) -> list[tuple[str, Rule, Result]]:
 
 
 def _text(runs: Sequence[Run]) -> str:
-    return "\n".join(line for run in runs for line in _one(run)) + "\n"
+    return "\n".join(printable(line) for run in runs for line in _one(run)) + "\n"
 
 
 def _one(run: Run) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 from hooklaw import __version__
 from hooklaw.law.rule import Rule, digest
 from hooklaw.results import host
-from hooklaw.results.records import FORMAT, Execution, Footer, Header, Line, Result, Run, RunKind, Writer
+from hooklaw.results.records import FORMAT, Execution, Footer, Header, Line, Result, Run, RunKind, Shard, Writer
 from hooklaw.results.verdict import Expectation, Outcome, Stale, unclear
 
 DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
@@ -68,11 +68,17 @@ class Recorder:
     """Records one run: its header is written at once, its results as they come, its footer when it is finished."""
 
     def __init__(
-        self, subject: Subject, rules: Sequence[Rule], *, writer: Writer | None = None, selection: str = ""
+        self,
+        subject: Subject,
+        rules: Sequence[Rule],
+        *,
+        writer: Writer | None = None,
+        selection: str = "",
+        shard: Shard | None = None,
     ) -> None:
         self._subject, self._writer = subject, writer
         self._began = time.perf_counter()
-        header = _header(subject, rules, selection)
+        header = _header(subject, rules, selection, shard)
         self.run = Run(header, {}, None, str(writer.path) if writer else "")
         self._write(header)
 
@@ -108,7 +114,7 @@ class Recorder:
             self._writer.write(line)
 
 
-def _header(subject: Subject, rules: Sequence[Rule], selection: str) -> Header:
+def _header(subject: Subject, rules: Sequence[Rule], selection: str, shard: Shard | None) -> Header:
     return Header(
         hooklaw=FORMAT,
         run=uuid.uuid4().hex[:12],
@@ -126,6 +132,7 @@ def _header(subject: Subject, rules: Sequence[Rule], selection: str) -> Header:
         command=_command(),
         started=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
         selection=selection,
+        shard=shard,
         not_run=subject.not_run,
     )
 

@@ -32,6 +32,21 @@ class RunKind(StrEnum):
     BENCHMARK = "benchmark"
 
 
+class Shard(msgspec.Struct, frozen=True):
+    """Which part of a run a shard is."""
+
+    number: int
+    """From 1 on."""
+    count: int
+    digest: str
+    """The digest of the rules of all shards."""
+    places: list[int]
+    """The place of each of this shard's rules among the rules of all shards."""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
 class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_only=True):
     """The first line of a run: the backend, the rules, the machine and the command."""
 
@@ -57,6 +72,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     started: str
     selection: str = ""
     """The -k expression, if only some rules were run."""
+    shard: Shard | None = None
+    """Which shard of a run this is, if it is not whole."""
     not_run: str = ""
     """Why this machine could not run the backend."""
 
@@ -236,6 +253,11 @@ class Run(msgspec.Struct):
         return outcomes.count(Outcome.PASS), sum(outcome in JUDGED for outcome in outcomes)
 
 
+def encode(line: Line) -> bytes:
+    """Return a line as a file holds it."""
+    return msgspec.json.encode(line) + b"\n"
+
+
 class Writer:
     """Writes a record file and flushes each line, so that it survives a crash.
 
@@ -258,7 +280,7 @@ class Writer:
             if self._fresh:
                 self._file.truncate(0)
                 self._fresh = False
-            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.write(encode(line))
             self._file.flush()
         except OSError as error:
             self._full = True
@@ -304,18 +326,36 @@ def read(path: Path, *, incomplete: bool = False) -> list[Run]:
 
 def read_all(paths: Sequence[Path], *, incomplete: bool = False) -> list[Run]:
     """Return the runs of several files; RecordConflictError if two cannot be compared."""
-    runs = [run for path in paths for run in read(path, incomplete=incomplete)]
+    runs = _runs(paths, incomplete=incomplete)
     first: dict[str, Run] = {}
     for run in runs:
         name = run.header.title
-        if any(other.header.run == run.header.run for other in runs if other is not run):
-            raise RecordConflictError(f"run {run.header.run} of {name!r} is given twice: name each file once")
+        if name in first and (first[name].header.shard or run.header.shard):
+            raise RecordConflictError(
+                f"{first[name].file} and {run.file} hold shards of {name!r}: join them by `hooklaw merge`",
+            )
         if name in first and first[name].header.digest != run.header.digest:
             raise RecordConflictError(
                 f"{first[name].file} and {run.file} both judge {name!r}, but by different rules: "
                 "run it again with one hooklaw and one selection, or leave one file out",
             )
         first.setdefault(name, run)
+    return runs
+
+
+def read_parts(paths: Sequence[Path]) -> list[Run]:
+    """Return the runs of several files, which may be shards; RecordConflictError if a run is given twice."""
+    return _runs(paths, incomplete=False)
+
+
+def _runs(paths: Sequence[Path], *, incomplete: bool) -> list[Run]:
+    runs = [run for path in paths for run in read(path, incomplete=incomplete)]
+    known: dict[str, Run] = {}
+    for run in runs:
+        if known.setdefault(run.header.run, run) is not run:
+            raise RecordConflictError(
+                f"run {run.header.run} of {run.header.title!r} is given twice: name each file once"
+            )
     return runs
 
 
@@ -338,7 +378,7 @@ def _assemble(path: Path, data: bytes, *, incomplete: bool) -> list[Run]:
         cut = number == len(lines)  # a complete last line ends in a newline
         try:
             line = msgspec.json.decode(text, type=Line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             if cut and incomplete and runs:
                 break
             raise RecordFileError(_damaged(f"{path}:{number}", text, error, cut=cut, begun=bool(runs))) from error
@@ -399,9 +439,11 @@ def _newer(place: str, found: int) -> str:
 
 
 def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: bool) -> str:
+    if isinstance(error, RecursionError):
+        return f"{place}: the line is nested too deeply for a record: run it again"
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         found: Any = value.get("hooklaw")  # pyright: ignore[reportUnknownMemberType]

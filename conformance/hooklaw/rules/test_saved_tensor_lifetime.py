@@ -1,11 +1,9 @@
 """The lifetime of saved tensors and packed objects."""
 
-import gc
 import weakref
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule, tutorial
+from hooklaw.rules.lifetimes import kinds_of_node, without_collector
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -19,18 +17,6 @@ class Packed:
     def __init__(self, trace: Trace, tensor: object) -> None:
         self.tensor = tensor
         weakref.finalize(self, trace.log, "released").atexit = False
-
-
-@contextmanager
-def without_collector() -> Generator[None]:
-    """Turn the garbage collector off inside, so that cycles stay alive."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @rule(
@@ -270,3 +256,50 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
         backend.backward(loss)
 
     trace.expect("released", "upstream")
+
+
+@rule(
+    "saved-tensor.lifetime.graph-dropped",
+    level=Level.MUST,
+    sources=[notes("autograd", "saved-tensors")],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
+    mutants=["saved-tensors-outlive-the-graph"],
+)
+def test_without_hooks(backend: Backend, trace: Trace) -> None:
+    """Without hooks, a saved tensor that only its graph refers to is freed with the graph.
+
+    The notes say that the grad_fn holds what was saved; nothing else does here.
+    """
+    for kind, compute in kinds_of_node(backend).items():
+        with without_collector():
+            x = backend.tensor([1.0, 2.0], requires_grad=True)
+            y = backend.call(lambda x: x * 2, x)
+            alive = weakref.ref(y)
+            z = backend.call(compute, y)
+            del y, z
+
+            trace.expect_value(f"is freed, {kind}", expected=True, observed=alive() is None)
+
+
+@rule(
+    "saved-tensor.lifetime.after-backward",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.backward"), notes("autograd", "saved-tensors")],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
+    mutants=["saved-tensors-outlive-the-graph", "saved-tensors-of-functions-outlive-the-graph", "graph-never-freed"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_without_hooks_backward(backend: Backend, trace: Trace) -> None:
+    """Without hooks, a saved tensor that only its graph refers to is freed by a backward that does not retain it."""
+    for kind, compute in kinds_of_node(backend).items():
+        with without_collector():
+            x = backend.tensor([1.0, 2.0], requires_grad=True)
+            y = backend.call(lambda x: x * 2, x)
+            alive = weakref.ref(y)
+            z = backend.call(compute, y)
+            loss = backend.sum(z)
+            del y
+            backend.backward(loss, retain_graph=True)
+            backend.backward(loss)
+
+            trace.expect_value(f"is freed, {kind}", expected=True, observed=alive() is None)

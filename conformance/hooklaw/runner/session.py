@@ -11,6 +11,7 @@ from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.law.selection import matcher
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Result, Run, Writer
+from hooklaw.results.shards import Part
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
@@ -25,9 +26,11 @@ class Wanted(RuleSettings, frozen=True, kw_only=True):
     """The conditions under which the rules run one after the other; an empty name is none."""
     selection: str = ""
     allow_not_run: bool = False
-    """Whether a run may judge nothing; after a run without a condition those under conditions always may."""
+    """Whether a run may judge nothing."""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
+    part: Part = Part()
+    """The shard of the run that is executed; by default the whole."""
     rules: str = RULES_PACKAGE
     limit: float = RULE_LIMIT
 
@@ -68,16 +71,24 @@ def judge(
         for condition in wanted.conditions:
             under = subject.under(condition)
             there = [found for found in chosen if condition not in found.rule.except_under]
+            shard = wanted.part.shard_of([found.rule for found in there])
+            there = [found for found in there if wanted.part.takes(found.rule.id)]
             rules = [found.rule for found in there]
-            recorder = Recorder(under, rules, writer=writer, selection=wanted.selection)
+            recorder = Recorder(under, rules, writer=writer, selection=wanted.selection, shard=shard)
             on_start(under, rules)
-            may_idle = wanted.allow_not_run or bool(condition and wanted.conditions[0] == "")
+            may_idle = wanted.allow_not_run or _may_idle(wanted, under)
             run = _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
             yield Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run, allow_not_run=may_idle))
             if recorder.run.interrupted:
                 return
     finally:
         made.close()
+
+
+def _may_idle(wanted: Wanted, subject: Subject) -> bool:
+    """Whether a part of what was asked for may judge nothing: a shard, or a condition beside the run without one."""
+    beside = bool(subject.condition) and "" in wanted.conditions
+    return beside or (wanted.part.count > 1 and not subject.not_run)
 
 
 def _deadly_last(chosen: Sequence[Listed], subject: Subject) -> list[Listed]:
