@@ -273,10 +273,11 @@ def test_run_with_expectations(judge, tmp_path, written, code, said):
 @pytest.mark.parametrize("saw", [SEEN, "should be"])
 def test_run_with_a_broken_adapter(judge, tmp_path, saw):
     """A known divergence does not hide that the adapter breaks the same rule in another way."""
-    broken = "def sum(self, tensor): raise KeyError('oops')"
-    (tmp_path / "bad.py").write_text(f"from toy import Toy\nclass Bad(Toy):\n    {broken}\nmade = Bad()\n")
+    head = f"import sys; sys.path.append({str(DATA)!r})\nfrom toy import Toy\nclass Bad(Toy):\n"
+    broken = "    def sum(self, tensor): raise KeyError('oops')\n"
+    (tmp_path / "bad.py").write_text(f"{head}{broken}made = Bad()\n")
     (tmp_path / "expect.toml").write_text(entry(saw=saw))
-    done = judge("--expectations", "expect.toml", "-k", "toy.broken", backend="bad:made", path=[tmp_path, DATA])
+    done = judge("--expectations", "expect.toml", "-k", "toy.broken", "--import", "bad", backend="bad:made")
 
     assert done.returncode in {1, 3}  # the framework's fault or the adapter's, never a known one
     assert "0 known divergences, 1 regression" in done.stdout
@@ -350,20 +351,22 @@ def test_explain_what_this_machine_lacks(hooklaw):
 
 
 def test_run_under_conditions(judge, tmp_path):
-    """Each condition is a run of its own; what the backend cannot do for one is said, and is no failure."""
-    done = judge("--in-process", "--condition", "hooked", "--condition", "thread", "--results=r.jsonl")
+    """Each condition is a run of its own; one that the backend has no means for is an error, unless that is allowed."""
+    both = ("--in-process", "--condition", "hooked", "--condition", "thread")
+    done = judge(*both, "--results=r.jsonl")
     runs = records.read(tmp_path / "r.jsonl")
 
-    assert done.returncode == 1
+    assert (done.returncode, judge(*both, "--allow-not-run").returncode) == (3, 1)
     assert [run.header.title for run in runs] == ["toy:backend under hooked", "toy:backend under thread"]
     assert "toy:backend under hooked (toy 1.0.0+plain, " in done.stdout
     assert "not run: the condition thread needs threads, which toy lacks" in done.stdout
 
 
 def test_run_under_all_conditions(judge, tmp_path):
-    """All conditions come after a run without one."""
-    judge("--in-process", "--condition", "all", "--results=r.jsonl")
+    """All conditions come after a run without one; those that the backend has no means for are no error."""
+    done = judge("--in-process", "--condition", "all", "--results=r.jsonl")
 
+    assert done.returncode == 1
     assert ["", *CONDITIONS] == [run.header.condition for run in records.read(tmp_path / "r.jsonl")]
 
 
@@ -384,7 +387,7 @@ def test_run_several_backends(judge, tmp_path):
     """Several backends are judged one after the other into one file."""
     done = judge("--backend", "toy:backend:absent", "--in-process", "--results=r.jsonl")
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert [one.header.backend for one in records.read(tmp_path / "r.jsonl")] == ["toy:backend", "toy:backend:absent"]
 
 
