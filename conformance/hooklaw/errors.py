@@ -29,6 +29,10 @@ class UnknownMutantError(HooklawError):
     """No mutant's name contains this text."""
 
 
+class DocumentationError(HooklawError):
+    """A docstring, or a page of the documentation's sources, cannot be found."""
+
+
 class RuleDefinitionError(HooklawError):
     """A rule is malformed."""
 
@@ -75,6 +79,10 @@ class StrategyError(HooklawError, ValueError):
 
 class WorkerError(HooklawError):
     """A worker cannot be started, or broke where nothing was expected to break."""
+
+
+class UnknownPageError(HooklawError):
+    """No page of the documentation has this name."""
 
 
 class OutputError(HooklawError):

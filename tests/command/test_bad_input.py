@@ -53,6 +53,17 @@ BROKEN_BACKENDS = {
     ),
 }
 
+LOADING_VERBS = {
+    "run": ["run"],
+    "run in process": ["run", IN_PROCESS],
+    "explain": ["explain", "order.six-steps.leaf"],
+    "repro": ["repro", "order.six-steps.leaf"],
+    "expect check": ["expect", "check"],
+    "expect update": ["expect", "update", "three.jsonl"],
+    "fuzz": ["fuzz"],
+    "packer": ["packer", "hooklaw.packing.control:Right"],
+}
+
 
 @pytest.fixture
 def old(tmp_path):
@@ -477,3 +488,14 @@ def test_interrupted_while_loading(interrupted, adapter, old, tmp_path, how):
 
     assert refused(done, "hooklaw: interrupted")
     assert old()
+
+
+@pytest.mark.parametrize("words", LOADING_VERBS.values(), ids=LOADING_VERBS)
+def test_import_that_fails(verb, tmp_path, words):
+    """Every verb that loads a backend takes --import, and names the module that cannot be imported."""
+    made.write(tmp_path / "three.jsonl", made.three()[0])
+
+    done = verb(*words, "--import", "nowhere")
+
+    assert done.returncode == 3
+    assert "--import nowhere: cannot import the module: ModuleNotFoundError" in complaint(done)

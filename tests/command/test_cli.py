@@ -27,7 +27,7 @@ def test_list_json_is_a_contract(verb):
 
     assert [set(keys) for keys in {frozenset(one) for one in rules}] == [RULE_KEYS]
     assert list(load_rules()) == [one["id"] for one in rules]
-    assert {"kind", "name", "section"} == set(rules[0]["sources"][0])
+    assert {"kind", "name", "section", "sentences"} == set(rules[0]["sources"][0])
 
 
 def test_list_text(verb):

@@ -42,6 +42,44 @@ def test_the_backend_of_the_tutorial(hooklaw_command, tmp_path):
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
 
 
+def test_a_page_is_printed(verb):
+    """`hooklaw docs PAGE` prints the page; a name with its folder or its ending is understood too."""
+    page = (ROOT / "docs" / "levels.md").read_text()
+
+    assert (0, page) == (verb("docs", "levels").returncode, verb("docs", "docs/levels.md").stdout)
+
+
+def test_pages_are_listed(verb):
+    """Without a page, each page is listed with its title."""
+    lines = verb("docs").stdout.splitlines()
+
+    assert {path.stem for path in PAGES[1:]} == {line.split()[0] for line in lines[:-2]}
+    assert any(line.split() == ["add-a-rule", "How", "to", "add", "a", "rule"] for line in lines)
+
+
+def test_unknown_page(verb):
+    """A page that does not exist is answered with those of a similar name."""
+    done = verb("docs", "condition")
+
+    assert (
+        done.returncode, done.stderr
+    ) == (3, "hooklaw: no page has the name 'condition': did you mean conditions?\n")  # fmt: skip
+
+
+def test_messages_name_pages_that_a_wheel_has():
+    """A text of the program names a page by the command that prints it, since a wheel's user has no folder docs."""
+    named = [
+        (path.name, page)
+        for room in ("conformance", "backends", "reports")
+        for path in (ROOT / room).rglob("*.py")
+        for page in re.findall(r"(hooklaw docs [a-z-]+|\bdocs/[a-z-]+\.md)", path.read_text())
+    ]
+    known = {f"hooklaw docs {path.stem}" for path in PAGES}
+
+    assert [(file, page) for file, page in named if page not in known] == []
+    assert named
+
+
 def test_links_lead_somewhere():
     """Every relative link of a page is a file."""
     broken = [

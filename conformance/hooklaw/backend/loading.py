@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -45,12 +45,14 @@ def resolve(spec: str) -> tuple[str, str]:
     raise UnknownBackendError(f"no backend has the name {spec!r}: {hint} (name your own backend as module:attribute)")
 
 
-def load(spec: str) -> Backend:
-    """Import, make and check the backend.
+def load(spec: str, imports: Sequence[str] = ()) -> Backend:
+    """Import, make and check the backend, after modules that register something, such as a device.
 
     Raises UnknownBackendError, BackendImportError, BackendContractError, or NotRunError if it cannot run here.
     """
     target, argument = resolve(spec)
+    for module in imports:
+        import_module(module)
     factory = _import(spec, target)
     backend = _make(spec, factory, argument) if callable(factory) else factory
     check_contract(backend, spec)

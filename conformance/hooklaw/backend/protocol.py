@@ -411,7 +411,8 @@ def check_contract(backend: Any, known_as: str) -> None:
     for attribute in ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"):
         if not hasattr(backend, attribute):
             raise BackendContractError(
-                f"backend {known_as!r} has no attribute {attribute!r}: docs/add-a-backend.md names the seven it needs",
+                f"backend {known_as!r} has no attribute {attribute!r}: "
+                "`hooklaw docs add-a-backend` names the seven it needs",
             )
     _check_kinds(backend, known_as)
     _check_names(backend.capabilities, Capability, known_as, "capability")

@@ -24,6 +24,7 @@ VERBS = {
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
     "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
     "fuzz": ("hooklaw.cli.fuzz", "run random hook programs on a backend and on the engine"),
+    "docs": ("hooklaw.cli.docs", "print a page of the documentation"),
     "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
 }
 """Where each verb lives; named as text, since the law does not import the reports."""

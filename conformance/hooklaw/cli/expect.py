@@ -13,10 +13,12 @@ A rule that shares its entry with others, which did not change alike, gets an en
 
 import argparse
 import sys
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
 from hooklaw.backend import loading
+from hooklaw.cli.options import add_imports
 from hooklaw.errors import ExpectationFileError, NotRunError
 from hooklaw.law.collection import load_rules
 from hooklaw.results import expectations, host, records, when
@@ -32,11 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = todo.add_parser("check", help="list malformed, stale and unexplained entries")
     check.add_argument("--backend", action="append", default=[], metavar="NAME[:ARG]", help="default: torch-eager")
     check.add_argument("--file", type=Path, action="append", default=[], metavar="FILE", help="a file to check")
+    add_imports(check)
     update = todo.add_parser("update", help="update a file from results")
     update.add_argument(
         "results", type=Path, nargs="+", metavar="RESULTS", help="files of `hooklaw run --results=FILE`"
     )
     update.add_argument("--file", type=Path, metavar="FILE", help="the file to update; default: the backend's own")
+    add_imports(update)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -48,7 +52,7 @@ def _check(args: argparse.Namespace) -> int:
     rules = set(load_rules())
     read = [(path, expectations.read(path, rules, None)) for path in args.file]
     for spec in args.backend or ([] if args.file else ["torch-eager"]):
-        path, versions = _file_of(spec)
+        path, versions = _file_of(spec, args.imports)
         read.append((path, expectations.read(path, rules, versions)))
     stale = False
     for path, found in read:
@@ -62,9 +66,9 @@ def _check(args: argparse.Namespace) -> int:
     return (Exit.FIXED_OR_STALE if stale else Exit.OK).code
 
 
-def _file_of(spec: str) -> tuple[Path, dict[str, str]]:
+def _file_of(spec: str, imports: Sequence[str]) -> tuple[Path, dict[str, str]]:
     try:
-        made = loading.load(spec)
+        made = loading.load(spec, imports)
     except NotRunError as reason:
         raise ExpectationFileError(f"{spec}: {reason}; check its file without it, with --file") from reason
     if made.expectations is None:
@@ -78,7 +82,7 @@ def _update(args: argparse.Namespace) -> int:
         if run.header.not_run:
             sys.stdout.write(f"{run.header.backend}: not run, nothing to update\n")
             continue
-        path = args.file or _file_of(run.header.backend)[0]
+        path = args.file or _file_of(run.header.backend, args.imports)[0]
         _refuse_installed(path)
         text, changes = updated(path, run)
         if changes:

@@ -13,6 +13,7 @@ from itertools import zip_longest
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.cli.options import add_imports
 from hooklaw.errors import HooklawError
 from hooklaw.law.collection import find_rule
 from hooklaw.law.rule import Registered, Rule
@@ -21,12 +22,14 @@ from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
 from hooklaw.results.verdict import Exit, Verdict, as_known, describe, worst
 from hooklaw.runner.session import Session, Wanted, judge
+from hooklaw.sources import load_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("rule", metavar="RULE", help="the id of a rule, or of a property of packers")
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
+    add_imports(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -38,15 +41,16 @@ def main(args: argparse.Namespace) -> int:
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
         loading.resolve(spec)
-    sessions = [_try(spec, found) for spec in specs]
+    sessions = [_try(spec, found, args.imports) for spec in specs]
     runs = [session.run for session in sessions if session.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
     return worst(session.exit for session in sessions).code
 
 
 def _property(args: argparse.Namespace) -> int:
-    if args.backend:
-        raise HooklawError(f"{args.rule} is a property of packers: leave --backend out, `hooklaw packer -k` judges it")
+    if args.backend or args.imports:
+        option = "--backend" if args.backend else "--import"
+        raise HooklawError(f"{args.rule} is a property of packers: leave {option} out, `hooklaw packer -k` judges it")
     rule, program = shown(args.rule)
     if args.format == "json":
         text = json.dumps({**msgspec.to_builtins(rule), "program": program}, indent=1)
@@ -57,9 +61,9 @@ def _property(args: argparse.Namespace) -> int:
     return Exit.OK.code
 
 
-def _try(spec: str, found: Registered) -> Session:
+def _try(spec: str, found: Registered, imports: list[str]) -> Session:
     try:
-        (session,) = judge(Wanted(backend=spec, only=found.rule.id, allow_not_run=True))
+        (session,) = judge(Wanted(backend=spec, imports=imports, only=found.rule.id, allow_not_run=True))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
@@ -83,11 +87,21 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     lines += textwrap.wrap(rule.statement, 100, initial_indent="  ", subsequent_indent="  ")
     lines += ["", "  stated in"]
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
+    lines += _how_to_count(rule)
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
     lines += ["  not tried under"] if rule.except_under else []
     lines += [f"    {condition}: {reason}" for condition, reason in rule.except_under.items()]
     return [*lines, "  as a program"]
+
+
+def _how_to_count(rule: Rule) -> list[str]:
+    """Return where a reader can see which sentence of a docstring is meant: the text itself is not kept."""
+    names = [source.name for source in rule.sources if source.sentences and source.kind == "docstring"]
+    version = load_table().torch
+    return (
+        [f"    `python -m hooklaw.sources {' '.join(names)}` numbers them; torch {version} is meant"] if names else []
+    )
 
 
 def _program(found: Registered) -> list[str]:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.cli.options import add_limit, add_parts, examples
+from hooklaw.cli.options import add_imports, add_limit, add_parts, examples
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, PackerError
 from hooklaw.law.hypothesis_settings import EXAMPLES
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", action="append", metavar="DEVICE", help="repeatable; default: the CPU, and CUDA if there is a GPU"
     )
+    add_imports(parser)
     add_parts(parser, "only properties whose id contains this text")
     parser.add_argument(
         "--examples", type=examples, default=EXAMPLES, metavar="N", help="examples that a property tries"
@@ -66,6 +67,7 @@ def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judg
     options = PackerOptions(
         packer=args.packer,
         device=device,
+        imports=args.imports,
         parts=args.parts,
         examples=args.examples,
         limit=args.limit,

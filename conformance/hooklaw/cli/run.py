@@ -14,7 +14,7 @@ from pathlib import Path
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
 from hooklaw.cli import complain, say, summary
-from hooklaw.cli.options import add_limit
+from hooklaw.cli.options import add_imports, add_limit
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shard", default="1/1", metavar="K/N", help="one of N shards of the rules, by their ids")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
+    add_imports(parser)
     parser.add_argument("--expectations", default="", metavar="FILE", help="instead of the backend's own file")
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"

@@ -84,8 +84,6 @@ class RuleService:
         self.error: BaseException | None = None
         """What the rule that was executed last has raised."""
         gc.disable()  # while frameworks load there is little garbage, and much to look through
-        for module in settings.imports:
-            loading.import_module(module)
         self._condition: str | None = None
         """The condition of the rule that was executed last."""
         self._subject = self._load()
@@ -102,7 +100,7 @@ class RuleService:
     def _load(self) -> Subject:
         spec = self._settings.backend
         try:
-            made = self._backend = loading.load(spec)
+            made = self._backend = loading.load(spec, self._settings.imports)
         except NotRunError as reason:
             return Subject(spec, not_run=str(reason))
         return Subject(spec, _texts(made.versions), _texts(made.notes), device=loading.device_of(made))
