@@ -29,19 +29,6 @@ def test_command_runs(hooklaw_command, line, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_backend_of_the_tutorial(hooklaw_command, tmp_path):
-    """The files that the tutorial has its reader save make a backend, and each command beneath them exits with 0."""
-    page = (ROOT / "docs" / "add-a-backend.md").read_text()
-    for name, text in re.findall(r"as `([\w.]+)`[^\n]*\n\n```\w+\n(.*?)```", page, re.DOTALL):
-        (tmp_path / name).write_text(text)
-    commands = re.findall(r"^PYTHONPATH=\. hooklaw (.+)$", page, re.MULTILINE)
-
-    assert len(commands) == 3
-    for line in commands:
-        done = hooklaw_command(*shlex.split(line), cwd=tmp_path, path=[tmp_path])
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-
-
 def test_a_page_is_printed(verb):
     """`hooklaw docs PAGE` prints the page; a name with its folder or its ending is understood too."""
     page = (ROOT / "docs" / "levels.md").read_text()

@@ -24,6 +24,7 @@ VERBS = {
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
     "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
     "fuzz": ("hooklaw.cli.fuzz", "run random hook programs on a backend and on the engine"),
+    "new-backend": ("hooklaw.cli.new_backend", "write a package with a backend for your own framework, and its CI"),
     "docs": ("hooklaw.cli.docs", "print a page of the documentation"),
     "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
 }
@@ -92,7 +93,7 @@ def _mute() -> None:
 
 
 def _parser() -> Parser:
-    verbs = "\n".join(f"  {name:10}{what}" for name, (_, what) in VERBS.items())
+    verbs = "\n".join(f"  {name:15}{what}" for name, (_, what) in VERBS.items())
     parser = Parser(
         prog="hooklaw",
         description="The law of PyTorch-style autograd hooks, executable.",

@@ -1,4 +1,4 @@
-"""The example of a property: its law, and its program for the simplest case with torch's own packer."""
+"""Properties for those who judge no packer: their laws, and the program of one for the simplest case."""
 
 from difflib import get_close_matches
 
@@ -8,6 +8,13 @@ from hooklaw.law.rule import Rule
 PREFIX = "packer."
 """How the ids of properties begin."""
 EXAMPLE = "torch.autograd.graph:save_on_cpu"
+
+
+def laws() -> list[Rule]:
+    """Return the law of each property; needs torch and Hypothesis."""
+    from hooklaw.packing import _law  # noqa: PLC0415 - `shown` says why
+
+    return [found.rule for found in _law.properties().values()]
 
 
 def shown(property_id: str) -> tuple[Rule, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hooklaw.errors import DocumentationError, HooklawError
 from hooklaw.law.collection import load_rules
+from hooklaw.packing.example import laws
 from hooklaw.sources._reading import read_docstring, read_page
 from hooklaw.sources._writing import renewed, text
 from hooklaw.sources.sentences import sentences
@@ -51,7 +52,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _write(pages: Path | None, commits: dict[str, str]) -> int:
-    rules = [found.rule for found in load_rules().values()]
+    rules = [*(found.rule for found in load_rules().values()), *laws()]
     table, complaints = renewed(rules, pages, commits)
     Path(str(TABLE)).write_text(text(table), encoding="utf-8")
     sys.stdout.writelines(f"{complaint}\n" for complaint in complaints)
