@@ -196,8 +196,10 @@ def test_one_backend_twice(judge, old):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-k", "nothing"), "the selection matches no rule: `hooklaw list` shows all"),
-        (("-k", "nothing", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
+        (("-k", "nothing"), "no rule matches 'nothing': "),
+        (("-k", "nothing", IN_PROCESS), "no rule matches 'nothing': "),
+        (("-k", "ordr", IN_PROCESS), "no rule matches 'ordr': did you mean order?"),
+        (("-k", "order and not order", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
         (("-k", "and or"), "Wrong expression passed to '-k': and or: "),
         (("-k", "and or", IN_PROCESS), "Wrong expression passed to '-k': and or: "),
         (("--import", "nowhere", IN_PROCESS), "--import nowhere: cannot import the module: ModuleNotFoundError"),

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import made_records as made
-from helpers import DATA, TOY_RULES, complaint, entry
+from helpers import DATA, TOY_RULES, complaint, entry, examples
 from hooklaw import __version__
 from hooklaw.backend.conditions import CONDITIONS
 from hooklaw.cli import VERBS, summary
@@ -57,11 +57,12 @@ def test_list_one_chapter(verb):
 
 
 def test_list_unknown_chapter(verb):
-    """A chapter that is none is answered with those that are."""
-    done = verb("list", "--chapter", "disorder")
+    """A chapter that does not exist is answered with those like it, or else with those that exist."""
+    done = verb("list", "--chapter", "ordr"), verb("list", "--chapter", "xyzzy")
 
-    assert done.returncode == 3
-    assert complaint(done).startswith("hooklaw: no chapter has the name 'disorder': choose from ")
+    assert [each.returncode for each in done] == [3, 3]
+    assert complaint(done[0]) == "hooklaw: no chapter has the name 'ordr': did you mean order?"
+    assert complaint(done[1]).startswith("hooklaw: no chapter has the name 'xyzzy': choose from accumulate-grad-hooks")
 
 
 def test_explain_unknown_rule(verb):
@@ -121,16 +122,110 @@ def test_unknown_verb(verb):
     done = verb("rum")
 
     assert done.returncode == 3
-    assert complaint(done).startswith("hooklaw: argument VERB: invalid choice: 'rum'")
+    assert complaint(done).startswith("hooklaw: argument VERB: invalid choice: 'rum': did you mean run; ")
     assert complaint(done).endswith("`hooklaw --help` shows how it is used")
 
 
+MISTAKES = {
+    "option": (("run", "--reslts=r.jsonl"), "unrecognized arguments: --reslts=r.jsonl: did you mean --results;"),
+    "option of a verb in a verb": (("expect", "check", "--bakend", "x"), "--bakend x: did you mean --backend;"),
+    "choice": (("list", "--format", "txt"), "argument --format: invalid choice: 'txt': did you mean text;"),
+    "word": (("list", "ordr"), "no rule matches 'ordr': did you mean order"),
+    "expression": (("list", "-k", "not ordr"), "no rule matches 'ordr': did you mean order"),
+    "question": (("explain", "oder"), "no rule matches 'oder': did you mean order"),
+    "property": (
+        ("explain", "packer.identity.valu"),
+        "has the id 'packer.identity.valu': did you mean packer.identity",
+    ),
+    "rule of a script": (
+        ("repro", "order.six-steps.leav"),
+        "has the id 'order.six-steps.leav': did you mean order.six",
+    ),
+    "condition": (("run", "--condition", "thred"), "no condition has the name 'thred': did you mean thread?"),
+    "backend": (("run", "--backend", "torch-eagre"), "no backend has the name 'torch-eagre': did you mean torch-eager"),
+    "workload": (("bench", "--workload", "mpl"), "no workload is called 'mpl': did you mean mlp?"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_mistyped_name(verb, words, said):
+    """A mistyped name of any kind is answered with the name that was meant."""
+    pytest.importorskip("torch", reason="properties of packers need torch, which is not installed")
+    done = verb(*words)
+
+    assert done.returncode == 3
+    assert said in complaint(done)
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["DataParallel"], {"data-parallel.gradients-summed", "data-parallel.exception-type"}),
+        (["order.six-steps.leaf"], {"order.six-steps.leaf"}),
+        (["-k", "DataParallel and MUST"], {"data-parallel.gradients-summed"}),
+        (["-k", "multi-grad-hooks"], {"checkpoint.nonreentrant.multi-grad", "multi-grad.all.once"}),
+        (["hooks", "view"], {"tensor-hook.view-and-base", "module.full-backward.views"}),
+        (["remove-does-nothing"], {"tensor-hook.handle.remove"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_list_words(verb, words, ids):
+    """Words, capabilities, mutants and expressions list the rules that have them."""
+    found = {one["id"] for one in json.loads(verb("list", "--format", "json", *words).stdout)}
+
+    assert ids <= found
+    assert len(found) < len(load_rules()) / 5
+
+
+def test_explain_a_chapter(verb):
+    """A chapter is explained by all of its rules, though more have its name in their ids."""
+    done = verb("explain", "order")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "chapter order: 5 rules" in done.stdout
+    assert "\n  MUST   order.six-steps.leaf " in done.stdout
+
+
+def test_explain_a_capability(verb):
+    """A capability is explained by its promise and the rules that need it."""
+    done = verb("explain", "multi-grad-hooks")
+
+    assert "capability multi-grad-hooks: a hook can wait for the gradients of several tensors" in done.stdout
+    assert "more: hooklaw list multi-grad-hooks" in done.stdout
+
+
+def test_explain_words_as_data(verb):
+    """What words find is data too."""
+    found = json.loads(verb("explain", "--format", "json", "view", "hook", "fires").stdout)
+
+    assert [page["page"] for page in found["pages"]] == ["views"]
+    assert "tensor-hook.fire.view-apart" in [rule["id"] for rule in found["rules"]]
+
+
+def test_explain_a_chapter_on_a_backend(verb):
+    """A backend is named for one rule alone."""
+    done = verb("explain", "order", "--backend", "reference")
+
+    assert done.returncode == 3
+    assert complaint(done) == "hooklaw: 'order' is not one rule: leave --backend out, or name one of its rules"
+
+
+def test_repro_of_several_rules(verb):
+    """A script is of one rule: words that several rules have are answered with their ids."""
+    done = verb("repro", "six-steps")
+
+    assert done.returncode == 3
+    assert complaint(done).startswith("hooklaw: 2 rules have 'six-steps': name one, as order.six-steps.leaf, ")
+
+
 def test_no_verb(verb):
-    """No verb at all is wrong use, answered with the help."""
+    """No verb at all is wrong use, answered with what to do first."""
     done = verb()
 
     assert (done.returncode, complaint(done)) == (3, "hooklaw: no verb is named; `hooklaw --help` shows how it is used")
-    assert "exit codes: 0 as expected" in done.stdout.lower()
+    assert "hooklaw run --backend torch-eager" in done.stdout
+    assert "hooklaw explain in which order hooks fire" in done.stdout
+    assert len(done.stdout.splitlines()) < 10
 
 
 def test_help(verb):
@@ -148,6 +243,8 @@ def test_help_of_a_verb(verb, name):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: hooklaw {name} ")
+    assert examples(name), "the docstring of the verb ends without an example: write Example: and a command"
+    assert all(f"    {line}\n" in done.stdout for line in examples(name))
 
 
 def test_version(verb):
@@ -438,7 +535,8 @@ def test_every_error_is_of_one_family():
     """Whatever a person can get wrong is caught in one place."""
     from hooklaw import errors
 
-    kinds = [one for one in vars(errors).values() if isinstance(one, type) and one is not errors.NotRunError]
+    own = [one for one in vars(errors).values() if getattr(one, "__module__", "") == errors.__name__]
+    kinds = [one for one in own if isinstance(one, type) and one is not errors.NotRunError]
 
     assert all(issubclass(one, errors.HooklawError) for one in kinds)
     assert OutputError in kinds

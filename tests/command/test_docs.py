@@ -1,4 +1,4 @@
-"""What the documentation shows is run: every hooklaw command in a shell block exits as it should."""
+"""What the documentation shows is run: every hooklaw command in a shell block, or in a help, exits as it should."""
 
 import re
 import shlex
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers import examples
+from hooklaw.cli import VERBS
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def commands():
@@ -27,6 +30,15 @@ def test_command_runs(hooklaw_command, line, tmp_path):
     done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_examples_of_a_verb(hooklaw_command, name, tmp_path):
+    """The examples in a verb's help, run one after the other, end with exit code 0."""
+    pytest.importorskip("torch", reason="the examples judge torch, which is not installed")
+    for line in examples(name):
+        done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
 
 
 def test_a_page_is_printed(verb):

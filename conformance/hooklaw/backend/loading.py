@@ -3,12 +3,11 @@
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, cast
 
 from hooklaw.backend.protocol import Backend, check_contract
-from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError
+from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError, did_you_mean, misspelt
 
 GROUP = "hooklaw.backends"
 BUILTIN = {
@@ -40,8 +39,7 @@ def resolve(spec: str) -> tuple[str, str]:
     attribute, _, rest = argument.partition(":")
     if name and attribute.isidentifier() and all(part.isidentifier() for part in name.split(".")):
         return f"{name}:{attribute}", rest
-    near = get_close_matches(name, known, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted(known))}"
+    hint = did_you_mean(name, known, f"known are {', '.join(sorted(known))}")
     raise UnknownBackendError(f"no backend has the name {spec!r}: {hint} (name your own backend as module:attribute)")
 
 
@@ -73,7 +71,8 @@ def import_module(name: str) -> None:
     try:
         importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"--import {name}: cannot import the module: {_first_line(error)}") from error
+        said = f"{_first_line(error)}{misspelt(name, error)}"
+        raise BackendImportError(f"--import {name}: cannot import the module: {said}") from error
 
 
 def _import(spec: str, target: str) -> Any:
@@ -83,10 +82,13 @@ def _import(spec: str, target: str) -> Any:
     except NotRunError:
         raise
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"backend {spec!r}: cannot import module {module}: {_first_line(error)}") from error
-    if not hasattr(found, attribute):
-        raise BackendImportError(f"backend {spec!r}: module {module} has no attribute {attribute!r}")
-    return getattr(found, attribute)
+        said = f"{_first_line(error)}{misspelt(module, error)}"
+        raise BackendImportError(f"backend {spec!r}: cannot import module {module}: {said}") from error
+    try:
+        return getattr(found, attribute)
+    except AttributeError as error:
+        said = f"has no attribute {attribute!r}{misspelt(attribute, error)}"
+        raise BackendImportError(f"backend {spec!r}: module {module} {said}") from error
 
 
 def _make(spec: str, factory: Callable[[str], Any], argument: str) -> Any:

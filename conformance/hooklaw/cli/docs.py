@@ -1,11 +1,15 @@
-"""Print a page of the documentation, which comes with hooklaw; without a page, list them all."""
+"""Print a page of the documentation, which comes with hooklaw; without a page, list them all.
+
+Examples:
+    hooklaw docs
+    hooklaw docs order
+"""
 
 import argparse
-from difflib import get_close_matches
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.errors import UnknownPageError
+from hooklaw.errors import UnknownPageError, did_you_mean
 from hooklaw.results.verdict import Exit
 
 PACKAGE = Path(__file__).parents[1]
@@ -30,14 +34,13 @@ def read_page(name: str) -> str:
     name = Path(name).name.removesuffix(".md")
     if name in known:
         return known[name].read_text(encoding="utf-8")
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`hooklaw docs` lists the pages"
+    hint = did_you_mean(name, known, "`hooklaw docs` lists the pages")
     raise UnknownPageError(f"no page has the name {name!r}: {hint}")
 
 
 def pages() -> dict[str, Path]:
     """Return the file of each page by its name."""
-    return {path.stem: path for folder in FOLDERS if folder.is_dir() for path in sorted(folder.glob("*.md"))}
+    return {path.stem: path for folder in FOLDERS if folder.is_dir() for path in sorted(folder.rglob("*.md"))}
 
 
 def _listed() -> str:

@@ -9,6 +9,11 @@ holds loses its entry, or only this version in the entry's range. Every other li
 another gets entries only for what differs from it, and the lower file is not changed. A new file is laid over the
 shipped file that judged the run. A file of an installed package is never changed.
 A rule that shares its entry with others, which did not change alike, gets an entry of its own at the end.
+
+Examples:
+    hooklaw expect check --backend torch-eager
+    hooklaw run --backend reference -k order --results=order.jsonl
+    hooklaw expect update --file mine.toml order.jsonl
 """
 
 import argparse

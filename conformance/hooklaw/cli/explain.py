@@ -1,6 +1,12 @@
 """Print one rule: the law, its sources, what it needs, and what really happens on a backend.
 
 Of a property of packers (its id begins with "packer.") the law and the program are printed; `hooklaw packer` judges.
+Of a chapter, a capability, a mutant or some words the rules are listed, and of a question its page is shown.
+
+Examples:
+    hooklaw explain tensor-hook.order.registration
+    hooklaw explain in which order do my hooks fire
+    hooklaw explain order
 """
 
 import argparse
@@ -14,8 +20,8 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.cli.options import add_imports
+from hooklaw.cli.topic import Topic, find_topic
 from hooklaw.errors import HooklawError
-from hooklaw.law.collection import find_rule
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
@@ -27,17 +33,28 @@ from hooklaw.sources import load_table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("rule", metavar="RULE", help="the id of a rule, or of a property of packers")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RULE",
+        help="the id of a rule or of a property of packers, a chapter, a capability, or the words of a question",
+    )
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
     add_imports(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule."""
-    if args.rule.startswith(PREFIX):
-        return _property(args)
-    found = find_rule(args.rule)
+    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule.
+
+    What is no rule alone is explained by its page, or by a list of its rules, and nothing is run.
+    """
+    if len(args.words) == 1 and args.words[0].startswith(PREFIX):
+        return _property(args.words[0], args)
+    topic = find_topic(args.words)
+    if topic.rule is None:
+        return _topic(topic, args)
+    found = topic.rule
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
         loading.resolve(spec)
@@ -47,11 +64,23 @@ def main(args: argparse.Namespace) -> int:
     return worst(session.exit for session in sessions).code
 
 
-def _property(args: argparse.Namespace) -> int:
+def _topic(topic: Topic, args: argparse.Namespace) -> int:
     if args.backend or args.imports:
-        option = "--backend" if args.backend else "--import"
-        raise HooklawError(f"{args.rule} is a property of packers: leave {option} out, `hooklaw packer -k` judges it")
-    rule, program = shown(args.rule)
+        raise HooklawError(f"{topic.asked!r} is not one rule: leave {_option(args)} out, or name one of its rules")
+    sys.stdout.write(topic.as_json() if args.format == "json" else topic.as_text())
+    return Exit.OK.code
+
+
+def _option(args: argparse.Namespace) -> str:
+    """Return the option that a rule alone has."""
+    return "--backend" if args.backend else "--import"
+
+
+def _property(property_id: str, args: argparse.Namespace) -> int:
+    if args.backend or args.imports:
+        said = f"leave {_option(args)} out, `hooklaw packer -k` judges it"
+        raise HooklawError(f"{property_id} is a property of packers: {said}")
+    rule, program = shown(property_id)
     if args.format == "json":
         text = json.dumps({**msgspec.to_builtins(rule), "program": program}, indent=1)
     else:

@@ -2,6 +2,9 @@
 
 Programs that crash or hang are contained. Each finding is shrunk and reported once; a finding is known if the backend's
 findings file lists it. Exit code 1 if a finding is new.
+
+Example:
+    hooklaw fuzz --backend torch-eager --programs 100 --seed 1
 """
 
 import argparse

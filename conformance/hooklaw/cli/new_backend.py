@@ -2,6 +2,9 @@
 
 The folder NAME holds the package with the backend and its expectation file, a tox.ini, and workflows for GitHub and
 GitLab. A framework of sixty lines stands in for yours; the README in the folder says how to put yours in its place.
+
+Example:
+    hooklaw new-backend mygrad
 """
 
 import argparse

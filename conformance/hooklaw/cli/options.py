@@ -7,6 +7,8 @@ from typing import TypeVar
 Number = TypeVar("Number", bound=float)
 
 LONGEST = 1e9
+RULES_BY = "words joined by and, or, not: of ids, chapters, levels, else of capabilities, else of statements"
+"""What -k selects rules by."""
 
 
 def number(
@@ -50,5 +52,5 @@ def add_imports(parser: ArgumentParser) -> None:
 
 
 def add_parts(parser: ArgumentParser, what: str) -> None:
-    """Declare -k for several texts."""
-    parser.add_argument("-k", dest="parts", action="append", default=[], metavar="TEXT", help=f"{what}; repeatable")
+    """Declare -k for several expressions."""
+    parser.add_argument("-k", dest="parts", action="append", default=[], metavar="EXPR", help=f"{what}; repeatable")

@@ -2,6 +2,10 @@
 
 PACKER is module:attribute; the attribute is called without arguments and returns a context manager under which saved
 tensors are packed, e.g. torch.autograd.graph:save_on_cpu. Exit code 1: a MUST is broken; a SHOULD is listed.
+
+Examples:
+    hooklaw packer hooklaw.packing.control:Right -k identity.value
+    hooklaw packer --list -k "identity or layout"
 """
 
 import argparse
@@ -15,7 +19,7 @@ from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, PackerError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.packing import report
-from hooklaw.packing.judge import Judged, PackerOptions, judge, laws
+from hooklaw.packing.judge import Judged, PackerOptions, choose, judge, laws
 from hooklaw.results.records import Writer
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome, worst
@@ -30,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", action="append", metavar="DEVICE", help="repeatable; default: the CPU, and CUDA if there is a GPU"
     )
     add_imports(parser)
-    add_parts(parser, "only properties whose id contains this text")
+    add_parts(parser, "only properties with these words in their id, or else in their statement")
     parser.add_argument(
         "--examples", type=examples, default=EXAMPLES, metavar="N", help="examples that a property tries"
     )
@@ -43,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Judge on every device, print the verdicts, and return the exit code."""
     if args.list:
-        say("".join(f"{rule.level:6} {rule.id:36} {rule.statement}\n" for rule in laws()))
+        say("".join(f"{rule.level:6} {rule.id:36} {rule.statement}\n" for rule in choose(laws(), args.parts)))
         return Exit.OK.code
     if not args.packer:
         raise PackerError("no packer is named: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")

@@ -1,6 +1,10 @@
 """Judge one or several backends by the rules, and say what holds.
 
 Every rule runs in a worker process that may crash or hang without taking the run with it; --in-process does without.
+
+Examples:
+    hooklaw run --backend reference -k order --results=order.jsonl
+    hooklaw run --backend torch-eager -k "retain-grad and not MAY" --condition float64
 """
 
 import argparse
@@ -14,7 +18,7 @@ from pathlib import Path
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
 from hooklaw.cli import complain, say, summary
-from hooklaw.cli.options import add_imports, add_limit
+from hooklaw.cli.options import RULES_BY, add_imports, add_limit
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
@@ -30,7 +34,7 @@ from hooklaw.workers.watchdog import RULE_LIMIT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
-    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help="rules by id, chapter or level")
+    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help=RULES_BY)
     parser.add_argument(
         "--condition",
         dest="conditions",

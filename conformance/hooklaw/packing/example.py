@@ -1,8 +1,6 @@
 """Properties for those who judge no packer: their laws, and the program of one for the simplest case."""
 
-from difflib import get_close_matches
-
-from hooklaw.errors import PackerError, UnknownRuleError
+from hooklaw.errors import PackerError, UnknownRuleError, did_you_mean
 from hooklaw.law.rule import Rule
 
 PREFIX = "packer."
@@ -28,8 +26,7 @@ def shown(property_id: str) -> tuple[Rule, str]:
     except ImportError as error:
         raise PackerError(f"packers are judged with torch, which does not import: {error}") from error
     if property_id not in known:
-        near = get_close_matches(property_id, known, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw packer --list` shows all ids"
+        hint = did_you_mean(property_id, known, "`hooklaw packer --list` shows all ids")
         raise UnknownRuleError(f"no property of packers has the id {property_id!r}: {hint}")
     found = known[property_id]
     example = examine(resolve(EXAMPLE), lines_of(EXAMPLE), "cpu", EXAMPLE)

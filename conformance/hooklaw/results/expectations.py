@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from hooklaw.backend.conditions import find_condition
-from hooklaw.errors import ExpectationFileError, UnknownConditionError
+from hooklaw.errors import ExpectationFileError, UnknownConditionError, did_you_mean
 from hooklaw.results import toml_tables, when
 from hooklaw.results.toml_tables import Table
 from hooklaw.results.verdict import Expectation, Outcome, Stale, unclear
@@ -211,7 +211,8 @@ def _refuse_second(entry: Expectation, first: Expectation) -> NoReturn:
 
 def _why_stale(entry: Expectation, file: ExpectationFile, rules: Collection[str], today: dt.date) -> str:
     if entry.rule not in rules:
-        return "matches no rule"
+        near = did_you_mean(entry.rule, rules, "", likeness=0.85)
+        return f"matches no rule ({near})" if near else "matches no rule"
     if entry.outcome == HOLDS and not (file.lower and entry.rule in file.lower.rules):
         return "cancels nothing: no lower file has an entry for the rule"
     expiry = _expiry(entry)

@@ -198,6 +198,34 @@ def test_unused(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.fire.view-apart",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK.sentence(2)],
+    needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
+    mutants=["hook-on-a-view-is-on-its-base", "view-of-a-shape-made-once"],
+)
+def test_view_apart(backend: Backend, trace: Trace) -> None:
+    """A hook on a view is not called for a loss that was computed from the base or from another view of it.
+
+    There is no gradient with respect to a tensor that the loss was not computed from, whatever its data.
+    """
+
+    def forward(x):
+        used = backend.view(x, 2, 1)
+        backend.register_hook(used, trace.saw("used"))
+        return backend.sum(used * 3) + backend.sum(x * 4)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(backend.view(x, 2, 1), trace.saw("made before"))
+    loss = backend.call(forward, x)
+    backend.register_hook(backend.view(x, 2, 1), trace.saw("made after"))
+    backend.backward(loss)
+
+    trace.expect(("used", [[3.0], [3.0]]))
+    trace.expect_value("x.grad", [7.0, 7.0], backend.grad_of(x))
+
+
+@rule(
     "tensor-hook.fire.only-when-needed",
     level=Level.MUST,
     sources=[FIRED.sentence(1)],

@@ -8,7 +8,7 @@ import msgspec
 from hooklaw.errors import UnknownRuleError
 from hooklaw.law.collection import files
 from hooklaw.law.rule import RULES_PACKAGE, Rule
-from hooklaw.law.selection import matcher
+from hooklaw.law.selection import Catalogue, Expression, Places, places
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Result, Run, Writer
 from hooklaw.results.shards import Part
@@ -56,16 +56,15 @@ def judge(
 
     Raises HooklawError with the one sentence that says why nothing could be judged, or KeyboardInterrupt.
     """
-    is_wanted = matcher(wanted.selection)
+    if wanted.selection.strip():
+        Expression(wanted.selection)  # refused before a backend is loaded
     files(wanted.rules)
     keep_hypothesis_out_of_here()
     made = executor(wanted, wanted.limit)
     try:
         made.start()
         subject, listed = made.collect([wanted.rules])
-        chosen = [
-            found for found in listed if (found.rule.id == wanted.only if wanted.only else is_wanted(_names(found)))
-        ]
+        chosen = _chosen(wanted, listed)
         if not chosen:
             raise UnknownRuleError("the selection matches no rule: `hooklaw list` shows all ids, chapters and levels")
         for condition in wanted.conditions:
@@ -123,6 +122,11 @@ def _run(
     return recorder.run
 
 
-def _names(listed: Listed) -> list[str]:
-    rule = listed.rule
-    return [rule.id, rule.chapter, str(rule.level), listed.function, listed.module]
+def _chosen(wanted: Wanted, listed: Sequence[Listed]) -> list[Listed]:
+    if wanted.only:
+        return [found for found in listed if found.rule.id == wanted.only]
+    return Catalogue(listed, _places).select(wanted.selection) if listed else []
+
+
+def _places(listed: Listed) -> Places:
+    return places(listed.rule, listed.function, listed.module)
