@@ -1,4 +1,7 @@
-"""Executes each script of a JSON object, in a fork of its own, and prints how it ended: pass, fail or crash."""
+"""Executes each script of a JSON object, in a fork of its own, and prints how it ended: pass, fail or crash.
+
+The arguments are modules to import before the forks.
+"""
 
 import gc
 import json
@@ -26,8 +29,7 @@ def ending_of(script: str) -> str:
 
 
 if __name__ == "__main__":
-    __import__("torch.optim")
-    __import__("torch._dynamo")
-    __import__("torch.utils.checkpoint")
-    gc.freeze()  # a collection in a fork would copy all of torch
+    for module in sys.argv[1:]:
+        __import__(module)
+    gc.freeze()  # a collection in a fork would copy a whole framework
     print(json.dumps({name: ending_of(script) for name, script in json.load(sys.stdin).items()}))  # noqa: T201

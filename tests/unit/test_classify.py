@@ -160,11 +160,13 @@ def test_the_last_verb_called_is_named(blamed):
     assert said.startswith("backend 'mine': verb 'exp' raised")
 
 
-def test_example_of_a_property_is_shown(blamed):
-    """What Hypothesis says of the example that fails is kept, in one line."""
-    rule = "error = AssertionError('differs'); error.add_note('Falsifying example: f(\\n  x=1)'); raise error"
+@pytest.mark.parametrize("head", ["Falsifying example", "Falsifying explicit example", "Failing test case"])
+def test_example_of_a_property_is_shown(blamed, head):
+    """The example that fails is kept in one line, however this version of Hypothesis shows it."""
+    note = f"{head}: f(\\n    backend=<B at 0x7f>,\\n    x=[1, 2],\\n    y=None,  # or any other generated value\\n)"
+    rule = f"error = AssertionError('differs'); error.add_note('Explanation:'); error.add_note('{note}'); raise error"
 
-    assert blamed(rule=rule)[1] == "differs [Falsifying example: f( x=1)]"
+    assert blamed(rule=rule)[1] == "differs [Falsifying example: x=[1, 2], y=None]"
 
 
 def test_a_long_message_is_cut(blamed):

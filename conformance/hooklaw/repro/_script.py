@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from types import ModuleType
 from typing import Any, cast
@@ -15,15 +16,18 @@ from hooklaw.repro._rewrite import HANDED, Rewriter, Scope, definition
 from hooklaw.repro._source import ModuleSource, bound, source_of
 
 DOTTED = re.compile(r"[\w.]+")
+FALSIFYING = re.compile(r"\[Falsifying example: (.*)\]$")
+ARGUMENT = re.compile(r"(\w+)=(.*?),(?=\s*\w+=|\s*$)")
 
 
-def script_of(rule: Registered, backend: Any) -> str:
+def script_of(rule: Registered, backend: Any, seen: str = "") -> str:
     """Return a rule as a script that shows on its own, in the calls of a backend's framework, whether the rule holds.
 
+    The script of a property is that of its simplest example, or of the example that a failure's text `seen` names.
     Raises ScriptError where that cannot be written.
     """
     script = RuleScript(rule, backend)
-    return script.text()
+    return script.text(seen)
 
 
 class RuleScript:
@@ -39,11 +43,11 @@ class RuleScript:
         self._node = _function(self._source, self._function.__name__)
         self._taken = frozenset(bound(self._node))
 
-    def text(self) -> str:
-        """Return the whole script."""
+    def text(self, seen: str = "") -> str:
+        """Return the whole script, of the example that is named in `seen`."""
         rewriter = Rewriter(self, Scope(self._source, self._taken - HANDED, flat=True))
         body = rewriter.block(self._node.body[1:])
-        example = [f"{name} = {value!r}" for name, value in _example(self.rule)]
+        example = [f"{name} = {value!r}" for name, value in _example(self.rule, seen)]
         versions = ", ".join(f"{name} {version}" for name, version in self.backend.versions.items())
         head = [f"# {self.rule.rule.statement}", f"# ({self.rule.rule.id}, {versions})"]
         imports = sorted(self._imports, key=lambda line: (not line.startswith("import"), line))
@@ -187,12 +191,23 @@ def _function(source: ModuleSource, name: str) -> ast.FunctionDef:
     return node
 
 
-def _example(rule: Registered) -> Iterator[tuple[str, Any]]:
-    """Yield the simplest example of a property."""
+def _example(rule: Registered, seen: str) -> Iterator[tuple[str, Any]]:
+    """Yield the example of a property that a failure's text names, or the simplest."""
     from hypothesis import find, strategies  # noqa: PLC0415 - only properties need it
 
     handle = getattr(rule.function, "hypothesis", None)
+    named = _falsifying(seen)
     for name, strategy in handle._given_kwargs.items() if handle else ():  # noqa: SLF001 - the only way to them
         if isinstance(strategy, type(strategies.data())):
             raise ScriptError(f"{rule.rule.id} draws its data while it runs")
-        yield name, find(strategy, lambda _: True)
+        yield name, named[name] if name in named else find(strategy, lambda _: True)
+
+
+def _falsifying(seen: str) -> dict[str, Any]:
+    """Return the arguments, as far as they are literals, of the call that Hypothesis shows of a failure."""
+    found: dict[str, Any] = {}
+    call = FALSIFYING.search(seen)
+    for name, value in ARGUMENT.findall(call[1] + ",") if call else ():
+        with suppress(ValueError, SyntaxError):
+            found[name] = ast.literal_eval(value)
+    return found

@@ -13,6 +13,8 @@ from hooklaw.results.verdict import Outcome
 HERE = Path(__file__).parents[1]
 PROGRAMMING = (AttributeError, NameError, ImportError, NotImplementedError)
 """Exceptions that, raised in our own code or an adapter's, mean that this code is wrong."""
+FALSIFYING = re.compile(r"(?:Falsifying (?:explicit )?example|Failing test case): \w+\((.*)\)\s*$", re.DOTALL)
+"""How Hypothesis shows a failing example, by its version."""
 
 
 def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
@@ -101,7 +103,15 @@ def _gist(lines: list[str]) -> str:
 
 def _text(error: BaseException) -> str:
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [""]
-    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
-    example = next((note for note in notes if note.startswith("Falsifying")), "")
     head = lines[0].strip() if isinstance(error, Mismatch) or len(lines) == 1 else _gist(lines)
-    return (head + (f" [{' '.join(example.split())}]" if example else ""))[:600]
+    return (head + _example(error))[:600]
+
+
+def _example(error: BaseException) -> str:
+    """Return the example that Hypothesis found, without the backend and the trace, which every rule is given."""
+    for note in getattr(error, "__notes__", []):
+        if isinstance(note, str) and (shown := FALSIFYING.match(note)):
+            lines = [line.partition("  # ")[0].strip() for line in shown[1].splitlines()]
+            drawn = " ".join(line for line in lines if line and not line.startswith(("backend=", "trace=")))
+            return f" [Falsifying example: {drawn.rstrip(',')}]"
+    return ""

@@ -4,14 +4,17 @@ import gc
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from hooklaw.errors import HooklawError, WorkerError, broken
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Outcome
-from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, RuleSettings, Try
+from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, RuleSettings, Script, Try
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 from hooklaw.workers.watchdog import LOADING_LIMIT
 
@@ -53,12 +56,13 @@ class Contained:
 
     def __init__(self, settings: RuleSettings, limit: float) -> None:
         self._limit = limit
-        self._worker: Supervisor[Subject, Collected | Execution] = Supervisor(
+        self._subject = Subject(settings.backend)
+        self._worker: Supervisor[Subject, Collected | Execution | str] = Supervisor(
             "hooklaw.runner.worker:RuleService",
             settings,
             name=f"backend {settings.backend!r}",
             hello=Subject,
-            answer=Collected | Execution,
+            answer=Collected | Execution | str,
         )
         self.start, self.close = self._worker.start, self._worker.close
 
@@ -66,12 +70,19 @@ class Contained:
         """Return what is judged, and the rules; WorkerError where no worker survives loading them."""
         found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
+        self._subject = found.subject
         return found.subject, found.rules
 
     def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule; if the worker dies of it, its death is what came of it."""
+        ends = self._subject.ends_process(listed.rule.id)
+        scripts: list[str] = []
         try:
-            done = self._worker.ask(Try(listed.rule.id, listed.file, condition), self._limit)
+            done = self._worker.ask(
+                Try(listed.rule.id, listed.file, condition, ends=ends),
+                self._limit,
+                lambda said: scripts.append(msgspec.json.decode(said, type=str)),
+            )
         except WorkerDiedError as died:
             death = died.death
             return Execution(
@@ -79,10 +90,17 @@ class Contained:
                 outcome=death.outcome,
                 detail=death.detail,
                 where=death.where or listed.place,
+                program="".join(scripts) if ends or condition else self._script(listed),
                 stderr=death.stderr,
             )
         assert isinstance(done, Execution)  # noqa: S101 - the answer to this request
         return done
+
+    def _script(self, listed: Listed) -> str:
+        """Have the next worker write the script of a rule that ended the last, or return an empty text."""
+        with suppress(WorkerDiedError, WorkerError):
+            return str(self._worker.ask(Script(listed.rule.id, listed.file), self._limit))
+        return ""
 
 
 class Direct:

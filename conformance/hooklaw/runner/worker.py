@@ -3,6 +3,7 @@
 import gc
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import CONDITIONS, find_condition
-from hooklaw.errors import NotRunError
+from hooklaw.errors import NotRunError, ScriptError
 from hooklaw.law.collection import collect, file_of, files, load_rules
 from hooklaw.law.rule import Registered, Rule, registered_rule
 from hooklaw.results.recorder import Subject
@@ -70,13 +71,22 @@ class Try(msgspec.Struct, frozen=True, tag=True):
     rule: str
     file: str
     condition: str = ""
+    ends: bool = False
+    """Whether the rule is known to end the process, so that its script must be noted before it runs."""
+
+
+class Script(msgspec.Struct, frozen=True, tag=True):
+    """A request: write the script of a rule that ended the process, which was not known to."""
+
+    rule: str
+    file: str
 
 
 class RuleService:
     """Executes rules on one backend."""
 
     Settings = RuleSettings
-    Request = Collect | Try
+    Request = Collect | Try | Script
 
     def __init__(self, settings: RuleSettings) -> None:
         self._settings = settings
@@ -92,10 +102,15 @@ class RuleService:
         """Return what is judged."""
         return self._subject
 
-    def answer(self, request: Collect | Try, note: Callable[[object], None]) -> Collected | Execution:
-        """Answer a request from another process."""
-        del note  # an execution has nothing to say before it ends
-        return self.collect(request.where) if isinstance(request, Collect) else self.execute(request)
+    def answer(self, request: Collect | Try | Script, note: Callable[[object], None]) -> Collected | Execution | str:
+        """Answer a request from another process; of a rule that will end this one, the script is noted before."""
+        if isinstance(request, Collect):
+            return self.collect(request.where)
+        if isinstance(request, Script):
+            return self._script(self._find(request), "")
+        if request.ends:
+            note(self._script(self._find(request), ""))
+        return self.execute(request)
 
     def _load(self) -> Subject:
         spec = self._settings.backend
@@ -161,12 +176,24 @@ class RuleService:
         if self._settings.contained:
             self.error = None
             gc.collect(1)  # what a rule made is young; the old generation would cost ten times as much
+        if done.outcome is Outcome.FAIL and not wanted.condition:
+            return msgspec.structs.replace(done, program=self._script(found, done.detail))
         return done
+
+    def _script(self, found: Registered, seen: str) -> str:
+        """Return the rule as a script in the framework's own calls, or an empty text where none can be written."""
+        from hooklaw.repro import script_of  # noqa: PLC0415 - a backend that keeps every rule does not pay for it
+
+        if callable(reset := getattr(self._backend, "reset", None)):
+            reset()  # a script begins with an adapter that holds nothing
+        with suppress(ScriptError):
+            return script_of(found, self._backend, seen)
+        return ""
 
     def _keep(self, error: BaseException) -> None:
         self.error = error
 
-    def _find(self, wanted: Try) -> Registered:
+    def _find(self, wanted: Try | Script) -> Registered:
         known = registered_rule(wanted.rule)
         return known or next(rule for rule in self._import(wanted.file) if rule.rule.id == wanted.rule)
 
