@@ -16,6 +16,7 @@ from framework import work
 
 class Adapter(Toy):
     name = "mine"
+    versions = {{"framework": "1.0"}}
 
     def sum(self, tensor):
         return self.helper(tensor)
@@ -100,7 +101,7 @@ def test_adapter_is_broken(blamed, tmp_path, verb, said):
     """A programming error in the adapter is an error that names backend, verb and line."""
     found = blamed(verb=verb)
 
-    assert (Outcome.ERROR, f"backend 'mine': verb 'sum' raised {said}", f"{tmp_path}/adapter.py:12") == found
+    assert (Outcome.ERROR, f"backend 'mine': verb 'sum' raised {said}", f"{tmp_path}/adapter.py:13") == found
 
 
 def test_adapter_passes_an_error_on(blamed):

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-from hooklaw.backend.protocol import Backend, check_contract
+from hooklaw.backend.check import check_contract
+from hooklaw.backend.protocol import Backend
 from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError
 
 GROUP = "hooklaw.backends"
@@ -49,11 +50,16 @@ def load(spec: str) -> Backend:
 
     Raises UnknownBackendError, BackendImportError, BackendContractError, or NotRunError if it cannot run here.
     """
-    target, argument = resolve(spec)
-    factory = _import(spec, target)
-    backend = _make(spec, factory, argument) if callable(factory) else factory
+    backend = make(spec)
     check_contract(backend, spec)
     return cast("Backend", backend)
+
+
+def make(spec: str) -> Any:
+    """Import and make the backend, which may not be one yet; raises what `load` raises, but for the contract."""
+    target, argument = resolve(spec)
+    factory = _import(spec, target)
+    return _make(spec, factory, argument) if callable(factory) else factory
 
 
 def import_module(name: str) -> None:

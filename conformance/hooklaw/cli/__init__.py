@@ -16,6 +16,7 @@ VERBS = {
     "list": ("hooklaw.cli.list", "list the rules"),
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
     "repro": ("hooklaw.cli.repro", "print a rule as a script without hooklaw, ready for an upstream issue"),
+    "check-backend": ("hooklaw.cli.check_backend", "check an adapter before the framework is judged"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
     "packer": ("hooklaw.cli.packer", "judge a packer of saved tensors: is it safe to train under"),
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
@@ -83,7 +84,7 @@ def _mute() -> None:
 
 
 def _parser() -> Parser:
-    verbs = "\n".join(f"  {name:10}{what}" for name, (_, what) in VERBS.items())
+    verbs = "\n".join(f"  {name:15}{what}" for name, (_, what) in VERBS.items())
     parser = Parser(
         prog="hooklaw",
         description="The law of PyTorch-style autograd hooks, executable.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.backend.check import check_briefly
 from hooklaw.backend.conditions import CONDITIONS, find_condition
 from hooklaw.errors import NotRunError
 from hooklaw.law.collection import collect, file_of, files, load_rules
@@ -103,6 +104,7 @@ class RuleService:
         spec = self._settings.backend
         try:
             made = self._backend = loading.load(spec)
+            check_briefly(made, spec)
         except NotRunError as reason:
             return Subject(spec, not_run=str(reason))
         return Subject(spec, _texts(made.versions), _texts(made.notes))
