@@ -13,7 +13,7 @@ import msgspec
 from hooklaw.backend import loading
 from hooklaw.backend.check import AdapterReport
 from hooklaw.cli import say
-from hooklaw.cli.options import add_limit
+from hooklaw.cli.options import add_imports, add_limit
 from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.results.verdict import Exit, worst
 from hooklaw.runner.adapter_check import check
@@ -23,7 +23,7 @@ from hooklaw.workers.watchdog import RULE_LIMIT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("backends", nargs="+", metavar="NAME[:ARG]", help="a backend, or module:attribute of your own")
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
+    add_imports(parser)
     add_limit(parser, RULE_LIMIT, "limit of one probe")
     parser.add_argument("--format", choices=["text", "json"], default="text")
 

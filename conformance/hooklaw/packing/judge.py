@@ -4,22 +4,25 @@ A property is a rule, so the records, the expectation files and the report's pag
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
-from hooklaw.errors import UnknownRuleError
+from hooklaw.errors import UnknownRuleError, did_you_mean
 from hooklaw.law.rule import Level, Rule
+from hooklaw.law.selection import Catalogue, Kind, places
 from hooklaw.packing._service import LoadedPacker, PackerOptions
 from hooklaw.packing.report import ALLOWED
-from hooklaw.results import expectations
+from hooklaw.results import expectations, host, when
 from hooklaw.results.recorder import DIED, Recorder, Subject
 from hooklaw.results.records import Execution, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 
 RIGHT = "hooklaw.packing.control:Right"
+PROPERTIES = Kind("property", "`hooklaw packer --list` shows them all")
 
 Worker = Supervisor[LoadedPacker, tuple[Execution, bool]]
 
@@ -32,6 +35,25 @@ class Judged(NamedTuple):
     """Devices of this machine besides the CPU."""
 
 
+class Judge:
+    """A worker that checks properties of a packer; starting it raises PackerError if the packer cannot be judged."""
+
+    def __init__(self, options: PackerOptions) -> None:
+        self._options, self._worker = options, _worker(options)
+        self.close = self._worker.close
+        self.loaded = self._worker.hello()
+
+    def check(self, rule: Rule) -> Execution:
+        """Check a property; that the worker dies of it is a result too."""
+        return _check(self._worker, rule.id, self._options.limit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def judge(
     options: PackerOptions, writer: Writer | None = None, *, on_result: Callable[[str], None] = lambda _: None
 ) -> Judged:
@@ -39,32 +61,52 @@ def judge(
 
     Raises PackerError if the packer cannot be judged.
     """
-    with _worker(options) as worker:
-        loaded = worker.hello()
-        rules = choose(loaded.rules, options.parts)
-        subject = _subject(options, loaded)
-        with Recorder(subject, rules, writer=writer, selection=" or ".join(options.parts)) as recorder:
-            for rule in rules:
-                execution = _check(worker, rule.id, options.limit)
-                if execution.outcome is Outcome.FAIL and rule.level is Level.SHOULD:
-                    subject.known.setdefault(rule.id, Expectation(rule.id, [str(Outcome.FAIL)], ALLOWED))
-                recorder.add(execution)
-                on_result(rule.id)
-    return Judged(recorder.run, loaded.further_devices)
+    with Judge(options) as worker:
+        return judge_all(worker, options, writer, on_result=on_result)
 
 
+def judge_all(
+    worker: Judge,
+    options: PackerOptions,
+    writer: Writer | None = None,
+    *,
+    on_result: Callable[[str], None] = lambda _: None,
+) -> Judged:
+    """Judge a packer that a worker has loaded."""
+    rules = choose(worker.loaded.rules, options.parts)
+    subject = _subject(options, worker.loaded)
+    with Recorder(subject, rules, writer=writer, selection=" or ".join(options.parts)) as recorder:
+        for rule in rules:
+            execution = worker.check(rule)
+            if execution.outcome is Outcome.FAIL and rule.level is Level.SHOULD:
+                subject.known.setdefault(rule.id, Expectation(rule.id, [str(Outcome.FAIL)], ALLOWED))
+            recorder.add(execution)
+            on_result(rule.id)
+    return Judged(recorder.run, worker.loaded.further_devices)
+
+
+@cache
 def laws() -> list[Rule]:
     """Return every property, as a worker knows them; PackerError if torch is missing."""
-    with _worker(PackerOptions(packer=RIGHT, device="cpu")) as worker:
-        return worker.hello().rules
+    with Judge(PackerOptions(packer=RIGHT, device="cpu")) as worker:
+        return worker.loaded.rules
+
+
+def require(ids: Sequence[str], rules: Sequence[Rule]) -> None:
+    """Raise UnknownRuleError unless each id is that of a property."""
+    known = [rule.id for rule in rules]
+    for name in ids:
+        if name not in known:
+            hint = did_you_mean(name, known, PROPERTIES.listed_by)
+            raise UnknownRuleError(f"no property has the id {name!r}: {hint}")
 
 
 def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
-    """Return the properties with one of these texts in their id; UnknownRuleError if a text is in none."""
-    for part in parts:
-        if not any(part in rule.id for rule in rules):
-            raise UnknownRuleError(f"no property has {part!r} in its id: `hooklaw packer --list` shows them all")
-    return [rule for rule in rules if not parts or any(part in rule.id for part in parts)]
+    """Return the properties that one of these expressions matches, or all; UnknownRuleError if there are none."""
+    found = Catalogue(rules, places, PROPERTIES).select(*parts)
+    if not found:
+        raise UnknownRuleError(f"{' or '.join(parts)!r} matches no property: {PROPERTIES.listed_by}")
+    return found
 
 
 def _worker(options: PackerOptions) -> Worker:
@@ -80,8 +122,10 @@ def _worker(options: PackerOptions) -> Worker:
 def _subject(options: PackerOptions, loaded: LoadedPacker) -> Subject:
     subject = Subject(options.packer, loaded.versions, loaded.notes, kind=RunKind.PACKER, device=options.device)
     if options.expectations:
-        found = expectations.read(Path(options.expectations), [rule.id for rule in loaded.rules], subject.versions)
-        subject.known, subject.stale = found.known, found.stale
+        path, facts = Path(options.expectations), when.facts({**subject.versions, **host.versions()}, options.device)
+        found = expectations.read(path, [rule.id for rule in loaded.rules], facts)
+        subject.known, subject.stale = found.known, [*found.stale, *found.unclear]
+        subject.expectations = expectations.name_of(path)
     return subject
 
 

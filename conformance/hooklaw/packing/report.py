@@ -8,7 +8,7 @@ import msgspec
 from hooklaw.law.rule import Level, Rule
 from hooklaw.results import host
 from hooklaw.results.records import Execution, Run
-from hooklaw.results.verdict import JUDGED, Outcome
+from hooklaw.results.verdict import JUDGED, Outcome, Verdict
 
 FORMATS = ("text", "json", "markdown")
 WORST_FIRST = [str(outcome) for outcome in (Outcome.CRASH, Outcome.TIMEOUT, Outcome.FAIL, Outcome.ERROR)]
@@ -87,7 +87,8 @@ def of_run(run: Run) -> PackerVerdict:
     for rule in header.rules:
         if result := run.results.get(rule.id):
             entry = result.expectation
-            known = entry.reason if entry and entry.reason != ALLOWED and result.outcome in entry.outcome else ""
+            expected = entry and entry.reason != ALLOWED and run.verdict(rule) is Verdict.AS_EXPECTED
+            known = entry.reason if entry and expected and result.outcome is not Outcome.PASS else ""
             rows.append(checked(rule, result, header.device, known))
     return PackerVerdict(head, rows, run.footer.seconds if run.footer else 0.0)
 
@@ -119,13 +120,18 @@ def text(found: PackerVerdict) -> str:
     """Return the verdict, each failure with the program that shows it, and the counts."""
     lines = [f"{found.head}: {found.verdict}", ""]
     for row in found.broken:
-        word = f"known {row.outcome}" if row.known else row.outcome
-        lines += [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {row.detail}"]
-        lines += [f"  known: {row.known}"] if row.known else []
-        lines += [f"  {row.where}"] if row.where else []
-        lines += ["  the last lines of its stderr:", *_indented(row.stderr)] if row.stderr else []
-        lines += ["", *_indented(row.program), ""]
+        lines += [*failure(row), ""]
     return "\n".join([*lines, *_not_applicable(found), found.counts, ""])
+
+
+def failure(row: CheckedProperty) -> list[str]:
+    """Return the lines that show a property that does not hold: the law, what was seen, and the program."""
+    word = f"known {row.outcome}" if row.known else row.outcome
+    lines = [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {row.detail}"]
+    lines += [f"  known: {row.known}"] if row.known else []
+    lines += [f"  {row.where}"] if row.where else []
+    lines += ["  the last lines of its stderr:", *_indented(row.stderr)] if row.stderr else []
+    return [*lines, "", *_indented(row.program)]
 
 
 def _indented(lines: str) -> list[str]:

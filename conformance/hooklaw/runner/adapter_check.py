@@ -40,9 +40,7 @@ class CheckService:
 
     def __init__(self, settings: CheckSettings) -> None:
         before = Surroundings()
-        for module in settings.imports:
-            loading.import_module(module)
-        self._backend: Any = loading.make(settings.backend)
+        self._backend: Any = loading.make(settings.backend, settings.imports)
         self._left = before.left()
         self._declared = run_probe(self._backend, DECLARATIONS)
 
@@ -76,7 +74,7 @@ def check(spec: str, imports: Sequence[str], limit: float) -> AdapterReport:
             return worker.ask(TryProbe(name), limit)
         except WorkerDiedError as died:
             given, mend = f"the probe {name!r}", "run its verbs alone, and mend what ends the process"
-            return [Fault(name, given, "an answer", " ".join([died.death.detail, died.death.where]).strip(), mend)]
+            return [Fault(name, given, "an answer", f"{died.death.detail} {died.death.where}".strip(), mend)]
 
     with worker:
         loaded = worker.hello()

@@ -51,7 +51,7 @@ class Surroundings:
 
 
 def _handlers() -> dict[signal.Signals, object]:
-    return {number: signal.getsignal(number) for number in signal.valid_signals() if isinstance(number, signal.Signals)}
+    return {number: signal.getsignal(number) for number in signal.Signals}
 
 
 def _printed() -> int:

@@ -3,13 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hooklaw.backend.check import (
-    _errors,  # noqa: F401 - its probes
-    _hooks,  # noqa: F401 - its probes
-    _modules,  # noqa: F401 - its probes
-    _operations,  # noqa: F401 - its probes
-    _values,  # noqa: F401 - its probes
-)
+from hooklaw.backend.check import _errors, _hooks, _modules, _operations, _values
 from hooklaw.backend.check._declared import declared_faults
 from hooklaw.backend.check._fault import Fault
 from hooklaw.backend.check._probe import PROBES
@@ -28,6 +22,8 @@ __all__ = [
     "run_probe",
 ]
 
+HOLDING_PROBES = (_values, _operations, _hooks, _modules, _errors)
+"""The modules that register their probes."""
 DECLARATIONS = "declarations"
 """The name of what is checked first, without a call of a verb."""
 
@@ -42,14 +38,14 @@ def check_briefly(backend: Any, known_as: str) -> None:
     """Raise BackendContractError unless values survive the core verbs: without that no rule can be judged."""
     for probe in PROBES.values():
         if probe.brief and (faults := probe.run(backend)):
-            raise BackendContractError(
-                f"backend {known_as!r}{faults[0].sentence} (`hooklaw check-backend {known_as}` checks the whole adapter)"
-            )
+            hint = f"`hooklaw check-backend {known_as}` checks the whole adapter"
+            raise BackendContractError(f"backend {known_as!r}{faults[0].sentence} ({hint})")
 
 
 def named_probes(backend: Any) -> list[str]:
-    """Return the names of the probes that a backend's capabilities allow, in order."""
-    return [name for name, probe in PROBES.items() if probe.needs <= frozenset(backend.capabilities)]
+    """Return the names of the probes that a backend's capabilities allow, the short form's first."""
+    allowed = [probe for probe in PROBES.values() if probe.needs <= frozenset(backend.capabilities)]
+    return [probe.name for probe in sorted(allowed, key=lambda probe: not probe.brief)]
 
 
 def run_probe(backend: Any, name: str) -> list[Fault]:

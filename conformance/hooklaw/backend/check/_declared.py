@@ -10,6 +10,7 @@ from typing import Any
 from hooklaw.backend.capabilities import CORE_VERBS, Capability, ErrorKind
 from hooklaw.backend.check._fault import Fault
 from hooklaw.backend.protocol import Backend
+from hooklaw.errors import did_you_mean
 
 ATTRIBUTES = ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations")
 EXCEPTIONS = "a tuple of exception types"
@@ -34,7 +35,7 @@ def declared_faults(backend: Any) -> Iterator[Fault]:
 def _attribute_faults(backend: Any) -> Iterator[Fault]:
     missing = [name for name in ATTRIBUTES if not hasattr(backend, name)]
     for name in missing:
-        said = f" has no attribute {name!r}: docs/add-a-backend.md names the seven it needs"
+        said = f" has no attribute {name!r}: `hooklaw docs add-a-backend` names the seven it needs"
         yield Fault(name, f"backend.{name}", "an attribute", "missing", f"declare {name}", said)
     if missing:
         return
@@ -87,9 +88,9 @@ def _unknown(names: Any, kind: type[StrEnum], attribute: str, what: str) -> Iter
     known = set(kind)
     for name in names:
         if name not in known:
-            every = f"choose from {', '.join(sorted(kind))}"
-            said = f" declares the unknown {what} {name!r}: {every}"
-            yield Fault(attribute, f"backend.{attribute}", f"names of {kind.__name__}", repr(name), every, said)
+            hint = did_you_mean(str(name), kind, f"choose from {', '.join(sorted(kind))}")
+            said = f" declares the unknown {what} {name!r}: {hint}"
+            yield Fault(attribute, f"backend.{attribute}", f"names of {kind.__name__}", repr(name), hint, said)
 
 
 def _is_no(backend: Any, name: str, kind: str, mend: str) -> Fault:
@@ -156,5 +157,5 @@ def _calls(verb: str, backend: Any) -> Iterator[tuple[list[str], dict[str, str]]
     required = [name for name in keywords if name not in (function.__kwdefaults__ or {})]
     more = ["..."] * bool(code.co_flags & inspect.CO_VARARGS)
     yield positional[: len(positional) - len(function.__defaults__ or ())], dict.fromkeys(required, "")
-    given = [name for name in keywords if ONLY_WITH.get(name, None) in {None, *backend.capabilities}]
+    given = [name for name in keywords if ONLY_WITH.get(name) in {None, *backend.capabilities}]
     yield [*positional, *more], dict.fromkeys(given, "")

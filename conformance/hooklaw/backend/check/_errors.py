@@ -23,7 +23,9 @@ def provoke(tried: Tried, kind: ErrorKind, given: str, act: Callable[[], Any]) -
             mend = f"mend {line.filename}:{line.lineno}, or let the framework raise its own error"
             tried.fault("errors", given, f"{names} of the framework", f"the adapter's own {said(error)}", mend)
         elif not isinstance(error, types):
-            tried.fault("errors", given, f"{names}, which it names for {str(kind)!r}", said(error), _mend(tried, error, kind))
+            tried.fault(
+                "errors", given, f"{names}, which it names for {str(kind)!r}", said(error), _mend(tried, error, kind)
+            )
 
 
 def _mend(tried: Tried, error: Exception, kind: ErrorKind) -> str:

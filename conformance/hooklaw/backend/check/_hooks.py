@@ -57,7 +57,9 @@ def nodes(tried: Tried) -> None:
     leaf = tried.tensor([1.0], requires_grad=True)
     node = tried.grad_fn(tried.compute(leaf, "*", 2.0))
     if node is None:
-        tried.refuse("grad_fn", "grad_fn(tensor([1.0], requires_grad=True) * 2.0)", "a Node", "None", promise("grad_fn"))
+        tried.refuse(
+            "grad_fn", "grad_fn(tensor([1.0], requires_grad=True) * 2.0)", "a Node", "None", promise("grad_fn")
+        )
     name, before = tried.node_name(node), tried.node_next(node)
     if not isinstance(name, str):
         tried.fault("node_name", "node_name(node)", "a text", type(name).__name__, "return the Node's name as a text")
@@ -127,5 +129,6 @@ def custom_function(tried: Tried) -> None:
     made = tried.named(apply(x), "custom_function(forward, backward)(x)")
     tried.expect([2.0, 4.0], "tolist", made)
     tried.backward(tried.sum(made))
-    tried.expect([7.0, 7.0], "tolist", tried.grad_of(x), mend="let the framework call `backward` of the custom Function")
-
+    tried.expect(
+        [7.0, 7.0], "tolist", tried.grad_of(x), mend="let the framework call `backward` of the custom Function"
+    )

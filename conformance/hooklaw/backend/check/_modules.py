@@ -55,7 +55,9 @@ def states(tried: Tried) -> None:
     module = made_module(tried)
     state = tried.state_dict(module)
     if not isinstance(state, dict) or "weight" not in state:
-        got = f"{type(state).__name__} of {sorted(map(str, state))}" if isinstance(state, dict) else type(state).__name__
+        got = (
+            f"{type(state).__name__} of {sorted(map(str, state))}" if isinstance(state, dict) else type(state).__name__
+        )
         mend = "return the module's state by the names of its parameters"
         tried.refuse("state_dict", "state_dict(module)", "a dict with 'weight'", got, mend)
     tried.load_state_dict(module, state)

@@ -154,7 +154,9 @@ def alike(expected: Any, got: Any) -> bool:
 
 def shown(value: Any, show: Callable[[Any], str] | None = None) -> str:
     """Return a value as text, with its type where the text does not tell it."""
-    if value is None or isinstance(value, bool | int | float | str | complex) and type(value).__module__ == "builtins":
+    if value is None or (
+        isinstance(value, bool | int | float | str | complex) and type(value).__module__ == "builtins"
+    ):
         return repr(value)
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
         inside = ", ".join((show or shown)(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
