@@ -37,7 +37,7 @@ def check_contract(backend: Any, known_as: str) -> None:
 def check_briefly(backend: Any, known_as: str) -> None:
     """Raise BackendContractError unless values survive the core verbs: without that no rule can be judged."""
     for probe in PROBES.values():
-        if probe.brief and (faults := probe.run(backend)):
+        if probe.brief and (faults := probe.run_briefly(backend)):
             hint = f"`hooklaw check-backend {known_as}` checks the whole adapter"
             raise BackendContractError(f"backend {known_as!r}{faults[0].sentence} ({hint})")
 

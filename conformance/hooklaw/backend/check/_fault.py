@@ -15,6 +15,8 @@ class Fault(msgspec.Struct, frozen=True):
     mend: str
     sentence: str = ""
     """The whole in one sentence that follows the backend's name."""
+    raised: bool = False
+    """Whether a verb raised an exception."""
 
     def __post_init__(self) -> None:
         """Make the sentence, unless it is given."""
