@@ -2,6 +2,9 @@
 
 Each fault says what was given, what was expected, what came, and what to mend. Exit code 1 if there is a fault, 3 if
 the backend cannot be loaded here.
+
+Example:
+    hooklaw check-backend my_package:my_backend
 """
 
 import argparse
