@@ -313,7 +313,9 @@ def test_run_under_conditions(judge, tmp_path):
 def test_run_of_what_dies_under_a_condition_alone(judge, tmp_path):
     """A rule that is known to end the process under a condition alone is run there, unless nothing contains it."""
     (tmp_path / "expect.toml").write_text(entry() + entry(rule="toy.order", outcome="crash", condition="hooked"))
-    contained, bare = (judge("--condition", "hooked", "--expectations", "expect.toml", *how) for how in ([], IN_PROCESS))
+    contained, bare = (
+        judge("--condition", "hooked", "--expectations", "expect.toml", *how) for how in ([], IN_PROCESS)
+    )
 
     assert (contained.returncode, bare.returncode) == (2, 0)
     assert "1 fixed" in contained.stdout
