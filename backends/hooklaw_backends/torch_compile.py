@@ -22,6 +22,9 @@ CALL = (
 )
 BACKWARD = "each backward runs under compiled autograd, torch.compile(backend={!r}); the forward is not compiled."
 COMPILED_AUTOGRAD = "compiled-autograd"
+NO_SUBCLASS = (
+    "any operation on a tensor of a plain subclass is an error (https://github.com/pytorch/pytorch/issues/193932)"
+)
 
 
 def backend(argument: str = "") -> "TorchCompile":
@@ -76,6 +79,7 @@ class TorchCompile(TorchEager):
         self.expectations = _file_of("expectations", mode)
         self.findings = _file_of("findings", mode)
         self.notes["call"] = CALL.format(compiler)
+        self.not_under = {} if compiler == "eager" else {"subclass": NO_SUBCLASS}
 
     def reset(self) -> None:
         """Also drop all compiled code, so that every rule starts from nothing."""

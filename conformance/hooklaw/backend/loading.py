@@ -6,8 +6,15 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from hooklaw.backend.conditions import find_condition
 from hooklaw.backend.protocol import Backend, check_contract
-from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError
+from hooklaw.errors import (
+    BackendContractError,
+    BackendImportError,
+    NotRunError,
+    UnknownBackendError,
+    UnknownConditionError,
+)
 
 GROUP = "hooklaw.backends"
 BUILTIN = {
@@ -53,7 +60,16 @@ def load(spec: str) -> Backend:
     factory = _import(spec, target)
     backend = _make(spec, factory, argument) if callable(factory) else factory
     check_contract(backend, spec)
+    _check_conditions(backend, spec)
     return cast("Backend", backend)
+
+
+def _check_conditions(backend: Any, spec: str) -> None:
+    try:
+        for name in getattr(backend, "not_under", {}):
+            find_condition(name)
+    except UnknownConditionError as error:
+        raise BackendContractError(f"backend {spec!r}: its not_under names no condition: {error}") from error
 
 
 def import_module(name: str) -> None:
