@@ -3,6 +3,7 @@
 import gc
 import inspect
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -393,6 +394,7 @@ def test_markdown_and_list(verb):
 
 
 FIXTURE = """
+from hooklaw.packing.fixture import each_property
 from wrong_packers import DeleteOnUnpack
 from wrong_tensors import Copies, StridesLost
 
@@ -409,9 +411,27 @@ def test_strict(check_packer):
 def test_known(check_packer):
     check_packer(DeleteOnUnpack, only=["retain-graph"], known=["packer.lifetime.retain-graph"])
 
+def test_fixed(check_packer):
+    check_packer(Copies, only=["retain-graph"], known=["packer.lifetime.retain-graph"])
+
+def test_mistyped(check_packer):
+    check_packer("wrong_tensors:Copies", known=["packer.lifetime.retain-grahp"])
+
 def test_wrong(check_packer):
     class Mine(DeleteOnUnpack): pass
     check_packer(Mine, only=["retain-graph"])
+
+@each_property("wrong_packers:DeleteOnUnpack", only=["retain-graph", "layout.strides", "medium.reached"])
+def test_each(holds):
+    holds()
+
+@each_property(StridesLost, only=["layout.strides"], known=["packer.layout.strides"])
+def test_each_known(holds):
+    holds()
+
+@each_property(Copies, only=["layout.strides"], known=["packer.layout.strides"])
+def test_each_fixed(holds):
+    holds()
 """
 
 
@@ -422,10 +442,22 @@ def test_fixture(tmp_path, environment):
     alone = environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
 
-    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-    assert "FAILED test_mine.py::test_strict" in done.stdout
-    assert "FAILED test_mine.py::test_wrong" in done.stdout
-    assert "# packer is what the test handed to check_packer" in done.stdout
+    failed = set(re.findall(r"^FAILED test_mine.py::(\S+)", done.stdout, re.MULTILINE))
+    assert failed == {
+        "test_strict",
+        "test_fixed",
+        "test_mistyped",
+        "test_wrong",
+        "test_each[packer.lifetime.retain-graph]",
+        "test_each_fixed[packer.layout.strides]",
+    }, done.stdout + done.stderr
+    assert "BrokenShouldWarning: packer.layout.strides (SHOULD) does not hold: " in done.stdout
+    assert "known to fail, and holds now: packer.lifetime.retain-graph; remove it from `known`" in done.stdout
+    assert (
+        "no property has the id 'packer.lifetime.retain-grahp': did you mean packer.lifetime.retain-graph"
+        in done.stdout
+    )
+    assert "# packer is what the test handed over" in done.stdout
     assert "from wrong_tensors import StridesLost as packer" in done.stdout
 
 
@@ -447,3 +479,61 @@ def test_program_holds_what_it_uses():
 
     assert places == sorted(places)
     assert "def within" not in text
+
+
+DEDUPLICATES = """
+from torch.autograd.graph import saved_tensors_hooks
+
+KNOWN = {}
+
+class ByAddress(saved_tensors_hooks):
+    "Takes a tensor at an address that it has seen for the one that it has seen."
+
+    def __init__(self):
+        def pack(tensor):
+            return KNOWN.setdefault((tensor.data_ptr(), tensor.shape), tensor.detach().clone())
+
+        super().__init__(pack, lambda packed: packed)
+"""
+
+
+def test_an_address_keyed_packer_breaks_the_same_properties_in_every_run(verb, tmp_path, monkeypatch):
+    """Whatever ran before, and however memory lies, a packer that keys by address breaks the same properties."""
+    (tmp_path / "mine.py").write_text(DEDUPLICATES)
+    monkeypatch.syspath_prepend(tmp_path)
+    choices = (["-kidentity", "-kcheckpoint", "-kgraph", "-ksharing"], ["-kgraph", "-ksharing"], ["-ksharing"])
+    runs = [verb("packer", "mine:ByAddress", *choice, "--format", "json") for choice in choices]
+    broken = [{row["property"] for row in json.loads(done.stdout) if row["outcome"] == "fail"} for done in runs]
+
+    names = ("same-address", "reused-address", "changed-between")
+    assert broken[2] == {f"packer.sharing.{name}" for name in names}
+    assert broken[1] == broken[0] == broken[2] | {"packer.graph.training"}
+
+
+class Pickles(wrong_tensors.Copies):
+    """Keeps each tensor as bytes."""
+
+    def pack(self, tensor):
+        """Return the tensor's bytes."""
+        return pickle.dumps(tensor.detach())
+
+    def unpack(self, packed):
+        """Return the tensor."""
+        return pickle.loads(packed)  # noqa: S301 - it is ours
+
+
+def test_a_packer_may_pickle():
+    """A packer that pickles tensors finds the class of the suite's own subclass."""
+    pickles = Checker(examine(Pickles, "", "cpu", "it"), 5, given_packer=Pickles)
+    properties = _law.properties()
+    outcomes = {name: pickles.check(properties[f"packer.layout.{name}"]).outcome for name in ("subclass", "strides")}
+
+    assert outcomes == {"subclass": Outcome.PASS, "strides": Outcome.PASS}
+
+
+def test_a_sparse_tensor_left_alive_is_no_fault():
+    """A property that adds up the memory of live tensors passes over a sparse tensor that something else keeps."""
+    kept = torch.eye(2).to_sparse()
+
+    assert judge(RIGHT, "packer.lifetime.dropped").outcome is Outcome.PASS
+    assert kept.layout is not torch.strided

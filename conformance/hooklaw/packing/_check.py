@@ -1,11 +1,14 @@
 """The checker of a property on a packer: it writes programs, runs them, and keeps the smallest that fails."""
 
 import linecache
+import sys
 import time
 import traceback
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 
 from hooklaw.law.hypothesis_settings import BASE
+from hooklaw.packing._addresses import none_comes_again
 from hooklaw.packing._law import Property
 from hooklaw.packing._packer import CheckedPacker
 from hooklaw.packing._source import PACKER, program
@@ -25,6 +29,8 @@ CONTROL = "from hooklaw.packing.control import Right as packer"
 CLAIMS = frozenset({"disk", "claim"})
 """Capabilities that the correct packer does not claim, so that it cannot be compared."""
 FILE = "<program>"
+PROGRAM = "program"
+"""The module that a program is while it runs."""
 
 
 class _FailedError(Exception):
@@ -53,7 +59,8 @@ class Checker:
             return Execution(rule=prop.rule.id, outcome=Outcome.UNSUPPORTED, detail="; ".join(denied))
         began = time.perf_counter()
         try:
-            execution = self._search(prop)
+            with nullcontext() if prop.frees else none_comes_again():
+                execution = self._search(prop)
         except Exception as error:  # noqa: BLE001 - a fault of the suite, not of the packer
             said = f"the suite itself raised {type(error).__name__}: {error}"
             execution = Execution(rule=prop.rule.id, outcome=Outcome.ERROR, detail=said)
@@ -104,7 +111,8 @@ class Checker:
     def _run(self, text: str) -> tuple[str, str] | None:
         """Run a program; return in one line what failed and where, or None."""
         self._note(text)
-        scope: dict[str, Any] = {"__name__": "program"}
+        module = sys.modules[PROGRAM] = ModuleType(PROGRAM)  # a packer that pickles finds the program's classes there
+        scope = vars(module)
         if self._given is not None and CONTROL not in text:
             scope[PACKER] = self._given
         linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
@@ -118,6 +126,7 @@ class Checker:
             return _said(error), _where(error)
         finally:
             scope.clear()
+            del sys.modules[PROGRAM]
             tracemalloc.stop()  # a program that measures starts it, and it would slow down all that follows
         return None
 

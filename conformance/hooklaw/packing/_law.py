@@ -24,6 +24,8 @@ class Property(NamedTuple):
     program: Callable[..., Any]
     draws: Mapping[str, SearchStrategy[str]]
     """A strategy of Python expressions for each parameter that Hypothesis searches."""
+    frees: bool = False
+    """Whether it is about memory that is freed, so that addresses of saved tensors may come again."""
 
 
 _registry: dict[str, Property] = {}
@@ -37,11 +39,13 @@ def law(  # noqa: PLR0913 - all but the id are keywords
     needs: Iterable[str] = (),
     wrong: Sequence[str] = (),
     draws: Mapping[str, SearchStrategy[str]] | None = None,
+    frees: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a program as a property; the first paragraph of its docstring is the property's statement.
 
     `wrong` names the wrong packers that it catches, like the mutants of a rule. The default of `level` is SHOULD for
-    what is only observed, and MUST for the rest.
+    what is only observed, and MUST for the rest. A property that `frees` is about memory that comes free; in any other
+    no address of a saved tensor comes again, so that a packer which keys by address breaks the same ones in every run.
     Raises RuleDefinitionError if the id is taken, the docstring or `wrong` is empty, or a MUST is only observed.
     """
 
@@ -64,15 +68,15 @@ def law(  # noqa: PLR0913 - all but the id are keywords
         )
         if level is Level.MUST and seen:
             raise RuleDefinitionError(f"property {property_id!r} is only observed, so it cannot be a MUST")
-        _registry[property_id] = Property(rule, function, draws or {})
+        _registry[property_id] = Property(rule, function, draws or {}, frees)
         return function
 
     return register
 
 
 def properties() -> dict[str, Property]:
-    """Import every family and return all properties by id; needs torch."""
+    """Import every family and return all properties by id, those that free memory last; needs torch."""
     package = importlib.import_module(FAMILIES)
     for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
         importlib.import_module(f"{FAMILIES}.{module}")
-    return dict(_registry)
+    return dict(sorted(_registry.items(), key=lambda item: item[1].frees))

@@ -4,8 +4,10 @@ A property is a rule, so the records, the expectation files and the report's pag
 """
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -32,6 +34,25 @@ class Judged(NamedTuple):
     """Devices of this machine besides the CPU."""
 
 
+class Judge:
+    """A worker that checks properties of a packer; starting it raises PackerError if the packer cannot be judged."""
+
+    def __init__(self, options: PackerOptions) -> None:
+        self._options, self._worker = options, _worker(options)
+        self.close = self._worker.close
+        self.loaded = self._worker.hello()
+
+    def check(self, rule: Rule) -> Execution:
+        """Check a property; that the worker dies of it is a result too."""
+        return _check(self._worker, rule.id, self._options.limit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def judge(
     options: PackerOptions, writer: Writer | None = None, *, on_result: Callable[[str], None] = lambda _: None
 ) -> Judged:
@@ -39,24 +60,45 @@ def judge(
 
     Raises PackerError if the packer cannot be judged.
     """
-    with _worker(options) as worker:
-        loaded = worker.hello()
-        rules = choose(loaded.rules, options.parts)
-        subject = _subject(options, loaded)
-        with Recorder(subject, rules, writer=writer, selection=" or ".join(options.parts)) as recorder:
-            for rule in rules:
-                execution = _check(worker, rule.id, options.limit)
-                if execution.outcome is Outcome.FAIL and rule.level is Level.SHOULD:
-                    subject.known.setdefault(rule.id, Expectation(rule.id, [str(Outcome.FAIL)], ALLOWED))
-                recorder.add(execution)
-                on_result(rule.id)
-    return Judged(recorder.run, loaded.further_devices)
+    with Judge(options) as worker:
+        return judge_all(worker, options, writer, on_result=on_result)
 
 
+def judge_all(
+    worker: Judge,
+    options: PackerOptions,
+    writer: Writer | None = None,
+    *,
+    on_result: Callable[[str], None] = lambda _: None,
+) -> Judged:
+    """Judge a packer that a worker has loaded."""
+    rules = choose(worker.loaded.rules, options.parts)
+    subject = _subject(options, worker.loaded)
+    with Recorder(subject, rules, writer=writer, selection=" or ".join(options.parts)) as recorder:
+        for rule in rules:
+            execution = worker.check(rule)
+            if execution.outcome is Outcome.FAIL and rule.level is Level.SHOULD:
+                subject.known.setdefault(rule.id, Expectation(rule.id, [str(Outcome.FAIL)], ALLOWED))
+            recorder.add(execution)
+            on_result(rule.id)
+    return Judged(recorder.run, worker.loaded.further_devices)
+
+
+@cache
 def laws() -> list[Rule]:
     """Return every property, as a worker knows them; PackerError if torch is missing."""
-    with _worker(PackerOptions(packer=RIGHT, device="cpu")) as worker:
-        return worker.hello().rules
+    with Judge(PackerOptions(packer=RIGHT, device="cpu")) as worker:
+        return worker.loaded.rules
+
+
+def require(ids: Sequence[str], rules: Sequence[Rule]) -> None:
+    """Raise UnknownRuleError unless each id is that of a property."""
+    known = [rule.id for rule in rules]
+    for name in ids:
+        if name not in known:
+            near = get_close_matches(name, known, n=2, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`hooklaw packer --list` shows them all"
+            raise UnknownRuleError(f"no property has the id {name!r}: {hint}")
 
 
 def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:

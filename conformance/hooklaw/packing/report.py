@@ -119,13 +119,18 @@ def text(found: PackerVerdict) -> str:
     """Return the verdict, each failure with the program that shows it, and the counts."""
     lines = [f"{found.head}: {found.verdict}", ""]
     for row in found.broken:
-        word = f"known {row.outcome}" if row.known else row.outcome
-        lines += [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {row.detail}"]
-        lines += [f"  known: {row.known}"] if row.known else []
-        lines += [f"  {row.where}"] if row.where else []
-        lines += ["  the last lines of its stderr:", *_indented(row.stderr)] if row.stderr else []
-        lines += ["", *_indented(row.program), ""]
+        lines += [*failure(row), ""]
     return "\n".join([*lines, *_not_applicable(found), found.counts, ""])
+
+
+def failure(row: CheckedProperty) -> list[str]:
+    """Return the lines that show a property that does not hold: the law, what was seen, and the program."""
+    word = f"known {row.outcome}" if row.known else row.outcome
+    lines = [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {row.detail}"]
+    lines += [f"  known: {row.known}"] if row.known else []
+    lines += [f"  {row.where}"] if row.where else []
+    lines += ["  the last lines of its stderr:", *_indented(row.stderr)] if row.stderr else []
+    return [*lines, "", *_indented(row.program)]
 
 
 def _indented(lines: str) -> list[str]:

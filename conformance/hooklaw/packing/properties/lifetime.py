@@ -108,7 +108,7 @@ def no_cycle(packer, device, x):
         gc.enable()
 
 
-@law("packer.lifetime.dropped", sources=[observed(MEMORY)], wrong=["dropped-graphs-leak"])
+@law("packer.lifetime.dropped", sources=[observed(MEMORY)], wrong=["dropped-graphs-leak"], frees=True)
 def dropped(packer, device):
     """Memory packed for a graph that is dropped without backward is freed, even if the packer lives on."""
     x = torch.ones(2**18, device=device, requires_grad=True)
@@ -133,7 +133,7 @@ def after_dropped(packer, device, tolerance, x):
             agree(f"the gradient of the {step} step after it", 2 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.lifetime.done", sources=[observed(MEMORY)], wrong=["kept-after-backward"])
+@law("packer.lifetime.done", sources=[observed(MEMORY)], wrong=["kept-after-backward"], frees=True)
 def done(packer, device):
     """Packed memory is freed after backward, even if the packer lives on."""
     x = torch.ones(2**18, device=device, requires_grad=True)

@@ -24,7 +24,9 @@ def reached(packer, device, medium):
     loss.backward()
 
 
-@law("packer.medium.released", sources=[observed(CLAIM)], needs=["claim"], wrong=["claims-disk-keeps-memory"])
+@law(
+    "packer.medium.released", sources=[observed(CLAIM)], needs=["claim"], wrong=["claims-disk-keeps-memory"], frees=True
+)
 def released(packer, device):
     """A packed tensor that only the graph needs takes no memory on its own device until backward."""
     x = torch.ones(2**18, device=device, requires_grad=True)

@@ -95,7 +95,8 @@ def held(device):
         return torch.cuda.memory_allocated(device)
     if not tracemalloc.is_tracing():
         tracemalloc.start()
-    tensors = [found for found in gc.get_objects() if type(found) in (torch.Tensor, torch.nn.Parameter)]
+    plain = [found for found in gc.get_objects() if type(found) in (torch.Tensor, torch.nn.Parameter)]
+    tensors = [tensor for tensor in plain if tensor.layout == torch.strided]  # a sparse tensor has no storage to ask
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values()) + tracemalloc.get_traced_memory()[0]
 

@@ -55,7 +55,7 @@ def at_an_old_address(addresses, like):
     return next((tensor for tensor in fresh if tensor.data_ptr() in addresses), fresh[0])
 
 
-@law("packer.sharing.reused-address", wrong=["address-keyed-deduplication"])
+@law("packer.sharing.reused-address", wrong=["address-keyed-deduplication"], frees=True)
 def reused_address(packer, device, tolerance):
     """A tensor at the address of a freed tensor comes back with its own values."""
 
