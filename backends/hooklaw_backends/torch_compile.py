@@ -61,7 +61,7 @@ def _check_use(compiler: str) -> None:
 
 def _time_no_guards() -> None:
     """Leave out what the compiler measures for a debug log alone, 40 ms for each region: a quarter of a run."""
-    guards = import_module("torch._dynamo.guards")
+    guards: Any = import_module("torch._dynamo.guards")
     if hasattr(guards, "profile_guard_manager"):
         guards.profile_guard_manager = lambda *_: 0.0
 
