@@ -79,11 +79,11 @@ def run(
         "started": "2026-11-21T10:22:05+00:00",
         "versions": {"torch": "2.13.0", "python": "3.13.1"},
         "command": f"hooklaw run --backend {backend}",
+        "suite": "0.1.0",
     }
     header = Header(
         hooklaw=FORMAT,
         run=name,
-        suite="0.1.0",
         digest=digest(rules),
         collected=len(results),
         backend=backend,

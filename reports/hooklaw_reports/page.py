@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hooklaw.results.naming import names
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import counted
+from hooklaw.results.text import name, printable
 from hooklaw_reports.offload import Offload, offload
-from hooklaw_reports.runs import names
 from hooklaw_reports.sheet import KINDS, Sheet, sheet
 
 
@@ -30,7 +31,7 @@ class Page(msgspec.Struct, frozen=True):
     def verdicts(self) -> str:
         """What each run came to, in one line for the terminal."""
         runs = [run for tab in self.tabs for run in tab.columns]
-        return "; ".join(f"{run.prefix}{run.name}: {run.sentence}" for run in runs)
+        return "; ".join(printable(f"{run.prefix}{name(run.name)}: {run.sentence}") for run in runs)
 
 
 def build(runs: Sequence[Run], title: str = "") -> Page:

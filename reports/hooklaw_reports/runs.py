@@ -1,12 +1,10 @@
-"""Runs as the report names them: what each is called, what it ran on, and what it came to in a sentence."""
+"""Runs in the words of the report: when each started, where its entries stand, and what it came to in a sentence."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from hooklaw.results import host
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import NOUNS, counted
 from hooklaw.results.summary import sentence as verdict_in_words
@@ -14,21 +12,6 @@ from hooklaw.results.verdict import Outcome
 
 NOT_EXPECTED = replace(NOUNS[RunKind.RULES], regression="not expected")
 """A report compares with no earlier run, so nothing in it is called a regression."""
-
-
-def names(runs: Sequence[Run]) -> list[str]:
-    """Return the runs' names; where several judge the same subject, versions or else files tell them apart."""
-    return [
-        run.header.subject + _suffix(run, [other for other in runs if other.header.title == run.header.title])
-        for run in runs
-    ]
-
-
-def versions_of(run: Run) -> list[str]:
-    """Return what a run judged, with versions: a backend's framework, which it names first, or a packer's packages."""
-    found = list(run.header.versions.items())
-    own = [(name, version) for name, version in found if name not in host.versions()]
-    return [f"{name} {version}" for name, version in (own if run.header.run_kind is RunKind.PACKER else found[:1])]
 
 
 def date(run: Run) -> str:
@@ -68,10 +51,3 @@ def unfinished(run: Run) -> str:
         return ""
     why = "was interrupted" if run.interrupted else "did not end"
     return f"the run {why}: {len(run.cells)} of {run.header.collected} cells are measured"
-
-
-def _suffix(run: Run, same: Sequence[Run]) -> str:
-    if len(same) == 1:
-        return ""
-    shown = [", ".join(versions_of(other)) for other in same]
-    return f" ({', '.join(versions_of(run))})" if all(shown) and len({*shown}) == len(same) else f" ({run.file})"

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from hooklaw.law.rule import Level, Rule
+from hooklaw.results.naming import versions_of
 from hooklaw.results.records import Run, RunKind, rules_of
 from hooklaw.results.summary import counted, of_verdict, words
 from hooklaw.results.verdict import JUDGED, Outcome, Stale, Verdict
 from hooklaw_reports import marks
 from hooklaw_reports.marks import OUTCOMES, Mark
 from hooklaw_reports.published import last_result
-from hooklaw_reports.runs import date, place, sentence, versions_of
+from hooklaw_reports.runs import date, place, sentence
 
 
 class Kind(msgspec.Struct, frozen=True):

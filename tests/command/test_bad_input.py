@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 
 import made_records as made
@@ -50,6 +51,17 @@ BROKEN_BACKENDS = {
         "class Broken(Toy): expectations = 'no.toml'\nmade = Broken()",
         "cannot read the expectation file no.toml: No such file or directory",
     ),
+}
+
+LOADING_VERBS = {
+    "run": ["run"],
+    "run in process": ["run", IN_PROCESS],
+    "explain": ["explain", "order.six-steps.leaf"],
+    "repro": ["repro", "order.six-steps.leaf"],
+    "expect check": ["expect", "check"],
+    "expect update": ["expect", "update", "three.jsonl"],
+    "fuzz": ["fuzz"],
+    "packer": ["packer", "hooklaw.packing.control:Right"],
 }
 
 
@@ -184,8 +196,10 @@ def test_one_backend_twice(judge, old):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-k", "nothing"), "the selection matches no rule: `hooklaw list` shows all"),
-        (("-k", "nothing", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
+        (("-k", "nothing"), "no rule matches 'nothing': "),
+        (("-k", "nothing", IN_PROCESS), "no rule matches 'nothing': "),
+        (("-k", "ordr", IN_PROCESS), "no rule matches 'ordr': did you mean order?"),
+        (("-k", "order and not order", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
         (("-k", "and or"), "Wrong expression passed to '-k': and or: "),
         (("-k", "and or", IN_PROCESS), "Wrong expression passed to '-k': and or: "),
         (("--import", "nowhere", IN_PROCESS), "--import nowhere: cannot import the module: ModuleNotFoundError"),
@@ -324,6 +338,99 @@ def test_report_of_different_rules(verb, old, tmp_path):
     assert old()
 
 
+@pytest.mark.parametrize("words", [("diff", "old.jsonl", "file"), ("merge", "old.jsonl", "file", "-o", "old.html")])
+@pytest.mark.parametrize("case", BAD_RESULTS.values(), ids=BAD_RESULTS)
+def test_diff_and_merge_of_bad_results(verb, old, tmp_path, words, case):
+    """A damaged or incomplete result file is neither compared nor merged."""
+    damage, said = case
+    bad = tmp_path / "file"
+    bad.unlink()
+    if damage:
+        bad.write_text(damage((tmp_path / "old.jsonl").read_text()))
+    done = verb(*words)
+
+    assert refused(done, said)
+    assert (done.stdout, old()) == ("", True)
+
+
+ODD_NAMES = {
+    "NUL": "a\0b",
+    "ESC": "a\x1b[2Jb",
+    "a mark that reverses the line": "a\u202eb",
+    "a line separator": "a\u2028b",
+    "a megabyte": "name" * 250_000,
+}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diff", "old.jsonl", "file"),
+        ("diff", "old.jsonl", "file", "--format", "markdown"),
+        ("merge", "old.jsonl", "file", "-o", "merged.jsonl"),
+        ("merge", "file", "other", "-o", "merged.jsonl"),
+        ("report", "file", "-o", "report.html"),
+        ("report", "file", "other", "-o", "report.html"),
+    ],
+)
+def test_odd_names_in_results(verb, old, tmp_path, words, name):
+    """A name in a record file neither reaches the terminal raw nor fills it."""
+    versions = {"torch": name}
+    rules = [made.rule("odd.rule"), made.rule(name)]
+    results = [made.failed(name, detail=name, where=name), made.passed("odd.rule")]
+    made.write(tmp_path / "file", made.run(name, rules, results, versions=versions))
+    other = made.run(name, rules[1:], results[:1], versions=versions)
+    other.header = msgspec.structs.replace(other.header, run="other")
+    made.write(tmp_path / "other", other)
+    done = verb(*words)
+    shown = done.stdout + done.stderr
+
+    assert done.returncode in {0, 1, 3}
+    assert [letter for letter in shown if not letter.isprintable() and letter != "\n"] == []
+    assert len(shown) < 10_000
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 10_000, '{"hooklaw":' * 10_000, '{"kind":"result","run":"r","x":' + "[" * 10_000]
+)
+@pytest.mark.parametrize("words", [("diff", "old.jsonl"), ("merge", "-o", "x"), ("report", "-o", "x")])
+def test_results_that_are_nested_deeply(verb, old, tmp_path, words, text):
+    """A line nested ten thousand deep is no record."""
+    whole = (tmp_path / "old.jsonl").read_text()
+    for before in ("", whole):
+        (tmp_path / "file").write_text(before + text + "\n")
+
+        assert refused(verb(*words, "file"), f"hooklaw: file:{len(before.splitlines()) + 1}: ")
+
+
+def test_a_lone_surrogate_in_results(verb, tmp_path, old):
+    """Half a character is not JSON."""
+    text = (tmp_path / "old.jsonl").read_text().replace('"where":""', '"where":"\\ud800"', 1)
+    (tmp_path / "file").write_text(text)
+
+    assert refused(verb("diff", "old.jsonl", "file"), "file:2: this hooklaw cannot read the line (JSON is malformed")
+
+
+def test_an_odd_path(verb):
+    """A file's name is shown like any other name."""
+    assert refused(verb("diff", "a\x1b[2Jb", "\udcff"), "hooklaw: cannot read a\\x1b[2Jb: No such file")
+
+
+@pytest.mark.parametrize("name", ["old.jsonl", "./old.jsonl"])
+def test_merge_over_its_input(verb, old, name):
+    """The merged file must not overwrite what was merged."""
+    assert refused(verb("merge", "old.jsonl", "-o", name), "is one of the files to merge: name another file with -o")
+    assert old()
+
+
+@pytest.mark.parametrize(("path", "why"), [("file/x", "Not a directory"), (".", "Is a directory")])
+def test_merge_cannot_be_written(verb, old, path, why):
+    """A merged file that cannot be written is named."""
+    assert refused(verb("merge", "old.jsonl", "-o", path), f"cannot write the records to {path}: {why}; name another")
+    assert old()
+
+
 @pytest.mark.parametrize(("path", "why"), [("file/x", "Not a directory"), (".", "Is a directory"), ("/", "Is a dir")])
 def test_report_cannot_be_written(verb, old, tmp_path, path, why):
     """A report that cannot be written is named."""
@@ -383,3 +490,14 @@ def test_interrupted_while_loading(interrupted, adapter, old, tmp_path, how):
 
     assert refused(done, "hooklaw: interrupted")
     assert old()
+
+
+@pytest.mark.parametrize("words", LOADING_VERBS.values(), ids=LOADING_VERBS)
+def test_import_that_fails(verb, tmp_path, words):
+    """Every verb that loads a backend takes --import, and names the module that cannot be imported."""
+    made.write(tmp_path / "three.jsonl", made.three()[0])
+
+    done = verb(*words, "--import", "nowhere")
+
+    assert done.returncode == 3
+    assert "--import nowhere: cannot import the module: ModuleNotFoundError" in complaint(done)

@@ -107,7 +107,7 @@ class _Call:
         for nr, hook in module.hooks_now("forward").items():
             self.after(nr, self._as_called("forward", nr, hook))
         self.output = boundary.leave(self.output)
-        _legacy.put(module, older, self.output)
+        _legacy.put(module, older, self.args, self.output)
         return self.output
 
     def _as_called(self, kind: str, nr: int, hook: ModuleHook) -> ModuleHook:

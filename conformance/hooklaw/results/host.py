@@ -3,6 +3,9 @@
 import platform
 from pathlib import Path
 
+FACTS = ("python", "os", "cpu")
+"""The names of the facts."""
+
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and the operating system, and the processor's name."""

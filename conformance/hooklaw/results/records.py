@@ -32,6 +32,21 @@ class RunKind(StrEnum):
     BENCHMARK = "benchmark"
 
 
+class Shard(msgspec.Struct, frozen=True):
+    """Which part of a run a shard is."""
+
+    number: int
+    """From 1 on."""
+    count: int
+    digest: str
+    """The digest of the rules of all shards."""
+    places: list[int]
+    """The place of each of this shard's rules among the rules of all shards."""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
 class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_only=True):
     """The first line of a run: the backend, the rules, the machine and the command."""
 
@@ -45,9 +60,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     backend: str
     """The backend, the packer as module:attribute, or nothing for a benchmark."""
     device: str = ""
-    """The device that a packer or a benchmark ran on, as asked for, e.g. ``cpu``."""
+    """What the run was on: the device's type, or for a packer or a benchmark the device as asked for."""
     condition: str = ""
     """The condition under which the rules ran, if any."""
+    expectations: str = ""
+    """The expectation file that the run was judged by: a shipped one by its stem, any other by its file name."""
     rules: list[Rule]
     versions: dict[str, str]
     notes: dict[str, str] = {}
@@ -55,6 +72,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     started: str
     selection: str = ""
     """The -k expression, if only some rules were run."""
+    shard: Shard | None = None
+    """Which shard of a run this is, if it is not whole."""
     not_run: str = ""
     """Why this machine could not run the backend."""
 
@@ -68,7 +87,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
         """The name of what was judged; the device follows where it is not the CPU, then the condition."""
         if self.run_kind is RunKind.BENCHMARK:
             return self.device
-        device = f":{self.device}" if self.device not in {"", "cpu"} else ""
+        own = self.run_kind is RunKind.RULES or self.device in {"", "cpu"}  # a backend's name says its device
+        device = "" if own else f":{self.device}"
         return self.backend + device + (f" under {self.condition}" if self.condition else "")
 
     @property
@@ -97,6 +117,11 @@ class Execution(msgspec.Struct, frozen=True, tag="execution", tag_field="kind", 
     """A program that shows the failure, ready to run, if there is one."""
     stderr: str = ""
     """The last lines that the process wrote to stderr before it died."""
+
+    @property
+    def seen(self) -> str:
+        """What an expectation's phrases are looked for in; of a rule that ended its process also the outcome."""
+        return "\n".join([self.detail, self.stderr, "" if self.outcome is Outcome.FAIL else self.outcome])
 
 
 class Result(Execution, frozen=True, tag="result", tag_field="kind", kw_only=True):
@@ -220,12 +245,17 @@ class Run(msgspec.Struct):
     def verdict(self, rule: Rule) -> Verdict:
         """Return the verdict of a rule."""
         result = self.results.get(rule.id)
-        return judge(result.outcome, rule.level, result.expectation) if result else Verdict.AS_EXPECTED
+        return judge(result.outcome, rule.level, result.expectation, result.seen) if result else Verdict.AS_EXPECTED
 
     def count(self) -> tuple[int, int]:
         """Return how many rules passed and how many were judged."""
         outcomes = [result.outcome for result in self.results.values()]
         return outcomes.count(Outcome.PASS), sum(outcome in JUDGED for outcome in outcomes)
+
+
+def encode(line: Line) -> bytes:
+    """Return a line as a file holds it."""
+    return msgspec.json.encode(line) + b"\n"
 
 
 class Writer:
@@ -250,7 +280,7 @@ class Writer:
             if self._fresh:
                 self._file.truncate(0)
                 self._fresh = False
-            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.write(encode(line))
             self._file.flush()
         except OSError as error:
             self._full = True
@@ -296,18 +326,36 @@ def read(path: Path, *, incomplete: bool = False) -> list[Run]:
 
 def read_all(paths: Sequence[Path], *, incomplete: bool = False) -> list[Run]:
     """Return the runs of several files; RecordConflictError if two cannot be compared."""
-    runs = [run for path in paths for run in read(path, incomplete=incomplete)]
+    runs = _runs(paths, incomplete=incomplete)
     first: dict[str, Run] = {}
     for run in runs:
         name = run.header.title
-        if any(other.header.run == run.header.run for other in runs if other is not run):
-            raise RecordConflictError(f"run {run.header.run} of {name!r} is given twice: name each file once")
+        if name in first and (first[name].header.shard or run.header.shard):
+            raise RecordConflictError(
+                f"{first[name].file} and {run.file} hold shards of {name!r}: join them by `hooklaw merge`",
+            )
         if name in first and first[name].header.digest != run.header.digest:
             raise RecordConflictError(
                 f"{first[name].file} and {run.file} both judge {name!r}, but by different rules: "
                 "run it again with one hooklaw and one selection, or leave one file out",
             )
         first.setdefault(name, run)
+    return runs
+
+
+def read_parts(paths: Sequence[Path]) -> list[Run]:
+    """Return the runs of several files, which may be shards; RecordConflictError if a run is given twice."""
+    return _runs(paths, incomplete=False)
+
+
+def _runs(paths: Sequence[Path], *, incomplete: bool) -> list[Run]:
+    runs = [run for path in paths for run in read(path, incomplete=incomplete)]
+    known: dict[str, Run] = {}
+    for run in runs:
+        if known.setdefault(run.header.run, run) is not run:
+            raise RecordConflictError(
+                f"run {run.header.run} of {run.header.title!r} is given twice: name each file once"
+            )
     return runs
 
 
@@ -330,7 +378,7 @@ def _assemble(path: Path, data: bytes, *, incomplete: bool) -> list[Run]:
         cut = number == len(lines)  # a complete last line ends in a newline
         try:
             line = msgspec.json.decode(text, type=Line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             if cut and incomplete and runs:
                 break
             raise RecordFileError(_damaged(f"{path}:{number}", text, error, cut=cut, begun=bool(runs))) from error
@@ -391,9 +439,11 @@ def _newer(place: str, found: int) -> str:
 
 
 def _damaged(place: str, text: bytes, error: Exception, *, cut: bool, begun: bool) -> str:
+    if isinstance(error, RecursionError):
+        return f"{place}: the line is nested too deeply for a record: run it again"
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         found: Any = value.get("hooklaw")  # pyright: ignore[reportUnknownMemberType]

@@ -15,6 +15,15 @@ def leaf(backend: Backend) -> Any:
     return backend.tensor([1.0, 2.0], requires_grad=True)
 
 
+def called(backend: Backend, module: Any, x: Any) -> Any:
+    """Call a module inside the forward part of a rule, where a mode may compile the function around it."""
+
+    def forward(x: Any) -> Any:
+        return module(x)
+
+    return backend.call(forward, x)
+
+
 @rule(
     "module.legacy-backward.mutually-exclusive",
     level=Level.SHOULD,
@@ -108,3 +117,139 @@ def test_last_node(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.sum(backend.call(module, leaf(backend))))
 
     trace.expect(("first of the inputs", [3.0, 3.0]))
+
+
+@rule(
+    "module.legacy-backward.replaces",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the tuple that the hook returns replaces the gradients of the last Node's inputs")],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["legacy-module-hook-replaces-nothing", "legacy-module-hook-never-runs"],
+)
+def test_replaces(backend: Backend, trace: Trace) -> None:
+    """What a legacy backward hook returns, of a module or a global one, replaces the gradients of the inputs."""
+    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
+        x = leaf(backend)
+        module = backend.module({}, lambda _module, x: backend.exp(x))
+        handle = register(module, trace.saw("hook", lambda _, grads, _outputs: (grads[0] * 0 + 7,)))
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.sum(called(backend, module, x)))
+        handle.remove()
+
+        trace.expect("hook")
+        trace.expect_value("x.grad", [7.0, 7.0], backend.grad_of(x))
+
+
+@rule(
+    "module.legacy-backward.wrong-length",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the error names both counts")],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["legacy-module-hook-replaces-nothing"],
+)
+def test_wrong_length(backend: Backend, trace: Trace) -> None:
+    """A legacy backward hook, of a module or a global one, that returns too few or too many gradients is an error."""
+    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
+        for count in (0, 2):
+            module = backend.module({}, lambda _module, x: backend.exp(x))
+            handle = register(module, lambda _, grads, _outputs, count=count: (grads[0],) * count)
+            with catch_warnings(action="ignore"):
+                loss = backend.sum(called(backend, module, leaf(backend)))
+            handle.remove()
+
+            with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+                backend.backward(loss)
+
+
+@rule(
+    "module.legacy-backward.global",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[
+        docstring("torch.nn.modules.module.register_module_backward_hook"),
+        observed("global hooks are collected before the module's own at each call of a module"),
+    ],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["global-legacy-module-hook-runs-once"],
+)
+def test_global(backend: Backend, trace: Trace) -> None:
+    """A global legacy backward hook runs for every module, before the module's own legacy hooks."""
+    inner, outer = (backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2))
+    backend.register_backward_hook(inner, trace.saw("own"))
+    handle = backend.register_module_backward_hook(
+        lambda module, *_: trace.log("global", "inner" if module is inner else "outer")
+    )
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(lambda x: outer(inner(x)), leaf(backend))))
+    handle.remove()
+
+    trace.expect(("global", "outer"), ("global", "inner"), "own")
+
+
+@rule(
+    "module.legacy-backward.remove",
+    level=Level.MUST,
+    sources=[HOOK.sentence(3), docstring("torch.nn.modules.module.register_module_backward_hook").sentence(3)],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["handles-of-legacy-module-hooks-remove-nothing"],
+)
+def test_remove(backend: Backend, trace: Trace) -> None:
+    """After its handle's remove, a legacy backward hook, of a module or a global one, does not run for later calls."""
+    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
+        module = backend.module({}, lambda _module, x: backend.exp(x))
+        handle = register(module, trace.saw("hook"))
+        handle.remove()
+        backend.backward(backend.sum(called(backend, module, leaf(backend))))
+
+        trace.expect()
+
+
+@rule(
+    "module.legacy-backward.remove.after-forward",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("forward gives the hook to the last Node, where the handle does not find it")],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["legacy-module-hooks-removed-late"],
+)
+def test_remove_after_forward(backend: Backend, trace: Trace) -> None:
+    """A legacy backward hook removed between a module's forward and its backward may still run in that backward."""
+    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
+        module = backend.module({}, lambda _module, x: backend.exp(x))
+        handle = register(module, trace.saw("hook"))
+        with catch_warnings(action="ignore"):
+            loss = backend.sum(called(backend, module, leaf(backend)))
+        handle.remove()
+        backend.backward(loss)
+
+        trace.expect("hook")
+
+
+@rule(
+    "module.legacy-backward.warns",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a warning recommends register_full_backward_hook")],
+    needs=NEEDS,
+    mutants=["warnings-of-a-call-are-lost"],
+)
+def test_warns(backend: Backend, trace: Trace) -> None:
+    """Calling a module may warn if its legacy backward hook will not get the gradients of the module's inputs.
+
+    So it is if forward makes several Nodes, if the outputs are from different Nodes, or if they are in a dict.
+    """
+    forwards = {
+        "several Nodes": lambda _module, x: backend.exp(backend.exp(x)),
+        "different Nodes": lambda _module, x: (backend.exp(x), x * x),
+        "a dict": lambda _module, x: {"y": backend.exp(x)},
+    }
+    for what, forward in forwards.items():
+        module = backend.module({}, forward)
+        backend.register_backward_hook(module, lambda *_: None)
+        with catch_warnings(record=True, action="always") as caught:
+            called(backend, module, leaf(backend))
+
+        said = any("backward hook" in str(warning.message) for warning in caught)
+        trace.expect_value(f"warns of {what}", expected=True, observed=said)

@@ -1,0 +1,66 @@
+"""Mutants that treat what a function registers on its own arguments as a careless compiler would."""
+
+from typing import Any
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle
+
+
+class _InCall(Mutant):
+    """A mutant that knows the function that is running inside `call`, and its arguments."""
+
+    running: Any = None
+    arguments: tuple[Any, ...] = ()
+    calls = fresh(list[Any])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        self.running, self.arguments = fn, tensors
+        self.calls.append(fn)
+        try:
+            return super().call(fn, *tensors)
+        finally:
+            self.running, self.arguments = None, ()
+
+    def takes(self, tensor: Any) -> bool:
+        """Whether a tensor is an argument of the running function."""
+        return any(tensor is argument for argument in self.arguments)
+
+
+@overriding("register_hook", "register_post_accumulate_grad_hook", base=_InCall)
+def hooks_on_arguments_ignored(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that a function registers on its argument never runs."""
+    return Handle() if self.takes(tensor) else old(tensor, hook)
+
+
+@overriding("register_hook", base=_InCall)
+def hooks_on_arguments_replace_each_other(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Of the hooks that a function registers on its arguments only the last one runs."""
+    if self.takes(tensor):
+        while self.kept:
+            self.kept.pop().remove()
+        self.kept.append(old(tensor, hook))
+        return self.kept[0]
+    return old(tensor, hook)
+
+
+@overriding("register_hook", base=_InCall)
+def handles_made_in_a_call_remove_nothing(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The handle of a hook that a function registers on its argument does not remove it."""
+    handle = old(tensor, hook)
+    return Handle() if self.takes(tensor) else handle
+
+
+@overriding("register_hook", base=_InCall)
+def calls_repeat_the_hooks_of_the_first(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Each call of a function registers on its argument the hook that the function's first call registered."""
+    if not self.takes(tensor):
+        return old(tensor, hook)
+    self.kept.append((self.running, hook))
+    return old(tensor, next(first for fn, first in self.kept if fn is self.running))
+
+
+@overriding(*verbs.FORWARD, *verbs.FORWARD_PRE, base=_InCall)
+def forward_hooks_after_the_first_call_ignored(self: _InCall, old: Hook, *given: Any, **options: Any) -> Any:
+    """Forward hooks and pre-hooks that are registered after a function has run never run."""
+    return Handle() if self.calls else old(*given, **options)

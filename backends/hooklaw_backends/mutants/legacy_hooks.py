@@ -1,0 +1,36 @@
+"""Mutants of the legacy backward hooks of modules, on one module or on all."""
+
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, once
+
+LEGACY = ("register_backward_hook", "register_module_backward_hook")
+
+
+@calling(*LEGACY)
+def legacy_module_hook_replaces_nothing(self: Mutant, hook: Hook, *given: Any) -> None:
+    """What a legacy backward hook returns is ignored."""
+    hook(*given)
+
+
+@altering("register_module_backward_hook")
+def global_legacy_module_hook_runs_once(self: Mutant, hook: Hook) -> Hook:
+    """A global legacy backward hook runs for one module only."""
+    return once(hook)
+
+
+@overriding(*LEGACY)
+def handles_of_legacy_module_hooks_remove_nothing(self: Mutant, old: Hook, *given: Any) -> Any:
+    """The handle of a legacy backward hook does not remove it."""
+    old(*given)
+    return Handle()
+
+
+@overriding(*LEGACY)
+def legacy_module_hooks_removed_late(self: Mutant, old: Hook, *given: Any) -> Any:
+    """The handle of a legacy backward hook removes it from graphs that were made before, too."""
+    removed: list[bool] = []
+    hook = given[-1]
+    handle = old(*given[:-1], lambda *what: None if removed else hook(*what))
+    return Handle(lambda: (removed.append(True), handle.remove()))

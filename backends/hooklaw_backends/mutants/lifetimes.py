@@ -1,0 +1,54 @@
+"""Mutants that keep hooks, Nodes or saved tensors alive too long, or lose hooks too early."""
+
+import weakref
+from typing import Any
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding, products
+
+
+@overriding(*verbs.IN_BACKWARD)
+def hooks_outlive_the_graph(self: Mutant, old: Hook, owner: Any, hook: Hook) -> Any:
+    """A hook of a tensor or Node is never freed."""
+    self.kept.append(hook)
+    return old(owner, hook)
+
+
+@overriding(*verbs.IN_BACKWARD)
+def hooks_outlive_a_graph_that_ran(self: Mutant, old: Hook, owner: Any, hook: Hook) -> Any:
+    """A hook of a tensor or Node is never freed once it ran."""
+    return old(owner, lambda *given: (self.kept.append(hook), hook(*given))[1])
+
+
+@altering("register_hook")
+def hooks_lost_with_their_tensor(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook no longer runs once nothing but the graph refers to its tensor."""
+    alive = weakref.ref(tensor)
+    return lambda grad: hook(grad) if alive() is not None else None
+
+
+@overriding("node_metadata")
+def nodes_outlive_the_graph(self: Mutant, old: Hook, node: Any) -> Any:
+    """A Node whose metadata were read is never freed."""
+    self.kept.append(node)
+    return old(node)
+
+
+@overriding("custom_function")
+def contexts_outlive_the_graph(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """The ctx of a custom Function is never freed."""
+    return old(lambda ctx, *inputs: (self.kept.append(ctx), forward(ctx, *inputs))[1], backward, **options)
+
+
+@products
+def saved_tensors_outlive_the_graph(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A tensor that a product saved is never freed."""
+    self.kept.append(left)
+    return multiply(left, right)
+
+
+@calling("custom_function")
+def saved_tensors_of_functions_outlive_the_graph(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A tensor that a custom Function saved is never freed once its backward ran."""
+    self.kept.append(ctx.saved_tensors)
+    return backward(ctx, *grads)
