@@ -1,7 +1,7 @@
 """Documentation is split into sentences; the kept table knows each sentence that a rule names."""
 
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from textwrap import dedent
 from types import SimpleNamespace
 
@@ -460,9 +460,40 @@ def test_command_complains(command, tmp_path, monkeypatch, args, sentence):
     assert sentence in complaint(done)
 
 
-def test_command_writes(command, tmp_path, monkeypatch):
-    """The command writes the table, and exits with 1 if a sentence of a rule is elsewhere."""
-    monkeypatch.setattr("hooklaw.sources.__main__.TABLE", tmp_path / "table.toml")
-    monkeypatch.setattr("hooklaw.sources.__main__.renewed", lambda *args: (TABLE, ["a.b: sentence 1 is now 2"]))
+@pytest.mark.parametrize(("shifted", "code"), [([], 0), (["a.b: sentence 1 is now 2"], 1)])
+def test_command_compares(command, tmp_path, monkeypatch, shifted, code):
+    """The command names each sentence that is elsewhere, and exits with 1 if there is any; it writes if asked to."""
+    kept = tmp_path / "table.toml"
+    monkeypatch.setattr("hooklaw.sources.__main__.TABLE", kept)
+    monkeypatch.setattr("hooklaw.sources.__main__.renewed", lambda *args: (TABLE, shifted))
+    done = command()
 
-    assert (command("--write").returncode, tmp_path.joinpath("table.toml").read_text()) == (1, text(TABLE))
+    assert (done.returncode, done.stdout.splitlines()[:-1], kept.exists()) == (code, shifted, False)
+    assert " sentences that rules name are in place" in done.stdout
+    assert (command("--write").returncode, kept.read_text()) == (code, text(TABLE))
+
+
+def test_renewed_without_torch(monkeypatch):
+    """Without torch there is nothing to compare, which is one sentence."""
+
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("hooklaw.sources._writing.version", absent)
+
+    with pytest.raises(DocumentationError, match="torch is not installed, whose docstrings are compared: install it"):
+        renewed([], None, {})
+
+
+def test_renewed_without_a_docstring(monkeypatch):
+    """A sentence of a docstring that the installed version lacks is gone."""
+    monkeypatch.setattr("hooklaw.sources._writing.version", lambda name: "2.0+cpu")
+    monkeypatch.setattr("hooklaw.sources._writing.load_table", lambda: TABLE)
+
+    table, shifted = renewed([made(HOOK.sentence(2))], None, {})
+
+    assert (table.torch, table.docstring, shifted) == (
+        "2.0",
+        {"made.hook": []},
+        ["a.b: docstring made.hook, sentence 2: sentence 2 is changed or gone"],
+    )

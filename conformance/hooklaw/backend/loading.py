@@ -1,6 +1,7 @@
 """Loading a backend by its name on the command line: a built-in one, an entry point, or module:attribute."""
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -54,6 +55,15 @@ def load(spec: str, imports: Sequence[str] = ()) -> Backend:
     backend = _make(spec, factory, argument) if callable(factory) else factory
     check_contract(backend, spec)
     return cast("Backend", backend)
+
+
+def device_of(backend: Backend) -> str:
+    """Return the type of the device that a backend makes tensors on, e.g. ``cuda`` for ``cuda:1``; "" if it cannot."""
+    try:
+        name = str(backend.device(backend.tensor([1.0])))
+    except Exception:  # noqa: BLE001 - the rules will show what is wrong with it
+        return ""
+    return ["", *re.findall(r"[a-z]\w*", name.lower())][-1]
 
 
 def import_module(name: str) -> None:

@@ -26,7 +26,7 @@ from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
-from hooklaw.results.verdict import Exit, describe, worst
+from hooklaw.results.verdict import Exit, Verdict, as_known, describe, worst
 from hooklaw.runner.session import Session, Wanted, judge
 from hooklaw.sources import load_table
 
@@ -92,10 +92,12 @@ def _property(property_id: str, args: argparse.Namespace) -> int:
 
 def _try(spec: str, found: Registered, imports: list[str]) -> Session:
     try:
-        (session,) = judge(Wanted(backend=spec, imports=imports, only=found.rule.id))
+        (session,) = judge(Wanted(backend=spec, imports=imports, only=found.rule.id, allow_not_run=True))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
+    if session.run and session.run.header.not_run:  # a rule that is unsupported is explained, this one is not
+        return Session(session.run, Exit.BROKEN)
     return session
 
 
@@ -147,7 +149,11 @@ def _happened(rule: Rule, run: Run) -> list[str]:
     word = describe(result.outcome, rule.level, run.verdict(rule), result.expectation)
     lines.append(f"    {word}" + (f": {result.detail}" if result.detail else ""))
     if result.expectation:
-        lines.append(f"    known since: {result.expectation.reason} {result.expectation.issue}".rstrip())
+        entry = result.expectation
+        another = run.verdict(rule) is Verdict.REGRESSION
+        lines.append(
+            f"    known: {as_known(entry)}" if another else f"    known since: {entry.reason} {entry.issue}".rstrip()
+        )
     return [*lines, *_lanes(result), *_checks(result)]
 
 

@@ -55,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
     )
+    parser.add_argument(
+        "--allow-not-run",
+        action="store_true",
+        help="let a backend be judged by nothing, e.g. for hardware that is absent",
+    )
     parser.add_argument("--rules", default=RULES_PACKAGE, metavar="PACKAGE", help="other rules than hooklaw's own")
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
 
@@ -69,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
         sessions = list(_sessions(backends, args, writer))
     runs = [session.run for session in sessions if session.run]
     say(summary.render(runs, args.format) if runs else "")
-    sys.stderr.write(_why_broken(runs))
+    sys.stderr.write(_why_broken(sessions))
     if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
     return worst(session.exit for session in sessions).code
@@ -97,16 +102,24 @@ def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path
         make_room(report)
 
 
-def _why_broken(runs: Sequence[Run]) -> str:
-    """Return in one sentence why the exit code is 3, if it is."""
+def _why_broken(sessions: Sequence[Session]) -> str:
+    """Return in a sentence or more why the exit code is 3, if it is."""
+    runs = [session.run for session in sessions if session.run]
     if runs and runs[-1].interrupted:
         done, all_ = len(runs[-1].results), runs[-1].header.collected
         return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
     broken = [result for run in runs for result in run.results.values() if result.outcome is Outcome.ERROR]
     if not broken:
-        return ""
+        return "".join(_why_idle(session.run) for session in sessions if session.run and session.exit is Exit.BROKEN)
     first = broken[0]
     return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
+
+
+def _why_idle(run: Run) -> str:
+    head = run.header
+    why = head.not_run or ", ".join(sorted({result.outcome for result in run.results.values()})) or "no rule is left"
+    what = f"{head.subject} cannot be judged here" if head.not_run else f"nothing was judged on {head.subject}"
+    return f"hooklaw: {what}: {why}; if that is as it should be, say --allow-not-run\n"
 
 
 def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
@@ -121,6 +134,7 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterat
         limit=args.limit,
         contained=not args.in_process,
         probe_unsupported=args.probe_unsupported,
+        allow_not_run=args.allow_not_run,
     )
     progress = RunProgress(spec)
     try:

@@ -15,7 +15,7 @@ from hooklaw.law.rule import Level, Rule
 from hooklaw.law.selection import Catalogue, Kind, places
 from hooklaw.packing._service import LoadedPacker, PackerOptions
 from hooklaw.packing.report import ALLOWED
-from hooklaw.results import expectations
+from hooklaw.results import expectations, host, when
 from hooklaw.results.recorder import DIED, Recorder, Subject
 from hooklaw.results.records import Execution, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome
@@ -122,8 +122,10 @@ def _worker(options: PackerOptions) -> Worker:
 def _subject(options: PackerOptions, loaded: LoadedPacker) -> Subject:
     subject = Subject(options.packer, loaded.versions, loaded.notes, kind=RunKind.PACKER, device=options.device)
     if options.expectations:
-        found = expectations.read(Path(options.expectations), [rule.id for rule in loaded.rules], subject.versions)
-        subject.known, subject.stale = found.known, found.stale
+        path, facts = Path(options.expectations), when.facts({**subject.versions, **host.versions()}, options.device)
+        found = expectations.read(path, [rule.id for rule in loaded.rules], facts)
+        subject.known, subject.stale = found.known, [*found.stale, *found.unclear]
+        subject.expectations = expectations.name_of(path)
     return subject
 
 

@@ -6,6 +6,7 @@ from itertools import product
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 NO_GRAD = docstring("torch.no_grad")
+NO_GRAD_MODE = notes("autograd", "no-grad-mode")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
 INFERENCE_SECTION = notes("autograd", "inference-mode")
 ENABLE_GRAD = docstring("torch.enable_grad")
@@ -53,7 +54,7 @@ def test_view(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.requires-grad-false",
     level=Level.MUST,
-    sources=[NO_GRAD.sentence(4, 6)],
+    sources=[NO_GRAD.sentence(4, 6), NO_GRAD_MODE.sentence(4)],
     needs=[Capability.GRAD_MODE],
     mutants=["recorded-under-no-grad", "nothing-requires-grad-under-no-grad"],
 )
@@ -73,7 +74,7 @@ def test_flags_stay(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.no-hooks",
     level=Level.MUST,
-    sources=[notes("autograd", "no-grad-mode").sentence(1, 2)],
+    sources=[NO_GRAD_MODE.sentence(1, 2)],
     needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
     mutants=["recorded-under-no-grad"],
 )

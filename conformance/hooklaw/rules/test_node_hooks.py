@@ -15,7 +15,7 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     sources=[
         docstring("torch.autograd.graph.Node.name").sentence(1),
         GRAPH.sentence(2),
-        notes("autograd", "how-autograd-encodes-the-history").sentence(1, 4),
+        notes("autograd", "how-autograd-encodes-the-history").sentence(2, 5),
     ],
     needs=[Capability.NODES],
     mutants=["next-functions-empty", "next-functions-lead-to-the-leaves"],

@@ -130,7 +130,7 @@ def test_retain_grad_before_execution(backend: Backend, trace: Trace) -> None:
 @rule(
     "order.upstream-after-downstream",
     level=Level.MUST,
-    sources=[ORDER.sentence(7), notes("autograd", "how-autograd-encodes-the-history").sentence(2)],
+    sources=[ORDER.sentence(7), notes("autograd", "how-autograd-encodes-the-history").sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["hooks-of-the-graph-run-from-the-leaves"],
 )

@@ -2,7 +2,7 @@
 
 import weakref
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule, tutorial
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, page, rule, tutorial
 from hooklaw.rules.lifetimes import kinds_of_node, without_collector
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -262,7 +262,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.lifetime.graph-dropped",
     level=Level.MUST,
-    sources=[SAVED.sentence(10)],
+    sources=[page("autograd", "autograd-graph").sentence(4), SAVED.sentence(10)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
     mutants=["saved-tensors-outlive-the-graph"],
 )

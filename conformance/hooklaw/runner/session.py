@@ -25,6 +25,8 @@ class Wanted(RuleSettings, frozen=True, kw_only=True):
     conditions: Sequence[str] = ("",)
     """The conditions under which the rules run one after the other; an empty name is none."""
     selection: str = ""
+    allow_not_run: bool = False
+    """Whether a run may judge nothing."""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
     part: Part = Part()
@@ -73,11 +75,19 @@ def judge(
             rules = [found.rule for found in there]
             recorder = Recorder(under, rules, writer=writer, selection=wanted.selection, shard=shard)
             on_start(under, rules)
-            yield _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            may_idle = wanted.allow_not_run or _may_idle(wanted, under)
+            run = _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            yield Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run, allow_not_run=may_idle))
             if recorder.run.interrupted:
                 return
     finally:
         made.close()
+
+
+def _may_idle(wanted: Wanted, subject: Subject) -> bool:
+    """Whether a part of what was asked for may judge nothing: a shard, or a condition beside the run without one."""
+    beside = bool(subject.condition) and "" in wanted.conditions
+    return beside or (wanted.part.count > 1 and not subject.not_run)
 
 
 def _deadly_last(chosen: Sequence[Listed], subject: Subject) -> list[Listed]:
@@ -105,12 +115,11 @@ def _run(
     recorder: Recorder,
     chosen: Sequence[Listed],
     on_result: Callable[[Result], None],
-) -> Session:
+) -> Run:
     with suppress(KeyboardInterrupt), recorder:
         for listed in chosen:
             on_result(recorder.add(execute(listed)))
-    run = recorder.run
-    return Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run))
+    return recorder.run
 
 
 def _chosen(wanted: Wanted, listed: Sequence[Listed]) -> list[Listed]:

@@ -1,8 +1,11 @@
-"""Number the sentences of a source, or renew the kept table: `python -m hooklaw.sources NAME ... | --write`.
+"""Number the sentences of a source, compare what is installed with the kept table, or renew the table.
+
+    python -m hooklaw.sources NAME ...
+    python -m hooklaw.sources [--write]
 
 NAME is a documented object, such as torch.Tensor.register_hook, which is imported; with `--pages DIR`, a page of the
 documentation's sources with an anchor, such as notes/autograd#saved-tensors. DIR is laid out as docs/source of
-pytorch/pytorch, with the tutorials in DIR/tutorials. Without it `--write` keeps what the table says of pages.
+pytorch/pytorch, with the tutorials in DIR/tutorials. Without `--pages` only docstrings are compared or renewed.
 """
 
 import argparse
@@ -19,8 +22,9 @@ from hooklaw.sources.table import TABLE
 
 
 def main() -> int:
-    """Print the sentences of each name, or write the table; return 1 if a rule's sentence has moved or is gone."""
-    parser = argparse.ArgumentParser(prog="python -m hooklaw.sources", description=__doc__)
+    """Print the sentences of each name, or compare; return 1 if a rule's sentence has moved, changed or is gone."""
+    how = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m hooklaw.sources", description=__doc__, formatter_class=how)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--pages", type=Path, metavar="DIR", help="a folder with the sources of the documentation")
     parser.add_argument("--commit", action="append", default=[], metavar="PAGE=COMMIT", help="where a page was read")
@@ -29,7 +33,7 @@ def main() -> int:
     try:
         for name in args.names:
             sys.stdout.write(_numbered(name, args.pages))
-        return _write(args.pages, dict(map(_pair, args.commit))) if args.write else 0
+        return 0 if args.names else _compare(args.pages, dict(map(_pair, args.commit)), write=args.write)
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return 3
@@ -51,12 +55,15 @@ def _pair(text: str) -> tuple[str, str]:
     return page, commit
 
 
-def _write(pages: Path | None, commits: dict[str, str]) -> int:
+def _compare(pages: Path | None, commits: dict[str, str], *, write: bool) -> int:
     rules = [*(found.rule for found in load_rules().values()), *laws()]
-    table, complaints = renewed(rules, pages, commits)
-    Path(str(TABLE)).write_text(text(table), encoding="utf-8")
-    sys.stdout.writelines(f"{complaint}\n" for complaint in complaints)
-    return 1 if complaints else 0
+    table, shifted = renewed(rules, pages, commits)
+    if write:
+        Path(str(TABLE)).write_text(text(table), encoding="utf-8")
+    named = sum(len(source.sentences) for rule in rules for source in rule.sources)
+    sys.stdout.writelines(f"{line}\n" for line in shifted)
+    sys.stdout.write(f"torch {table.torch}: {named - len(shifted)} of {named} sentences that rules name are in place\n")
+    return 1 if shifted else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The kept table, renewed: fingerprints of what is installed and of the pages in a folder."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from hooklaw.errors import DocumentationError
 from hooklaw.law.rule import Rule
 from hooklaw.sources._reading import read_docstring, read_page
 from hooklaw.sources.fingerprints import Standing, fingerprints, standing
@@ -20,16 +21,16 @@ PER_LINE = 8
 def renewed(rules: Sequence[Rule], pages: Path | None, commits: Mapping[str, str]) -> tuple[Table, list[str]]:
     """Return the table for what is installed, and a line for each sentence of a rule that moved or is gone.
 
-    Pages are read below a folder, or are those of the kept table.
+    Pages are read below a folder, or are those of the kept table. Raises DocumentationError if torch is not installed.
     """
     old = load_table()
     sources = [source for rule in rules for source in rule.sources]
     names = sorted({source.name for source in sources if source.kind == "docstring"})
     keys = sorted({page_key(source) for source in sources if source.kind not in {"docstring", "observed"}})
     table = Table(
-        torch=version("torch").partition("+")[0],
+        torch=_installed_torch(),
         commits=dict(sorted({**old.commits, **commits}.items())),
-        docstring={name: fingerprints(read_docstring(name)) for name in names},
+        docstring={name: _installed(name) for name in names},
         pages={key: _marks(read_page(pages, key)) for key in keys} if pages else old.pages,
     )
     return table, list(_shifted(rules, old, table))
@@ -43,6 +44,21 @@ def text(table: Table) -> str:
     for page, sections in table.pages.items():
         lines += ["", f'[pages."{page}"]', *_arrays(sections)]
     return "\n".join([*lines, ""])
+
+
+def _installed_torch() -> str:
+    try:
+        return version("torch").partition("+")[0]
+    except PackageNotFoundError as error:
+        raise DocumentationError("torch is not installed, whose docstrings are compared: install it") from error
+
+
+def _installed(name: str) -> list[str]:
+    """Return the fingerprints of a docstring, none if the installed version does not have it."""
+    try:
+        return fingerprints(read_docstring(name))
+    except DocumentationError:
+        return []
 
 
 def _marks(sections: Mapping[str, str]) -> dict[str, list[str]]:
