@@ -4,6 +4,7 @@ import pytest
 
 from hooklaw.cli.questions import find_pages, pages
 from hooklaw.cli.topic import find_topic
+from hooklaw.errors import UnknownRuleError
 from hooklaw.law.collection import load_rules
 
 QUESTIONS = {
@@ -35,6 +36,15 @@ def test_no_page_for_anything(question):
     assert find_pages(question.split()) == []
 
 
+def test_question_without_a_page():
+    """A question that no page answers finds the rules that have most of its words, and a mistyped word is named."""
+    found = [rule.id for rule in find_topic(["what", "does", "retains_grad", "say", "of", "a", "leaf"]).rules]
+
+    assert "retain-grad.flag" in found
+    with pytest.raises(UnknownRuleError, match="no rule matches 'oder': did you mean order"):
+        find_topic(["oder", "view"])
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_page(page):
     """Each page has an answer above everything else, and rules or properties to look up."""
@@ -42,6 +52,7 @@ def test_page(page):
 
     assert page.question.endswith("?")
     assert len(page.answer.split()) > 20
+    assert "Also asked" not in page.answer
     assert len(page.rules) >= 5
     assert [rule for rule in page.rules if rule not in known and not rule.startswith("packer.")] == []
 

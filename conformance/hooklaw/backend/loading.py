@@ -7,8 +7,17 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from hooklaw.backend.check import check_contract
+from hooklaw.backend.conditions import find_condition
 from hooklaw.backend.protocol import Backend
-from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError, did_you_mean, misspelt
+from hooklaw.errors import (
+    BackendContractError,
+    BackendImportError,
+    NotRunError,
+    UnknownBackendError,
+    UnknownConditionError,
+    did_you_mean,
+    misspelt,
+)
 
 GROUP = "hooklaw.backends"
 BUILTIN = {
@@ -51,6 +60,7 @@ def load(spec: str, imports: Sequence[str] = ()) -> Backend:
     """
     backend = make(spec, imports)
     check_contract(backend, spec)
+    _check_conditions(backend, spec)
     return cast("Backend", backend)
 
 
@@ -61,6 +71,14 @@ def make(spec: str, imports: Sequence[str] = ()) -> Any:
         import_module(module)
     factory = _import(spec, target)
     return _make(spec, factory, argument) if callable(factory) else factory
+
+
+def _check_conditions(backend: Any, spec: str) -> None:
+    try:
+        for name in getattr(backend, "not_under", {}):
+            find_condition(name)
+    except UnknownConditionError as error:
+        raise BackendContractError(f"backend {spec!r}: its not_under names no condition: {error}") from error
 
 
 def device_of(backend: Backend) -> str:

@@ -9,13 +9,15 @@ from hooklaw.cli import docs
 
 FOLDER = "questions"
 ASKED = "Also asked: "
+SHORT = 3
+"""The letters of a word that has lost nothing in its plural."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _SMALL = frozenset((
-    "a", "an", "and", "are", "at", "be", "by", "can", "do", "does", "get", "hook", "how", "i", "if", "in", "is", "it",
+    "a", "an", "and", "are", "at", "be", "by", "can", "do", "does", "get", "how", "i", "if", "in", "is", "it",
     "my", "not", "of", "on", "or", "the", "to", "what", "when", "where", "which", "who", "why", "will", "with",
     "work", "you", "your",
 ))  # fmt: skip
-"""Words that no page is found by: every page is about hooks."""
+"""Words by which nothing is found."""
 
 
 class Page(NamedTuple):
@@ -49,13 +51,21 @@ def find_pages(words: Iterable[str]) -> list[Page]:
 def _page(path: Path) -> Page:
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     body, _, _ = text.partition("\n## ")
-    asked = "".join(re.findall(rf"^{ASKED}.*$", body, re.MULTILINE))
-    answer = re.sub(rf"^(?:{ASKED}.*\n|```.*)\n", "", _LINK.sub(r"\1", body), flags=re.MULTILINE)
+    asked = "".join(re.findall(rf"^{ASKED}(.*)$", body, re.MULTILINE))
+    answer = re.sub(rf"^(?:{ASKED}.*\n*|```.*\n)", "", _LINK.sub(r"\1", body), flags=re.MULTILINE)
     rules = dict.fromkeys(re.findall(r"^\| `([a-z0-9.-]+)` \|", text, re.MULTILINE))
     return Page(path.stem, title.lstrip("# "), answer.strip("\n"), _stems([title, asked]), [*rules])
 
 
+def telling(words: Iterable[str]) -> list[str]:
+    """Return the words without the small ones."""
+    return [word for word in words if re.sub(r"\W", "", word.lower()) not in _SMALL]
+
+
 def _stems(words: Iterable[str]) -> set[str]:
-    lowered = (re.sub(r"[^\w]", "", word.lower()) for text in words for word in text.split())
-    stems = {word if len(word) <= 3 or word.endswith("ss") else word.removesuffix("s") for word in lowered if word}  # noqa: PLR2004 - too short for a plural
-    return stems - _SMALL
+    each = telling(word for text in words for word in text.split())
+    return {_stem(re.sub(r"\W", "", word.lower())) for word in each} - {"hook", ""}
+
+
+def _stem(word: str) -> str:
+    return word if len(word) <= SHORT or word.endswith("ss") else word.removesuffix("s")

@@ -8,11 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from hooklaw.backend.capabilities import Capability
-from hooklaw.cli.questions import Page, find_pages
+from hooklaw.cli.questions import Page, find_pages, telling
 from hooklaw.errors import UnknownRuleError
-from hooklaw.law.collection import load_rules, search_rules
+from hooklaw.law.collection import catalogue, load_rules, search_rules
 from hooklaw.law.rule import Registered, Rule
+from hooklaw.packing.example import PREFIX
 
+QUESTION = 3
+"""How many telling words make a question; where there are fewer, a word that is nowhere is a mistake."""
+NEAREST = 8
 MOST = 20
 """How many rules are printed of those that words find; a chapter is printed whole."""
 
@@ -40,6 +44,8 @@ class Topic(NamedTuple):
         lines = [line for page in self.pages for line in _page(page)]
         shown = self.rules if self.heading.startswith("chapter") else self.rules[:MOST]
         lines += [self.heading, *map(_line, shown)] if shown else []
+        properties = [name for page in self.pages for name in page.rules if name.startswith(PREFIX)]
+        lines += ["properties of packers:", *(f"  {name}" for name in properties)] if properties else []
         if len(shown) < len(self.rules):
             lines.append(f"  and {len(self.rules) - len(shown)} more: hooklaw list {self.asked}")
         return "\n".join([*lines, "", "`hooklaw explain ID` prints a rule whole and runs it"]) + "\n"
@@ -50,6 +56,7 @@ def find_topic(words: Sequence[str]) -> Topic:
 
     UnknownRuleError suggests what was meant if there is neither a page nor a rule.
     """
+    words = " ".join(words).split()
     asked = " ".join(words)
     known = load_rules()
     if asked in known:
@@ -58,18 +65,23 @@ def find_topic(words: Sequence[str]) -> Topic:
     heading, named = _named(asked, [found.rule for found in known.values()])
     if named:
         return Topic(asked, heading, named, pages)
+    if pages:
+        return Topic(asked, "the rules:", [known[name].rule for name in pages[0].rules if name in known], pages)
+    asking = telling(words) or words
+    heading, found = _found(asking)
+    return Topic(" ".join(asking), heading, [each.rule for each in found], [], found[0] if len(found) == 1 else None)
+
+
+def _found(asking: Sequence[str]) -> tuple[str, list[Registered]]:
+    """Return the rules that have all of the words, or of a question the most, with a heading."""
     try:
-        found = search_rules(words)
+        found = search_rules(asking)
     except UnknownRuleError:
-        if not pages:
+        found = catalogue().nearest(asking) if len(asking) >= QUESTION else []
+        if not found:
             raise
-        found = []
-    if len(found) == 1 and not pages:
-        return Topic(asked, "", [], [], found[0])
-    rules = [known[name].rule for page in pages for name in page.rules if name in known] or [
-        each.rule for each in found
-    ]
-    return Topic(asked, "the rules:" if pages else f"{len(rules)} rules have {asked!r}:", rules, pages)
+        return "no rule has all of these words; the nearest:", found[:NEAREST]
+    return f"{len(found)} rules have {' '.join(asking)!r}:", found
 
 
 def _named(name: str, rules: Sequence[Rule]) -> tuple[str, list[Rule]]:

@@ -35,9 +35,13 @@ def load_rules() -> dict[str, Registered]:
 def search_rules(words: Sequence[str]) -> list[Registered]:
     """Return the rule with this id, or all rules that have these words; UnknownRuleError suggests what was meant."""
     known = load_rules()
-    if len(words) == 1 and words[0] in known:
-        return [known[words[0]]]
-    return Catalogue(known.values(), rule_places).search(words)
+    each = " ".join(words).split()
+    return [known[each[0]]] if len(each) == 1 and each[0] in known else catalogue().search(each)
+
+
+def catalogue() -> Catalogue[Registered]:
+    """Return all rules, to be searched."""
+    return Catalogue(load_rules().values(), rule_places)
 
 
 def rule_places(found: Registered) -> Places:

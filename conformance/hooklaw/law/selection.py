@@ -5,7 +5,9 @@ An expression has the grammar of pytest's -k: the grammar of Python's own and, o
 
 import ast
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from math import log
 from typing import Generic, NamedTuple, TypeVar
 
 from hooklaw.errors import HooklawError, UnknownRuleError, did_you_mean
@@ -15,6 +17,8 @@ Item = TypeVar("Item")
 Places = Sequence[Sequence[str]]
 """Where a word is looked for: groups of texts, of which an earlier group counts before a later one."""
 
+NEAR = 0.7
+"""What is rated less, against the best, is not near."""
 _WORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 _OPERATORS = {"and", "or", "not"}
 _GRAMMAR = (ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.Name, ast.Load)
@@ -63,7 +67,7 @@ class Catalogue(Generic[Item]):
 
     def search(self, words: Iterable[str]) -> list[Item]:
         """Return the items in which all of the words are, wherever; raise the kind's error if there are none."""
-        found = {word: set[int]().union(*self._by_group(_singular(word))) for word in words}
+        found = {word: self._anywhere(word) for word in words}
         nowhere = [word for word, where in found.items() if not where]
         if nowhere:
             raise self.unknown(nowhere[0])
@@ -71,6 +75,18 @@ class Catalogue(Generic[Item]):
         if not both:
             raise self._kind.error(f"no {self._kind.noun} has all of the words {', '.join(found)}: leave some out")
         return self._at(both)
+
+    def nearest(self, words: Iterable[str]) -> list[Item]:
+        """Return the items that have most of these words, the best first; a word that few items have counts more."""
+        rates, counts = defaultdict[int, float](float), Counter[int]()
+        for word in words:
+            found = self._anywhere(word)
+            counts.update(found)
+            for number in found:
+                rates[number] += log(len(self.items) / len(found))
+        best = max(rates.values(), default=0)
+        near = [number for number, rate in rates.items() if counts[number] > 1 and rate > best * NEAR]
+        return [self.items[number] for number in sorted(near, key=lambda number: -rates[number])]
 
     def unknown(self, word: str) -> HooklawError:
         """Return the error for a word that is nowhere."""
@@ -85,6 +101,9 @@ class Catalogue(Generic[Item]):
         if found is None:
             raise self.unknown(word)
         return found
+
+    def _anywhere(self, word: str) -> set[int]:
+        return set[int]().union(*self._by_group(_singular(word)))
 
     def _by_group(self, word: str) -> list[set[int]]:
         """Return for each group of places the numbers of the items that have a word there."""
