@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from hooklaw import __version__
-from hooklaw.errors import HooklawError, did_you_mean
+from hooklaw.errors import HooklawError, NotRunError, did_you_mean
 from hooklaw.results.text import printable_lines
 from hooklaw.results.verdict import Exit
 
@@ -19,6 +19,7 @@ VERBS = {
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
     "repro": ("hooklaw.cli.repro", "print a rule as a script without hooklaw, ready for an upstream issue"),
     "findings": ("hooklaw.cli.findings", "print what a backend breaks today, also as reports to its framework"),
+    "check-backend": ("hooklaw.cli.check_backend", "check an adapter before the framework is judged"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
     "diff": ("hooklaw.cli.diff", "compare two record files: regressed, fixed, new, gone"),
     "merge": ("hooklaw.cli.merge", "join the records of shards and of machines in one file"),
@@ -81,6 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except HooklawError as error:
         complain(error)
+        return Exit.BROKEN.code
+    except NotRunError as error:
+        sys.stderr.write(f"hooklaw: cannot be judged here: {error}\n")
         return Exit.BROKEN.code
     except KeyboardInterrupt:
         sys.stderr.write("hooklaw: interrupted\n")
