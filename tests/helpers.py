@@ -1,11 +1,14 @@
 """What several tests say of the program, put once."""
 
+import importlib
+import re
 import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 from hooklaw.backend import loading
+from hooklaw.cli import VERBS
 from hooklaw.fuzz.judge.compare import SCHEDULES, Divergence, follow, in_one, shown
 from hooklaw.fuzz.judge.judge import Judge, engine
 
@@ -37,6 +40,13 @@ def started(command, **how):
         return subprocess.Popen(command, start_new_session=True, **how)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def examples(verb):
+    """Return the lines of the help of a verb that are examples."""
+    module = importlib.import_module(VERBS[verb][0])
+    parts = re.split(r"^Examples?:$", module.__doc__, maxsplit=1, flags=re.MULTILINE)
+    return [line.strip() for line in parts[-1].splitlines() if line.startswith("    hooklaw ")] if parts[1:] else []
 
 
 def entry(**parts):

@@ -5,12 +5,12 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from hooklaw import NotRunError
+from hooklaw.errors import did_you_mean
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.run import Replayed
 from hooklaw_backends.compiled_programs import code_compiled, replay_compiled
@@ -41,8 +41,7 @@ def backend(argument: str = "") -> "TorchCompile":
 def _check_name(compiler: str) -> None:
     known = torch.compiler.list_backends(exclude_tags=())
     if compiler not in known:
-        near = get_close_matches(compiler, known, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "use aot_eager, eager or inductor"
+        hint = did_you_mean(compiler, known, "use aot_eager, eager or inductor")
         raise ValueError(f"torch.compile has no backend {compiler!r}: {hint}")
 
 

@@ -41,14 +41,23 @@ def backend(argument: str = "") -> "TorchEager":
 
 
 def _check_device(device: str) -> None:
+    kind = _kind_of(device)
     try:
-        kind = torch.device(device).type
         if kind == "cuda" and not torch.cuda.is_available():
             raise NotRunError(f"no CUDA device here (torch {torch.__version__} finds none)")
         torch.ones(1, device=device)
     except (RuntimeError, AssertionError, AttributeError, ImportError) as error:
         said = str(error).splitlines()[0]
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
+
+
+def _kind_of(device: str) -> str:
+    """Return the type of a device; ValueError for a word that no machine's torch knows."""
+    try:
+        return torch.device(device).type
+    except RuntimeError as error:
+        hint = "check the word, or name the package that adds the device with --import"
+        raise ValueError(f"torch {torch.__version__} does not know the device {device!r}: {hint}") from error
 
 
 def _everywhere(verb: str, module: Any = modules) -> Hook:
@@ -157,8 +166,7 @@ class TorchEager(TorchLike):
 
     def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
         if not callable(policy):
-            operations: Any = torch.ops.aten
-            named = [getattr(getattr(operations, name, None), "default", name) for name in policy]
+            named = [getattr(getattr(torch.ops.aten, str(name), None), "default", name) for name in policy]
             return checkpoints.create_selective_checkpoint_contexts(named, **options)
 
         def chosen(ctx: Any, operation: Any, *_: Any, **__: Any) -> Any:

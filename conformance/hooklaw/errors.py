@@ -1,5 +1,11 @@
 """Errors of the user's input: one exception for one condition; its text says how to mend it."""
 
+import sys
+from collections.abc import Iterable
+
+NEARLY = 0.08
+"""A second name is suggested if it is less like by no more than this."""
+
 
 class HooklawError(Exception):
     """An error in the input, not in the judged backend: the command line prints it and exits 3."""
@@ -27,6 +33,10 @@ class UnknownConditionError(HooklawError):
 
 class UnknownMutantError(HooklawError):
     """No mutant's name contains this text."""
+
+
+class DocumentationError(HooklawError):
+    """A docstring, or a page of the documentation's sources, cannot be found."""
 
 
 class RuleDefinitionError(HooklawError):
@@ -77,8 +87,42 @@ class WorkerError(HooklawError):
     """A worker cannot be started, or broke where nothing was expected to break."""
 
 
+class UnknownPageError(HooklawError):
+    """No page of the documentation has this name."""
+
+
 class OutputError(HooklawError):
     """An output file cannot be written."""
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str, *, likeness: float = 0.55) -> str:
+    """Return the end of a sentence that refuses a name: the one or two known names most like it, or `otherwise`."""
+    from difflib import SequenceMatcher, get_close_matches  # noqa: PLC0415 - needed for a wrong name only
+
+    names = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), names, n=2, cutoff=likeness)
+    rates = [SequenceMatcher(None, name, word.lower()).ratio() for name in near]
+    alike = [names[name] for name, rate in zip(near, rates, strict=True) if rate > rates[0] - NEARLY]
+    return f"did you mean {' or '.join(alike)}?" if alike else otherwise
+
+
+def misspelt(name: str, error: BaseException) -> str:
+    """Return what was meant, in brackets, if the error says that this module or attribute does not exist."""
+    from pkgutil import iter_modules  # noqa: PLC0415 - needed for a wrong name only
+
+    if isinstance(error, AttributeError):
+        return _bracketed(did_you_mean(error.name or name, dir(error.obj), ""))
+    if not isinstance(error, ModuleNotFoundError) or not f"{name}.".startswith(f"{error.name}."):
+        return ""
+    assert error.name  # noqa: S101 - the beginning of a name
+    package, _, last = error.name.rpartition(".")
+    folders = getattr(sys.modules.get(package), "__path__", ()) if package else None
+    near = did_you_mean(last, (found.name for found in iter_modules(folders)), "")
+    return _bracketed(near)
+
+
+def _bracketed(hint: str) -> str:
+    return f" ({hint})" if hint else ""
 
 
 def broken(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from hooklaw.law import hypothesis_settings
 from hooklaw.law.rule import Rule
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Writer
-from hooklaw.results.verdict import Expectation, Outcome, Verdict, judge
+from hooklaw.results.verdict import Expectation, Outcome, Verdict, as_known, judge
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
 from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--expectations", metavar="FILE", help="use this expectation file (write --expectations=FILE)")
     group.addoption("--limit", type=float, default=RULE_LIMIT, metavar="SECONDS", help="limit of one rule")
     group.addoption("--in-process", action="store_true", help="no containment: for --pdb; ends at a crash")
+    group.addoption("--allow-not-run", action="store_true", help="skip what this machine lacks; else it is an error")
     group.addoption("--probe-unsupported", action="store_true", help="run what the backend denies, too")
 
 
@@ -105,7 +106,7 @@ class RuleItem(pytest.Item):
         runner = self.config.stash[RUNNER]
         done = self.done = runner.execute(self)
         known = runner.subjects[self.spec].known.get(self.rule.id)
-        verdict = judge(done.outcome, self.rule.level, known)
+        verdict = judge(done.outcome, self.rule.level, known, done.seen)
         if done.outcome in WITHOUT_VERDICT:
             pytest.skip(done.detail)
         if verdict is Verdict.AS_EXPECTED and done.outcome is not Outcome.PASS:
@@ -127,7 +128,8 @@ def _text(done: Execution, verdict: Verdict, known: Expectation | None) -> str:
     if verdict is Verdict.FIXED:
         return f"[fixed] expected to {'/'.join(known.outcome if known else [])}, and passes: drop the entry"
     stderr = ["the last lines of its stderr:", *done.stderr.splitlines()] if done.stderr else []
-    return "\n  ".join([f"[{done.outcome}] {done.detail}  [{done.where}]", *stderr])
+    expected = [f"known: {as_known(known)}"] if known else []
+    return "\n  ".join([f"[{done.outcome}] {done.detail}  [{done.where}]", *expected, *stderr])
 
 
 class Message(msgspec.Struct):
@@ -146,6 +148,7 @@ class RuleRunner:
         self._executors = {spec: _executor(config, spec) for spec in _option(config, "--backend")}
         self._listed: dict[tuple[str, str], Listed] = {}
         self._untold: dict[str, list[Rule]] = {}
+        self._allow_not_run: bool = _option(config, "--allow-not-run")
         self.subjects: dict[str, Subject] = {}
 
     def start(self) -> None:
@@ -163,6 +166,9 @@ class RuleRunner:
                 self.subjects[spec], found = self._executors[spec].collect([*files])
             except HooklawError as error:
                 raise pytest.UsageError(f"hooklaw: {error}") from error
+            if (why := self.subjects[spec].not_run) and not self._allow_not_run:
+                said = f"{spec} cannot be judged here: {why}; if that is as it should be, say --allow-not-run"
+                raise pytest.UsageError(f"hooklaw: {said}")
             self._listed |= {(spec, listed.rule.id): listed for listed in found}
         items.sort(key=lambda item: isinstance(item, RuleItem) and self.subjects[item.spec].ends_process(item.rule.id))
 

@@ -1,6 +1,10 @@
 """Make one HTML file of result files: verdicts, the matrix of rules and backends, and what each rule saw.
 
 Packers have a page of their own, and so does offloading: the time and memory that `hooklaw bench` measured.
+
+Example:
+    hooklaw run --backend reference -k order --results=order.jsonl
+    hooklaw report order.jsonl -o order.html
 """
 
 import argparse

@@ -7,7 +7,7 @@ import msgspec
 
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import exit_of_run
-from hooklaw.results.verdict import Exit
+from hooklaw.results.verdict import FAILS_DIFFERENTLY, Exit
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -40,6 +40,7 @@ OUTCOMES = {
         ("timeout", "worst", "…"),
         ("error", "worst", "!"),
         ("fail", "bad", "✗"),
+        (FAILS_DIFFERENTLY, "bad", "✗"),
         ("fixed", "good", "↑"),
         ("known crash", "known", "~"),
         ("known timeout", "known", "~"),
@@ -73,7 +74,7 @@ def of_run(run: Run) -> Mark:
     """Return the mark of a run that judged rules or a packer."""
     if run.header.not_run:
         return NOT_RUN
-    end = exit_of_run(run)
+    end = exit_of_run(run, allow_not_run=True)
     if run.header.run_kind is not RunKind.PACKER:
         return RULES[end]
     passed, judged = run.count()

@@ -103,6 +103,7 @@ def _did(rule: Rule, run: Run, mark: Mark) -> dict[str, Any]:
 def _entry(entry: Expectation) -> dict[str, str]:
     parts = {
         "outcome": " or ".join(entry.outcome),
+        "saw": " or ".join(entry.saw),
         "reason": entry.reason,
         "issue": entry.issue,
         "when": entry.when,

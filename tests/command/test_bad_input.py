@@ -53,6 +53,17 @@ BROKEN_BACKENDS = {
     ),
 }
 
+LOADING_VERBS = {
+    "run": ["run"],
+    "run in process": ["run", IN_PROCESS],
+    "explain": ["explain", "order.six-steps.leaf"],
+    "repro": ["repro", "order.six-steps.leaf"],
+    "expect check": ["expect", "check"],
+    "expect update": ["expect", "update", "three.jsonl"],
+    "fuzz": ["fuzz"],
+    "packer": ["packer", "hooklaw.packing.control:Right"],
+}
+
 
 @pytest.fixture
 def old(tmp_path):
@@ -185,8 +196,10 @@ def test_one_backend_twice(judge, old):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-k", "nothing"), "the selection matches no rule: `hooklaw list` shows all"),
-        (("-k", "nothing", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
+        (("-k", "nothing"), "no rule matches 'nothing': "),
+        (("-k", "nothing", IN_PROCESS), "no rule matches 'nothing': "),
+        (("-k", "ordr", IN_PROCESS), "no rule matches 'ordr': did you mean order?"),
+        (("-k", "order and not order", IN_PROCESS), "the selection matches no rule: `hooklaw list` shows all"),
         (("-k", "and or"), "Wrong expression passed to '-k': and or: "),
         (("-k", "and or", IN_PROCESS), "Wrong expression passed to '-k': and or: "),
         (("--import", "nowhere", IN_PROCESS), "--import nowhere: cannot import the module: ModuleNotFoundError"),
@@ -477,3 +490,14 @@ def test_interrupted_while_loading(interrupted, adapter, old, tmp_path, how):
 
     assert refused(done, "hooklaw: interrupted")
     assert old()
+
+
+@pytest.mark.parametrize("words", LOADING_VERBS.values(), ids=LOADING_VERBS)
+def test_import_that_fails(verb, tmp_path, words):
+    """Every verb that loads a backend takes --import, and names the module that cannot be imported."""
+    made.write(tmp_path / "three.jsonl", made.three()[0])
+
+    done = verb(*words, "--import", "nowhere")
+
+    assert done.returncode == 3
+    assert "--import nowhere: cannot import the module: ModuleNotFoundError" in complaint(done)

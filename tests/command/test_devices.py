@@ -2,18 +2,19 @@
 
 import pytest
 
+from helpers import complaint
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from hooklaw_backends import torch_eager  # noqa: E402 - needs torch
 
 
-def test_unknown_device_is_not_run(hooklaw):
-    """A device that torch does not know is not run, with torch's own reason, and no regression."""
-    done = hooklaw("run", "--backend", "torch-eager:lawdevice", "-k", "order.six-steps.leaf")
+def test_unknown_device_is_refused(hooklaw):
+    """A device that torch does not know is a mistake, which no option allows."""
+    done = hooklaw("run", "--backend", "torch-eager:lawdevice", "-k", "order.six-steps.leaf", "--allow-not-run")
 
-    assert done.returncode == 0
-    assert "not run: torch" in done.stdout
-    assert "cannot use the device 'lawdevice'" in done.stdout
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "does not know the device 'lawdevice': check the word, or name the package" in complaint(done)
 
 
 def test_package_that_registers_a_device_is_imported_first(hooklaw, tmp_path):
@@ -26,15 +27,16 @@ def test_package_that_registers_a_device_is_imported_first(hooklaw, tmp_path):
         path=[tmp_path],
     )  # fmt: skip
 
-    assert done.returncode == 0
+    assert done.returncode == 3
     assert "not run: torch" in done.stdout
     assert "Expected one of" not in done.stdout
+    assert "torch-eager:lawdevice cannot be judged here: torch" in done.stderr
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_cuda_without_a_gpu_is_not_run(hooklaw):
     """Without a GPU every rule is not run, and the record says why."""
-    done = hooklaw("run", "--backend", "torch-eager:cuda", "-k", "order.six-steps.leaf")
+    done = hooklaw("run", "--backend", "torch-eager:cuda", "-k", "order.six-steps.leaf", "--allow-not-run")
 
     assert done.returncode == 0
     assert "not run: no CUDA device here" in done.stdout

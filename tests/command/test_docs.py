@@ -1,4 +1,4 @@
-"""What the documentation shows is run: every hooklaw command in a shell block exits as it should."""
+"""What the documentation shows is run: every hooklaw command in a shell block, or in a help, exits as it should."""
 
 import re
 import shlex
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers import examples
+from hooklaw.cli import VERBS
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def commands():
@@ -29,17 +32,51 @@ def test_command_runs(hooklaw_command, line, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_backend_of_the_tutorial(hooklaw_command, tmp_path):
-    """The files that the tutorial has its reader save make a backend, and each command beneath them exits with 0."""
-    page = (ROOT / "docs" / "add-a-backend.md").read_text()
-    for name, text in re.findall(r"as `([\w.]+)`[^\n]*\n\n```\w+\n(.*?)```", page, re.DOTALL):
-        (tmp_path / name).write_text(text)
-    commands = re.findall(r"^PYTHONPATH=\. hooklaw (.+)$", page, re.MULTILINE)
-
-    assert len(commands) == 3
-    for line in commands:
-        done = hooklaw_command(*shlex.split(line), cwd=tmp_path, path=[tmp_path])
+@pytest.mark.parametrize("name", VERBS)
+def test_examples_of_a_verb(hooklaw_command, name, tmp_path):
+    """The examples in a verb's help, run one after the other, end with exit code 0."""
+    pytest.importorskip("torch", reason="the examples judge torch, which is not installed")
+    for line in examples(name):
+        done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
+def test_a_page_is_printed(verb):
+    """`hooklaw docs PAGE` prints the page; a name with its folder or its ending is understood too."""
+    page = (ROOT / "docs" / "levels.md").read_text()
+
+    assert (0, page) == (verb("docs", "levels").returncode, verb("docs", "docs/levels.md").stdout)
+
+
+def test_pages_are_listed(verb):
+    """Without a page, each page is listed with its title."""
+    lines = verb("docs").stdout.splitlines()
+
+    assert {path.stem for path in PAGES[1:]} == {line.split()[0] for line in lines[:-2]}
+    assert any(line.split() == ["add-a-rule", "How", "to", "add", "a", "rule"] for line in lines)
+
+
+def test_unknown_page(verb):
+    """A page that does not exist is answered with those of a similar name."""
+    done = verb("docs", "condition")
+
+    assert (
+        done.returncode, done.stderr
+    ) == (3, "hooklaw: no page has the name 'condition': did you mean conditions?\n")  # fmt: skip
+
+
+def test_messages_name_pages_that_a_wheel_has():
+    """A text of the program names a page by the command that prints it, since a wheel's user has no folder docs."""
+    named = [
+        (path.name, page)
+        for room in ("conformance", "backends", "reports")
+        for path in (ROOT / room).rglob("*.py")
+        for page in re.findall(r"(hooklaw docs [a-z-]+|\bdocs/[a-z-]+\.md)", path.read_text())
+    ]
+    known = {f"hooklaw docs {path.stem}" for path in PAGES}
+
+    assert [(file, page) for file, page in named if page not in known] == []
+    assert named
 
 
 def test_links_lead_somewhere():

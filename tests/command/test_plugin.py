@@ -45,11 +45,31 @@ def test_a_rule_that_does_not_hold_fails(plain):
 
 def test_a_known_divergence_is_an_expected_failure(plain, tmp_path):
     """What the expectation file lists is an expected failure with the file's reason."""
-    (tmp_path / "root" / "toy.toml").write_text(entry())
+    (tmp_path / "root" / "toy.toml").write_text(entry(saw="was [1.0, 1.0]"))
     done = plain("--expectations=toy.toml")
 
     assert done.returncode == pytest.ExitCode.OK, done.stdout
     assert "the toy is a toy" in done.stdout
+
+
+def test_another_failure_than_the_known_one_fails(plain, tmp_path):
+    """A rule that fails in another way than it is known to is a failed test that says both."""
+    (tmp_path / "root" / "toy.toml").write_text(entry(saw="sum raised KeyError"))
+    done = plain("--expectations=toy.toml")
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "[fail] x.grad should be [100.0, 100.0], was [1.0, 1.0]" in done.stdout
+    assert "known: fail with 'sum raised KeyError', because the toy is a toy" in done.stdout
+
+
+def test_a_backend_that_is_absent(plain):
+    """A backend that cannot be judged here is an error, unless its absence is allowed."""
+    backend = ("--backend", "toy:backend:absent")
+    done = plain(backend=backend)
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "toy:backend:absent cannot be judged here: no toy box on this machine" in done.stderr + done.stdout
+    assert plain("--allow-not-run", backend=backend).returncode == pytest.ExitCode.OK
 
 
 def test_a_fixed_divergence_fails(plain, tmp_path):

@@ -7,8 +7,9 @@ import pytest
 
 from helpers import DATA, complaint
 from hooklaw.backend import loading
+from hooklaw.errors import RuleDefinitionError
 from hooklaw.law.rule import Level, Rule, docstring
-from hooklaw.mutation import _service
+from hooklaw.mutation import _service, matrix
 from hooklaw.mutation.matrix import Matrices, Matrix, choose_by
 from hooklaw.mutation.report import report
 from hooklaw.results.verdict import Exit, Outcome
@@ -75,7 +76,7 @@ def test_rule_that_kills_nothing(docile):
     """A MUST rule that kills none of the mutants that it names is listed, and so is a mutant that is missing."""
     assert "kills nothing it names: made-up.toothless names does-nothing-wrong, never-built" in docile.stdout
     assert "kills nothing it names: tensor-hook.handle.remove " not in docile.stdout
-    assert "missing: never-built" in docile.stdout
+    assert "missing: never-built" in docile.stdout  # its module does not say what it does not build
 
 
 def test_hanging_mutant(docile):
@@ -113,7 +114,7 @@ def test_unknown_mutant(verb):
     done = verb("mutants", "--mutants", "docile", "-k", "no-such")
 
     assert done.returncode == 3
-    assert "no mutant has 'no-such' in its name" in complaint(done)
+    assert "no mutant matches 'no-such': " in complaint(done)
 
 
 def test_module_that_does_not_import(verb):
@@ -317,3 +318,17 @@ def test_made_over_both():
 
     assert len(shared) > 150
     assert all(mutants("torch-eager")[name].__doc__ == mutants("reference")[name].__doc__ for name in shared)
+
+
+def loaded(*, names, not_built):
+    """Return what workers say of backends with these mutants, one each."""
+    made_up = [made_rule("made.one", "a"), made_rule("made.two", "b")]
+    return [_service.LoadedMutants({name: "A fault."}, {}, made_up, {}, not_built) for name in names]
+
+
+def test_mutant_that_does_not_exist():
+    """A rule that names a mutant that no backend has, and that is not declared, is an error that says what is meant."""
+    matrix._refuse_unknown(loaded(names=["a"], not_built={"b": "it needs a device"}))
+    matrix._refuse_unknown(loaded(names=["a"], not_built=None))
+    with pytest.raises(RuleDefinitionError, match="rule 'made.two' names the mutant 'b', which does not exist: write"):
+        matrix._refuse_unknown(loaded(names=["a", "c"], not_built={}))

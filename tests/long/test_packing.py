@@ -312,7 +312,10 @@ def test_versions_of_what_is_judged(hooklaw, tmp_path):
     [
         ([], "no packer is named"),
         (["torch:pi", "--results", "run.jsonl"], "is float, which cannot be called"),
-        ([RIGHT, "-k", "zzz", "--results", "run.jsonl"], "no property has 'zzz' in its id"),
+        ([RIGHT, "-k", "zzz", "--results", "run.jsonl"], "no property matches 'zzz': `hooklaw packer --list`"),
+        ([RIGHT, "-k", "identty"], "no property matches 'identty': did you mean identity?"),
+        (["torch.autograd.graph:save_on_cpuu"], "has no attribute 'save_on_cpuu' (did you mean save_on_cpu?)"),
+        (["torch.autograd.grap:save_on_cpu"], "No module named 'torch.autograd.grap' (did you mean graph?)"),
         ([RIGHT, "--device", "cpu", "--device", "cpu"], "a device is named twice"),
         ([RIGHT, "--examples", "0"], "argument --examples: invalid examples value: '0'"),
         ([RIGHT, "--expectations", "no.toml"], "cannot read the expectation file no.toml"),

@@ -22,10 +22,18 @@ MALFORMED = {
     "other tables": ("[other]\nx = 1\n", f"{ONLY}, found other"),
     "entries in a row": ('expect = [{rule = "a.b"}]\n', "1: begin every entry with a line [[expect]]"),
     "unknown key": (entry() + entry(why="x"), "5: unknown key 'why': an entry has condition, expires, issue, outcome"),
+    "device without a sign": (
+        entry(when="torch>=2 and device"),
+        "1: when = 'torch>=2 and device' is not a version range",
+    ),
+    "range of a device": (entry(when="device>=2"), "1: when = 'device>=2' is not a version range"),
     "no reason": (entry(reason=None), "1: the entry has no 'reason': every entry names rule and reason"),
     "empty reason": (entry(reason=""), "1: the entry has no 'reason'"),
     "no rule": ("\n\n" + entry(rule=None), "3: the entry has no 'rule'"),
     "empty outcome": (entry(outcome=[]), "1: the entry has no 'outcome'"),
+    "empty saw": (entry(saw=""), "1: saw is empty: write a phrase of what is seen, or leave it out"),
+    "saw of an empty phrase": (entry(saw=["x", ""]), "1: saw is empty"),
+    "saw that is no text": (entry(saw=3), "1: Expected `str`, got `int` - at `$.saw[0]`"),
     "unknown outcome": (entry(outcome="sad"), "1: outcome 'sad' cannot be expected: write fail, crash, timeout"),
     "outcome that says nothing": (entry(outcome=["fail", "error"]), "1: outcome 'error' cannot be expected"),
     "outcome that is no text": (entry(outcome=3), "1: outcome 3 cannot be expected"),
@@ -232,21 +240,30 @@ def test_check_refuses(verb, file, text, said):
 
 def test_check_names_what_is_stale(verb, file):
     """`expect check` names a stale entry by its line and exits 2."""
-    file.write_text(entry(rule="order.six-steps.leaf") + entry(rule="toy.gone"))
+    file.write_text(entry(rule="order.six-steps.leaf", saw="x") + entry(rule="toy.gone"))
     done = verb("expect", "check", "--file", file)
 
     assert (done.returncode, done.stderr) == (2, "")
-    assert f"{file}:5: stale: the entry for 'toy.gone' matches no rule\n" in done.stdout
+    assert f"{file}:6: stale: the entry for 'toy.gone' matches no rule\n" in done.stdout
     assert f"{file}: 1 entries apply, 1 are stale\n" in done.stdout
 
 
-def test_check_names_what_is_unexplained(verb, file):
-    """`expect check` names the entries whose reasons must still be written."""
-    file.write_text(entry(rule="order.six-steps.leaf", reason="unexplained: it failed"))
+@pytest.mark.parametrize("parts", [{}, {"condition": "thread"}])
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"reason": "unexplained: it failed", "saw": "x"}, "is unexplained: write its reason"),
+        ({}, "would accept any failure: write saw, a phrase of what is seen"),
+    ],
+)
+def test_check_names_what_is_unclear(verb, file, parts, more, why):
+    """An entry whose reason must still be written, or that does not say what is seen, is stale."""
+    file.write_text(entry(rule="order.six-steps.leaf", **parts, **more))
     done = verb("expect", "check", "--file", file)
 
-    assert done.returncode == 0
-    assert f"{file}:1: unexplained: write why 'order.six-steps.leaf' does not hold\n" in done.stdout
+    assert done.returncode == 2
+    assert f"{file}:1: stale: the entry for 'order.six-steps.leaf' {why}\n" in done.stdout
+    assert f"{file}: 1 entries apply, 1 are stale\n" in done.stdout
 
 
 def results(tmp_path, *found):
@@ -299,7 +316,7 @@ def test_update_removes_what_holds(update, file):
     done, text = update(*all_pass(second=made.failed("order.second", Outcome.CRASH)))
 
     assert kept == text
-    assert f"{file}: order.first holds now: entry removed\n" == done.stdout
+    assert f"{file}: order.first holds now: entry removed\n{file}: written, 1 change\n" == done.stdout
 
 
 @pytest.mark.parametrize(
@@ -348,8 +365,61 @@ def test_update_adds_an_outcome(update, file):
     assert "order.first: outcome timeout added" in done.stdout
 
 
-ALL_THREE = entry(rule=["order.first", "order.second", "unpack.third"], outcome=None)
+ALL_THREE = entry(rule=["order.first", "order.second", "unpack.third"], outcome=None, saw="should be 'first'")
 SECTION = "\n# another section\n\n"
+
+
+LOOK = "should be 'first', was 'second' with [1.0, 2.0]"
+UNSURE = f"unexplained: event 1 {LOOK}; it was known because the toy is a toy"
+
+
+def test_update_writes_what_is_seen(update, file):
+    """A new entry says what is seen; a crash looks different on each machine."""
+    update(*all_pass(first=made.failed("order.first"), second=made.failed("order.second", Outcome.CRASH)))
+
+    assert [one.saw for one in expectations.load(file).entries] == [[LOOK], []]
+
+
+def test_update_completes_an_entry_that_does_not_say_what_is_seen(update, file):
+    """An entry without `saw` gets it and keeps its reason; the rules of a list share their phrases."""
+    file.write_text(entry(rule=["order.first", "order.second"]) + "# tail\n")
+    other = made.failed("order.second", detail="event 2 should be 'a', was 'b'")
+    done, text = update(*all_pass(first=made.failed("order.first"), second=other))
+    known = expectations.load(file).entries
+
+    assert {(*one.saw, one.reason, one.line) for one in known} == {
+        (LOOK, "should be 'a', was 'b'", "the toy is a toy", 1)
+    }
+    assert text.endswith("# tail\n")
+    assert "order.first: saw added\n" in done.stdout
+
+
+def test_update_doubts_the_reason_of_what_fails_differently(update, file):
+    """A rule that fails in another way than its entry says gets that way too, and its reason must be checked."""
+    file.write_text(entry(rule="order.first", saw="sum raised KeyError"))
+    done, _ = update(*all_pass(first=made.failed("order.first")))
+    (known,) = expectations.load(file).entries
+
+    assert (known.saw, known.reason) == (["sum raised KeyError", LOOK], UNSURE)
+    assert f"order.first fails differently: {LOOK!r} added to saw, check its reason\n" in done.stdout
+    assert "nothing to change" in update(*all_pass(first=made.failed("order.first")))[0].stdout
+
+
+def test_update_of_another_outcome_keeps_saw_telling(update, file):
+    """Where an entry says what is seen, an outcome that ends the process is seen by its word."""
+    file.write_text(entry(rule="order.first", saw="sum raised KeyError"))
+    update(*all_pass(first=made.failed("order.first", Outcome.CRASH)))
+    (known,) = expectations.load(file).entries
+
+    assert (known.outcome, known.saw) == (["fail", "crash"], ["sum raised KeyError", "crash"])
+
+
+def test_update_does_not_take_the_reason_of_another_look(update, file):
+    """An entry of another version explains a failure only if it looks alike."""
+    file.write_text(entry(rule="order.first", when="torch<2.13", saw="sum raised KeyError"))
+    update(*all_pass(first=made.failed("order.first")))
+
+    assert expectations.load(file).entries[1].reason == f"unexplained: event 1 {LOOK}"
 
 
 def test_update_removes_a_rule_from_a_list(update, file):
@@ -378,7 +448,7 @@ def test_update_keeps_the_rules_of_a_list_apart(update, file):
 
     assert [(one.rule, one.outcome, one.reason) for one in expectations.load(file).entries] == [
         ("unpack.third", ["fail"], "the toy is a toy"),
-        ("order.first", ["fail", "crash"], "the toy is a toy"),
+        ("order.first", ["fail", "crash"], UNSURE),
     ]
     assert "# tail\n" in text
 

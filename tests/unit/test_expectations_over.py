@@ -147,14 +147,14 @@ def test_refused(file, write, lower, head, said):
 def test_check_of_both(verb, file, write):
     """`expect check` names the line and the file of each entry that must be explained, also of one that cancels."""
     ids = "order.six-steps.leaf", "order.six-steps.non-leaf"
-    lower = entry(rule=ids[0], reason="unexplained: low") + entry(rule=ids[1], reason="unexplained: low")
+    lower = "".join(entry(rule=rule, reason="unexplained: low", saw="x") for rule in ids)
     write(lower, entry(rule=ids[0], outcome="pass", reason="unexplained: high"))
     done = verb("expect", "check", "--file", file)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"{file}:2: unexplained: write why {ids[0]!r}" in done.stdout
-    assert f"{file.with_name('lower.toml')}:5: unexplained: write why {ids[1]!r}" in done.stdout
-    assert f"{file}: 1 entries apply, 0 are stale\n" in done.stdout
+    assert (done.returncode, done.stderr) == (2, "")
+    assert f"{file}:2: stale: the entry for {ids[0]!r} is unexplained" in done.stdout
+    assert f"{file.with_name('lower.toml')}:6: stale: the entry for {ids[1]!r} is unexplained" in done.stdout
+    assert f"{file}: 1 entries apply, 2 are stale\n" in done.stdout
 
 
 def test_check_refuses_a_circle(verb, file, write):

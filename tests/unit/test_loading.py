@@ -175,7 +175,8 @@ def test_missing_attribute(module, attribute):
         "            raise AttributeError\n        return super().__getattribute__(name)\nmade = Mine()"
     )
 
-    with pytest.raises(BackendContractError, match=f"^backend 'mine:made' has no attribute '{attribute}': docs"):
+    said = f"^backend 'mine:made' has no attribute '{attribute}': `hooklaw docs add-a-backend`"
+    with pytest.raises(BackendContractError, match=said):
         loading.load("mine:made")
 
 

@@ -5,7 +5,18 @@ from itertools import product
 import pytest
 
 from hooklaw.law.rule import Level
-from hooklaw.results.verdict import JUDGED, Exit, Expectation, Outcome, Verdict, describe, exit_of, judge
+from hooklaw.results.verdict import (
+    JUDGED,
+    Exit,
+    Expectation,
+    Outcome,
+    Stale,
+    Verdict,
+    describe,
+    exit_of,
+    judge,
+    unclear,
+)
 
 FIXED, AS_EXPECTED, REGRESSION = Verdict.FIXED, Verdict.AS_EXPECTED, Verdict.REGRESSION
 BROKEN = (REGRESSION, AS_EXPECTED, REGRESSION)
@@ -35,7 +46,9 @@ VERDICTS = {
     (Outcome.NOT_RUN, Level.MAY): NOTHING,
 }
 EXIT_CODES = [
-    ([], 0),
+    ([], 3),
+    ([(Outcome.UNSUPPORTED, AS_EXPECTED), (Outcome.NOT_RUN, AS_EXPECTED)], 3),
+    ([(Outcome.UNSUPPORTED, AS_EXPECTED), (Outcome.PASS, AS_EXPECTED)], 0),
     ([(Outcome.PASS, AS_EXPECTED)], 0),
     ([(Outcome.FAIL, AS_EXPECTED)], 0),
     ([(Outcome.ERROR, AS_EXPECTED)], 0),
@@ -64,7 +77,7 @@ def test_verdict(cell, verdicts):
     """A rule that does not hold is a regression unless it was expected, or is a MAY rule that fails."""
     outcome, level = cell
     others = expecting(*(set(Outcome) - {outcome}))
-    found = tuple(judge(outcome, level, known) for known in (None, expecting(outcome), others))
+    found = tuple(judge(outcome, level, known, "") for known in (None, expecting(outcome), others))
 
     assert verdicts == found
 
@@ -88,6 +101,14 @@ def test_exit_code_of_a_broken_run(cells, stale):
     assert exit_of(cells, stale=stale, broken=True).code == 3
 
 
+@pytest.mark.parametrize("cells", [[], [(Outcome.NOT_RUN, AS_EXPECTED)]])
+def test_exit_code_of_a_run_that_may_judge_nothing(cells):
+    """A run that judged nothing is fine only where that is allowed; its stale entries still count."""
+    codes = [exit_of(cells, stale=stale, allow_not_run=True).code for stale in (False, True)]
+
+    assert codes == [0, 2]
+
+
 def test_exit_codes_in_order():
     """The numbers of exit codes are a contract with scripts."""
     assert {str(one): one.code for one in Exit} == {"ok": 0, "regression": 1, "fixed-or-stale": 2, "broken": 3}
@@ -96,6 +117,46 @@ def test_exit_codes_in_order():
 def test_what_is_judged():
     """Only rules that ran are in the denominator."""
     assert {"unsupported", "not-run"} == set(Outcome) - JUDGED
+
+
+LOOK = Expectation("family.what", ["fail", "crash"], "a reason", saw=["was no error", "crash"])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level", "seen", "verdict", "words"),
+    [
+        (Outcome.FAIL, Level.MUST, "raises should be freed, was no error", AS_EXPECTED, "known fail"),
+        (Outcome.FAIL, Level.MUST, "sum raised KeyError: 'oops'", REGRESSION, "fails differently"),
+        (Outcome.FAIL, Level.SHOULD, "", REGRESSION, "fails differently"),
+        (Outcome.FAIL, Level.MAY, "sum raised KeyError: 'oops'", AS_EXPECTED, "known fail"),
+        (Outcome.CRASH, Level.MUST, "the process died\ncrash", AS_EXPECTED, "known crash"),
+        (Outcome.CRASH, Level.MUST, "the process died", REGRESSION, "crash"),
+        (Outcome.TIMEOUT, Level.MUST, "was no error", REGRESSION, "timeout"),
+        (Outcome.PASS, Level.MUST, "", FIXED, "fixed"),
+    ],
+)
+def test_look(outcome, level, seen, verdict, words):
+    """A rule that fails in another way than it is known to is a regression."""
+    found = judge(outcome, level, LOOK, seen)
+
+    assert (verdict, words) == (found, describe(outcome, level, found, LOOK))
+
+
+@pytest.mark.parametrize(
+    ("parts", "whys"),
+    [
+        ({"saw": ["x"]}, []),
+        ({"outcome": ["crash", "timeout"]}, []),
+        ({"outcome": ["pass"]}, []),
+        ({}, ["would accept any failure: write saw, a phrase of what is seen"]),
+        ({"reason": "unexplained: x", "saw": ["x"]}, ["is unexplained: write its reason"]),
+    ],
+)
+def test_unclear(parts, whys):
+    """An entry is stale until a person has said why, and what is seen."""
+    given = {"rule": "family.what", "outcome": ["fail"], "reason": "a reason", "file": "x.toml", "line": 7}
+
+    assert [Stale("family.what", why, "x.toml", 7) for why in whys] == unclear(Expectation(**(given | parts)))
 
 
 @pytest.mark.parametrize(
@@ -115,4 +176,4 @@ def test_what_is_judged():
 )
 def test_words(outcome, level, known, words):
     """`describe` returns one or two words."""
-    assert words == describe(outcome, level, judge(outcome, level, known), known)
+    assert words == describe(outcome, level, judge(outcome, level, known, ""), known)

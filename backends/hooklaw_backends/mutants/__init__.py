@@ -12,13 +12,13 @@ torch-eager, ``hooklaw_backends.mutants:of_reference:NAME`` over the engine.
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+from hooklaw.errors import did_you_mean
 from hooklaw_backends.mutants.base import Mutant, name_of
 
 SHARED = {"base", "inside", "over_reference", "over_torch", "shared", "verbs"}
@@ -27,6 +27,11 @@ OVER = {
     "reference": ("over_reference", "OverReference", "engine"),
 }
 """For each backend: the module and class that its mutants extend, and the folder of the mutants it alone has."""
+NOT_BUILT = {
+    "save-on-cpu-leaves-tensors-on-the-device": "only a CUDA device shows it",
+    "save-on-cpu-unpacks-on-the-cpu": "only a CUDA device shows it",
+}
+"""Mutants that rules name and that are not built, with the reason; any other name that does not exist is a mistake."""
 
 
 @cache
@@ -60,8 +65,7 @@ def of_reference(name: str = "") -> Mutant:
 def _named(of: str, name: str) -> Mutant:
     made = mutants(of)
     if name not in made:
-        near = get_close_matches(name, made, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw mutants` lists them"
+        hint = did_you_mean(name, made, "`hooklaw mutants` lists them")
         raise ValueError(f"no mutant of {of} is called {name!r}: {hint}")
     return made[name]()
 

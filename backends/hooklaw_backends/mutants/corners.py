@@ -195,6 +195,29 @@ def views_are_constants(self: Mutant, old: Hook, tensor: Any, *shape: int) -> An
     return self.detach(old(tensor, *shape))
 
 
+class ViewOfAShapeMadeOnce(Mutant):
+    """A second view of a tensor with the same shape is the first view."""
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        for base, its, made in self.kept:
+            if base is tensor and its == shape:
+                return made
+        self.kept.append((tensor, shape, super().view(tensor, *shape)))
+        return self.kept[-1][-1]
+
+
+class HookOnAViewIsOnItsBase(Mutant):
+    """A hook that is registered on a view is registered on its base."""
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        self.kept.append((tensor, super().view(tensor, *shape)))
+        return self.kept[-1][-1]
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        base = next((base for base, made in self.kept if made is tensor), tensor)
+        return super().register_hook(base, hook)
+
+
 class OnlyGivenDataMakesLeaves(Mutant):
     """Only a tensor that was made from data is a leaf."""
 

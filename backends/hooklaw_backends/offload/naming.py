@@ -3,13 +3,12 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
 
 import torch
 
-from hooklaw.errors import StrategyError
+from hooklaw.errors import StrategyError, did_you_mean, misspelt
 from hooklaw.offload.steps import Strategy
 from hooklaw_backends.offload.asynchronous import Async
 from hooklaw_backends.offload.choices import Both, Fraction, Sizes
@@ -169,8 +168,7 @@ PARTS: dict[str, Callable[[StrategyParts, str], None]] = {
 
 
 def _unknown(part: str) -> str:
-    near = get_close_matches(part.partition(":")[0], PARTS, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PARTS)}"
+    hint = did_you_mean(part.partition(":")[0], PARTS, f"known are {', '.join(PARTS)}")
     return f"no strategy is called {part!r}: {hint} (your own strategy is named module:attribute)"
 
 
@@ -188,9 +186,11 @@ def _imported(module: str, attribute: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except AttributeError as error:
-        raise StrategyError(f"strategy {module}:{attribute}: module {module} has no attribute {attribute!r}") from error
+        said = f"module {module} has no attribute {attribute!r}{misspelt(attribute, error)}"
+        raise StrategyError(f"strategy {module}:{attribute}: {said}") from error
     except (Exception, SystemExit) as error:
-        raise StrategyError(f"strategy {module}:{attribute}: {module} does not import: {_said(error)}") from error
+        said = f"{module} does not import: {_said(error)}{misspelt(module, error)}"
+        raise StrategyError(f"strategy {module}:{attribute}: {said}") from error
 
 
 def _called(found: Callable[[], Any], spec: str) -> Any:

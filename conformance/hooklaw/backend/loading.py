@@ -1,13 +1,13 @@
 """Loading a backend by its name on the command line: a built-in one, an entry point, or module:attribute."""
 
 import importlib
-from collections.abc import Callable
-from difflib import get_close_matches
+import re
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, cast
 
 from hooklaw.backend.protocol import Backend, check_contract
-from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError
+from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError, did_you_mean, misspelt
 
 GROUP = "hooklaw.backends"
 BUILTIN = {
@@ -39,21 +39,31 @@ def resolve(spec: str) -> tuple[str, str]:
     attribute, _, rest = argument.partition(":")
     if name and attribute.isidentifier() and all(part.isidentifier() for part in name.split(".")):
         return f"{name}:{attribute}", rest
-    near = get_close_matches(name, known, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted(known))}"
+    hint = did_you_mean(name, known, f"known are {', '.join(sorted(known))}")
     raise UnknownBackendError(f"no backend has the name {spec!r}: {hint} (name your own backend as module:attribute)")
 
 
-def load(spec: str) -> Backend:
-    """Import, make and check the backend.
+def load(spec: str, imports: Sequence[str] = ()) -> Backend:
+    """Import, make and check the backend, after modules that register something, such as a device.
 
     Raises UnknownBackendError, BackendImportError, BackendContractError, or NotRunError if it cannot run here.
     """
     target, argument = resolve(spec)
+    for module in imports:
+        import_module(module)
     factory = _import(spec, target)
     backend = _make(spec, factory, argument) if callable(factory) else factory
     check_contract(backend, spec)
     return cast("Backend", backend)
+
+
+def device_of(backend: Backend) -> str:
+    """Return the type of the device that a backend makes tensors on, e.g. ``cuda`` for ``cuda:1``; "" if it cannot."""
+    try:
+        name = str(backend.device(backend.tensor([1.0])))
+    except Exception:  # noqa: BLE001 - the rules will show what is wrong with it
+        return ""
+    return ["", *re.findall(r"[a-z]\w*", name.lower())][-1]
 
 
 def import_module(name: str) -> None:
@@ -61,7 +71,8 @@ def import_module(name: str) -> None:
     try:
         importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"--import {name}: cannot import the module: {_first_line(error)}") from error
+        said = f"{_first_line(error)}{misspelt(name, error)}"
+        raise BackendImportError(f"--import {name}: cannot import the module: {said}") from error
 
 
 def _import(spec: str, target: str) -> Any:
@@ -71,10 +82,13 @@ def _import(spec: str, target: str) -> Any:
     except NotRunError:
         raise
     except (Exception, SystemExit) as error:
-        raise BackendImportError(f"backend {spec!r}: cannot import module {module}: {_first_line(error)}") from error
-    if not hasattr(found, attribute):
-        raise BackendImportError(f"backend {spec!r}: module {module} has no attribute {attribute!r}")
-    return getattr(found, attribute)
+        said = f"{_first_line(error)}{misspelt(module, error)}"
+        raise BackendImportError(f"backend {spec!r}: cannot import module {module}: {said}") from error
+    try:
+        return getattr(found, attribute)
+    except AttributeError as error:
+        said = f"has no attribute {attribute!r}{misspelt(attribute, error)}"
+        raise BackendImportError(f"backend {spec!r}: module {module} {said}") from error
 
 
 def _make(spec: str, factory: Callable[[str], Any], argument: str) -> Any:

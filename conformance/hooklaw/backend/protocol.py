@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hooklaw.backend.capabilities import CORE_VERBS, Capability, ErrorKind
-from hooklaw.errors import BackendContractError
+from hooklaw.errors import BackendContractError, did_you_mean
 
 __all__ = ["CORE_VERBS", "Backend", "Capability", "ErrorKind", "check_contract", "type_of_hook"]
 
@@ -445,7 +445,8 @@ def check_contract(backend: Any, known_as: str) -> None:
     for attribute in ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"):
         if not hasattr(backend, attribute):
             raise BackendContractError(
-                f"backend {known_as!r} has no attribute {attribute!r}: docs/add-a-backend.md names the seven it needs",
+                f"backend {known_as!r} has no attribute {attribute!r}: "
+                "`hooklaw docs add-a-backend` names the seven it needs",
             )
     _check_kinds(backend, known_as)
     _check_names(backend.capabilities, Capability, known_as, "capability")
@@ -470,10 +471,8 @@ def _check_names(names: Iterable[str], kind: type[StrEnum], known_as: str, what:
     known = set(kind)
     for name in names:
         if name not in known:
-            every = ", ".join(sorted(kind))
-            raise BackendContractError(
-                f"backend {known_as!r} declares the unknown {what} {name!r}: choose from {every}"
-            )
+            hint = did_you_mean(str(name), kind, f"choose from {', '.join(sorted(kind))}")
+            raise BackendContractError(f"backend {known_as!r} declares the unknown {what} {name!r}: {hint}")
 
 
 def _check_verb(backend: Any, verb: str, known_as: str, why: str) -> None:

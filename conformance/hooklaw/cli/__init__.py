@@ -3,12 +3,13 @@
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hooklaw import __version__
-from hooklaw.errors import HooklawError
+from hooklaw.errors import HooklawError, did_you_mean
 from hooklaw.results.text import printable_lines
 from hooklaw.results.verdict import Exit
 
@@ -24,9 +25,22 @@ VERBS = {
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
     "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
     "fuzz": ("hooklaw.cli.fuzz", "run random hook programs on a backend and on the engine"),
+    "new-backend": ("hooklaw.cli.new_backend", "write a package with a backend for your own framework, and its CI"),
+    "docs": ("hooklaw.cli.docs", "print a page of the documentation"),
     "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
 }
 """Where each verb lives; named as text, since the law does not import the reports."""
+FIRST = """\
+hooklaw runs the documented rules of PyTorch-style autograd hooks. First:
+
+  hooklaw run --backend torch-eager           judge the installed torch, in about ten seconds
+  hooklaw explain in which order hooks fire   find the page or the rules that answer a question
+  hooklaw list view                           list the rules that have a word
+  hooklaw packer my_package:MyOffload         judge whether an offloader of saved tensors is safe
+
+`hooklaw --help` lists every verb, and `hooklaw VERB --help` has examples.
+"""
+"""What to do first, for a user who names no verb."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,6 +50,21 @@ class Parser(argparse.ArgumentParser):
         """Print the complaint and exit 3."""
         complain(f"{message}; `{self.prog} --help` shows how it is used")
         raise SystemExit(Exit.BROKEN.code)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - overloads
+        """Refuse what is not known, and name the option that was meant."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            options = re.findall(r"--?[a-z][\w-]*", self.format_usage())
+            hint = did_you_mean(rest[0].partition("=")[0], options, "") if rest[0].startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}" + (f": {hint.rstrip('?')}" if hint else ""))
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [*map(str, action.choices)]
+            hint = did_you_mean(str(value), choices, f"choose from {', '.join(choices)}").rstrip("?")
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}: {hint}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     parser = _parser()
     if not words:
-        parser.print_help()
+        sys.stdout.write(FIRST)
         parser.error("no verb is named")
     name = words[0]
     if name not in VERBS:
@@ -91,7 +120,7 @@ def _mute() -> None:
 
 
 def _parser() -> Parser:
-    verbs = "\n".join(f"  {name:10}{what}" for name, (_, what) in VERBS.items())
+    verbs = "\n".join(f"  {name:15}{what}" for name, (_, what) in VERBS.items())
     parser = Parser(
         prog="hooklaw",
         description="The law of PyTorch-style autograd hooks, executable.",

@@ -3,6 +3,9 @@
 A strategy is a shipped name, parts joined by + (checkpoint:4+disk-raw), or module:attribute of your own. Each round
 takes the plain step and the strategy's. A strategy that breaks gives a marked cell, and exit code 1.
 `hooklaw bench compare OLD NEW` compares two result files: exit code 1 if a cell got worse.
+
+Example:
+    hooklaw bench --workload tiny --strategy hook-only --rounds 2
 """
 
 import argparse

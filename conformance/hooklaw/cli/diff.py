@@ -5,6 +5,11 @@ are compared by backend and condition; where a file has several runs of the same
 one run each are compared whatever they judge.
 Exit codes: 1 if a rule regressed, fails differently or lost its result, or a new rule fails that no entry expects;
 2 if a rule is fixed; 3 if the suite or an adapter broke; else 0.
+
+Example:
+    hooklaw run --backend reference -k order --results=old.jsonl
+    hooklaw run --backend reference -k order --results=new.jsonl
+    hooklaw diff old.jsonl new.jsonl
 """
 
 import argparse

@@ -1,6 +1,12 @@
 """Print one rule: the law, its sources, what it needs, and what really happens on a backend.
 
 Of a property of packers (its id begins with "packer.") the law and the program are printed; `hooklaw packer` judges.
+Of a chapter, a capability, a mutant or some words the rules are listed, and of a question its page is shown.
+
+Examples:
+    hooklaw explain tensor-hook.order.registration
+    hooklaw explain in which order do my hooks fire
+    hooklaw explain order
 """
 
 import argparse
@@ -13,41 +19,68 @@ from itertools import zip_longest
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.cli.options import add_imports
+from hooklaw.cli.topic import Topic, find_topic
 from hooklaw.errors import HooklawError
-from hooklaw.law.collection import find_rule
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
-from hooklaw.results.verdict import Exit, describe, worst
+from hooklaw.results.verdict import Exit, Verdict, as_known, describe, worst
 from hooklaw.runner.session import Session, Wanted, judge
+from hooklaw.sources import load_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("rule", metavar="RULE", help="the id of a rule, or of a property of packers")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RULE",
+        help="the id of a rule or of a property of packers, a chapter, a capability, or the words of a question",
+    )
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
+    add_imports(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule."""
-    if args.rule.startswith(PREFIX):
-        return _property(args)
-    found = find_rule(args.rule)
+    """Print the law, run it, print what was seen; the exit code is that of a run of this one rule.
+
+    What is no rule alone is explained by its page, or by a list of its rules, and nothing is run.
+    """
+    if len(args.words) == 1 and args.words[0].startswith(PREFIX):
+        return _property(args.words[0], args)
+    topic = find_topic(args.words)
+    if topic.rule is None:
+        return _topic(topic, args)
+    found = topic.rule
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
         loading.resolve(spec)
-    sessions = [_try(spec, found) for spec in specs]
+    sessions = [_try(spec, found, args.imports) for spec in specs]
     runs = [session.run for session in sessions if session.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
     return worst(session.exit for session in sessions).code
 
 
-def _property(args: argparse.Namespace) -> int:
-    if args.backend:
-        raise HooklawError(f"{args.rule} is a property of packers: leave --backend out, `hooklaw packer -k` judges it")
-    rule, program = shown(args.rule)
+def _topic(topic: Topic, args: argparse.Namespace) -> int:
+    if args.backend or args.imports:
+        raise HooklawError(f"{topic.asked!r} is not one rule: leave {_option(args)} out, or name one of its rules")
+    sys.stdout.write(topic.as_json() if args.format == "json" else topic.as_text())
+    return Exit.OK.code
+
+
+def _option(args: argparse.Namespace) -> str:
+    """Return the option that a rule alone has."""
+    return "--backend" if args.backend else "--import"
+
+
+def _property(property_id: str, args: argparse.Namespace) -> int:
+    if args.backend or args.imports:
+        said = f"leave {_option(args)} out, `hooklaw packer -k` judges it"
+        raise HooklawError(f"{property_id} is a property of packers: {said}")
+    rule, program = shown(property_id)
     if args.format == "json":
         text = json.dumps({**msgspec.to_builtins(rule), "program": program}, indent=1)
     else:
@@ -57,12 +90,14 @@ def _property(args: argparse.Namespace) -> int:
     return Exit.OK.code
 
 
-def _try(spec: str, found: Registered) -> Session:
+def _try(spec: str, found: Registered, imports: list[str]) -> Session:
     try:
-        (session,) = judge(Wanted(backend=spec, only=found.rule.id))
+        (session,) = judge(Wanted(backend=spec, imports=imports, only=found.rule.id, allow_not_run=True))
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)
+    if session.run and session.run.header.not_run:  # a rule that is unsupported is explained, this one is not
+        return Session(session.run, Exit.BROKEN)
     return session
 
 
@@ -81,11 +116,21 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     lines += textwrap.wrap(rule.statement, 100, initial_indent="  ", subsequent_indent="  ")
     lines += ["", "  stated in"]
     lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
+    lines += _how_to_count(rule)
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
     lines += ["  not tried under"] if rule.except_under else []
     lines += [f"    {condition}: {reason}" for condition, reason in rule.except_under.items()]
     return [*lines, "  as a program"]
+
+
+def _how_to_count(rule: Rule) -> list[str]:
+    """Return where a reader can see which sentence of a docstring is meant: the text itself is not kept."""
+    names = [source.name for source in rule.sources if source.sentences and source.kind == "docstring"]
+    version = load_table().torch
+    return (
+        [f"    `python -m hooklaw.sources {' '.join(names)}` numbers them; torch {version} is meant"] if names else []
+    )
 
 
 def _program(found: Registered) -> list[str]:
@@ -104,7 +149,11 @@ def _happened(rule: Rule, run: Run) -> list[str]:
     word = describe(result.outcome, rule.level, run.verdict(rule), result.expectation)
     lines.append(f"    {word}" + (f": {result.detail}" if result.detail else ""))
     if result.expectation:
-        lines.append(f"    known since: {result.expectation.reason} {result.expectation.issue}".rstrip())
+        entry = result.expectation
+        another = run.verdict(rule) is Verdict.REGRESSION
+        lines.append(
+            f"    known: {as_known(entry)}" if another else f"    known since: {entry.reason} {entry.issue}".rstrip()
+        )
     return [*lines, *_lanes(result), *_checks(result)]
 
 

@@ -2,6 +2,9 @@
 
 Programs that crash or hang are contained. Each finding is shrunk and reported once; a finding is known if the backend's
 findings file lists it. Exit code 1 if a finding is new.
+
+Example:
+    hooklaw fuzz --backend torch-eager --programs 100 --seed 1
 """
 
 import argparse
@@ -12,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from hooklaw.cli import fuzz_output, say
-from hooklaw.cli.options import LONGEST, add_limit, count, minutes, positive
+from hooklaw.cli.options import LONGEST, add_imports, add_limit, count, minutes, positive
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import ProgramError
 from hooklaw.fuzz.campaign import known_findings
@@ -42,6 +45,7 @@ EVERY = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--backend", default="torch-eager", metavar="NAME[:ARG]", help="default torch-eager")
+    add_imports(parser)
     parser.add_argument("--programs", type=count, metavar="N", help=f"how many programs; default {PROGRAMS}")
     parser.add_argument("--minutes", type=minutes, metavar="M", help="as many programs as fit, unless --programs")
     parser.add_argument(
@@ -71,7 +75,7 @@ def main(args: argparse.Namespace) -> int:
     if args.save:
         _check_room(args.save)
     programs, total = _programs(args)
-    target = Target(args.backend)
+    target = Target(args.backend, args.imports)
     _check_use(target)
     rules = {id_: found.rule for id_, found in load_rules().items()}
     path: Path | None = args.known or getattr(target.backend, "findings", None)

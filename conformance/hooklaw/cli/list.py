@@ -1,4 +1,11 @@
-"""List the rules: id, level and statement."""
+"""List the rules: id, level and statement.
+
+Words that are given must all be in a rule: in its id, chapter, capabilities, mutants or statement.
+
+Examples:
+    hooklaw list view
+    hooklaw list -k "order and MUST" --format markdown
+"""
 
 import argparse
 import json
@@ -7,21 +14,27 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.errors import UnknownRuleError
-from hooklaw.law.collection import load_rules
+from hooklaw.cli.options import RULES_BY
+from hooklaw.errors import UnknownRuleError, did_you_mean
+from hooklaw.law.collection import load_rules, rule_places, search_rules
 from hooklaw.law.rule import Rule
+from hooklaw.law.selection import Catalogue
 from hooklaw.results.verdict import Exit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="only rules with all of these words in id, chapter, statement, ..."
+    )
+    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help=f"as in `hooklaw run`: {RULES_BY}")
     parser.add_argument("--format", choices=["text", "json", "markdown"], default="text")
     parser.add_argument("--chapter", action="append", help="only rules of this chapter; repeatable")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the rules."""
-    rules = [found.rule for found in load_rules().values()]
+    rules = _wanted(args.words, args.selection)
     if args.chapter:
         _refuse_unknown(args.chapter, rules)
         rules = [rule for rule in rules if rule.chapter in args.chapter]
@@ -29,11 +42,17 @@ def main(args: argparse.Namespace) -> int:
     return Exit.OK.code
 
 
+def _wanted(words: Sequence[str], selection: str) -> list[Rule]:
+    found = search_rules(words) if words else [*load_rules().values()]
+    return [each.rule for each in Catalogue(found, rule_places).select(selection)]
+
+
 def _refuse_unknown(wanted: Sequence[str], rules: Sequence[Rule]) -> None:
     chapters = sorted({rule.chapter for rule in rules})
     for chapter in wanted:
         if chapter not in chapters:
-            raise UnknownRuleError(f"no chapter has the name {chapter!r}: choose from {', '.join(chapters)}")
+            hint = did_you_mean(chapter, chapters, f"choose from {', '.join(chapters)}")
+            raise UnknownRuleError(f"no chapter has the name {chapter!r}: {hint}")
 
 
 def _text(rules: Sequence[Rule]) -> str:

@@ -2,6 +2,11 @@
 
 The shards of a run (`run --shard 2/5`) become the run that they are of; other runs stand side by side as they are.
 What does not belong together is refused: a missing shard, an incomplete run, another law, results that disagree.
+
+Example:
+    hooklaw run --backend reference -k order --shard 1/2 --results=one.jsonl
+    hooklaw run --backend reference -k order --shard 2/2 --results=two.jsonl
+    hooklaw merge one.jsonl two.jsonl -o both.jsonl
 """
 
 import argparse

@@ -2,6 +2,9 @@
 
 A rule kills a mutant if the original backend passes it and the mutant does not. Exit code 1 if a mutant survives, or
 if a MUST rule that an original backend passes kills none of the mutants that it names.
+
+Example:
+    hooklaw mutants --of reference -k hooks-run-in-reverse-order
 """
 
 import argparse
@@ -18,7 +21,7 @@ MODULE = "hooklaw_backends.mutants"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    add_parts(parser, "only mutants whose name contains this text")
+    add_parts(parser, "only mutants with these words in their name")
     parser.add_argument(
         "--of",
         action="append",

@@ -7,6 +7,8 @@ from typing import TypeVar
 Number = TypeVar("Number", bound=float)
 
 LONGEST = 1e9
+RULES_BY = "words joined by and, or, not: of ids, chapters, levels, else of capabilities, else of statements"
+"""What -k selects rules by."""
 
 
 def number(
@@ -43,6 +45,12 @@ def add_limit(parser: ArgumentParser, default: float | None, what: str) -> None:
     parser.add_argument("--limit", type=seconds, default=default, metavar="SECONDS", help=what)
 
 
+def add_imports(parser: ArgumentParser) -> None:
+    """Declare --import, which every verb has that loads a backend or makes tensors on a device."""
+    what = "import this module first, e.g. a package that registers a device; repeatable"
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=what)
+
+
 def add_parts(parser: ArgumentParser, what: str) -> None:
-    """Declare -k for several texts."""
-    parser.add_argument("-k", dest="parts", action="append", default=[], metavar="TEXT", help=f"{what}; repeatable")
+    """Declare -k for several expressions."""
+    parser.add_argument("-k", dest="parts", action="append", default=[], metavar="EXPR", help=f"{what}; repeatable")

@@ -2,6 +2,10 @@
 
 PACKER is module:attribute; the attribute is called without arguments and returns a context manager under which saved
 tensors are packed, e.g. torch.autograd.graph:save_on_cpu. Exit code 1: a MUST is broken; a SHOULD is listed.
+
+Examples:
+    hooklaw packer hooklaw.packing.control:Right -k identity.value
+    hooklaw packer --list -k "identity or layout"
 """
 
 import argparse
@@ -10,12 +14,12 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.cli import say
-from hooklaw.cli.options import add_limit, add_parts, examples
+from hooklaw.cli.options import add_imports, add_limit, add_parts, examples
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, PackerError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.packing import report
-from hooklaw.packing.judge import Judged, PackerOptions, judge, laws
+from hooklaw.packing.judge import Judged, PackerOptions, choose, judge, laws
 from hooklaw.results.records import Writer
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome, worst
@@ -29,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", action="append", metavar="DEVICE", help="repeatable; default: the CPU, and CUDA if there is a GPU"
     )
-    add_parts(parser, "only properties whose id contains this text")
+    add_imports(parser)
+    add_parts(parser, "only properties with these words in their id, or else in their statement")
     parser.add_argument(
         "--examples", type=examples, default=EXAMPLES, metavar="N", help="examples that a property tries"
     )
@@ -42,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Judge on every device, print the verdicts, and return the exit code."""
     if args.list:
-        say("".join(f"{rule.level:6} {rule.id:36} {rule.statement}\n" for rule in laws()))
+        say("".join(f"{rule.level:6} {rule.id:36} {rule.statement}\n" for rule in choose(laws(), args.parts)))
         return Exit.OK.code
     if not args.packer:
         raise PackerError("no packer is named: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
@@ -66,6 +71,7 @@ def _judge(device: str, args: argparse.Namespace, writer: Writer | None) -> Judg
     options = PackerOptions(
         packer=args.packer,
         device=device,
+        imports=args.imports,
         parts=args.parts,
         examples=args.examples,
         limit=args.limit,

@@ -1,9 +1,14 @@
-"""Print a rule as a script in the framework's own calls, with no import of hooklaw, ready for an upstream issue."""
+"""Print a rule as a script in the framework's own calls, with no import of hooklaw, ready for an upstream issue.
+
+Example:
+    hooklaw repro order.six-steps.leaf
+"""
 
 import argparse
 import sys
 
 from hooklaw.backend import loading
+from hooklaw.cli.options import add_imports
 from hooklaw.errors import ScriptError
 from hooklaw.law.collection import find_rule
 from hooklaw.repro import script_of
@@ -12,16 +17,19 @@ from hooklaw.results.verdict import Exit
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("rule", metavar="RULE", help="the id of a rule")
+    parser.add_argument("rule", nargs="+", metavar="RULE", help="the id of a rule, or words that only one rule has")
     parser.add_argument("--backend", default="torch-eager", metavar="NAME[:ARG]", help="default torch-eager")
+    add_imports(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the script."""
-    found = find_rule(args.rule)
-    backend = loading.load(args.backend)
+    found = find_rule(*args.rule)
+    backend = loading.load(args.backend, args.imports)
     lacking = [need for need in found.rule.needs if need not in backend.capabilities]
     if lacking:
-        raise ScriptError(f"{args.backend} lacks {', '.join(lacking)}, which {args.rule} needs: name another backend")
+        raise ScriptError(
+            f"{args.backend} lacks {', '.join(lacking)}, which {found.rule.id} needs: name another backend"
+        )
     sys.stdout.write(script_of(found, backend))
     return Exit.OK.code

@@ -1,6 +1,10 @@
 """Judge one or several backends by the rules, and say what holds.
 
 Every rule runs in a worker process that may crash or hang without taking the run with it; --in-process does without.
+
+Examples:
+    hooklaw run --backend reference -k order --results=order.jsonl
+    hooklaw run --backend torch-eager -k "retain-grad and not MAY" --condition float64
 """
 
 import argparse
@@ -14,7 +18,7 @@ from pathlib import Path
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
 from hooklaw.cli import complain, say, summary
-from hooklaw.cli.options import add_limit
+from hooklaw.cli.options import RULES_BY, add_imports, add_limit
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, OutputError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
@@ -30,7 +34,7 @@ from hooklaw.workers.watchdog import RULE_LIMIT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
-    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help="rules by id, chapter or level")
+    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help=RULES_BY)
     parser.add_argument(
         "--condition",
         dest="conditions",
@@ -42,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shard", default="1/1", metavar="K/N", help="one of N shards of the rules, by their ids")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="import first")
+    add_imports(parser)
     parser.add_argument("--expectations", default="", metavar="FILE", help="instead of the backend's own file")
     parser.add_argument(
         "--in-process", action="store_true", help="no containment: faster by a process, ends at a crash"
@@ -50,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit(parser, RULE_LIMIT, "limit of one rule")
     parser.add_argument(
         "--probe-unsupported", action="store_true", help="run what the backend denies, and name what holds"
+    )
+    parser.add_argument(
+        "--allow-not-run",
+        action="store_true",
+        help="let a backend be judged by nothing, e.g. for hardware that is absent",
     )
     parser.add_argument("--rules", default=RULES_PACKAGE, metavar="PACKAGE", help="other rules than hooklaw's own")
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
@@ -65,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
         sessions = list(_sessions(backends, args, writer))
     runs = [session.run for session in sessions if session.run]
     say(summary.render(runs, args.format) if runs else "")
-    sys.stderr.write(_why_broken(runs))
+    sys.stderr.write(_why_broken(sessions))
     if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
     return worst(session.exit for session in sessions).code
@@ -93,16 +102,24 @@ def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path
         make_room(report)
 
 
-def _why_broken(runs: Sequence[Run]) -> str:
-    """Return in one sentence why the exit code is 3, if it is."""
+def _why_broken(sessions: Sequence[Session]) -> str:
+    """Return in a sentence or more why the exit code is 3, if it is."""
+    runs = [session.run for session in sessions if session.run]
     if runs and runs[-1].interrupted:
         done, all_ = len(runs[-1].results), runs[-1].header.collected
         return f"hooklaw: interrupted, {done} of {all_} rules on {runs[-1].header.backend!r} have a result\n"
     broken = [result for run in runs for result in run.results.values() if result.outcome is Outcome.ERROR]
     if not broken:
-        return ""
+        return "".join(_why_idle(session.run) for session in sessions if session.run and session.exit is Exit.BROKEN)
     first = broken[0]
     return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
+
+
+def _why_idle(run: Run) -> str:
+    head = run.header
+    why = head.not_run or ", ".join(sorted({result.outcome for result in run.results.values()})) or "no rule is left"
+    what = f"{head.subject} cannot be judged here" if head.not_run else f"nothing was judged on {head.subject}"
+    return f"hooklaw: {what}: {why}; if that is as it should be, say --allow-not-run\n"
 
 
 def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
@@ -117,6 +134,7 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterat
         limit=args.limit,
         contained=not args.in_process,
         probe_unsupported=args.probe_unsupported,
+        allow_not_run=args.allow_not_run,
     )
     progress = RunProgress(spec)
     try:

@@ -9,10 +9,10 @@ from hooklaw.law.rule import Rule
 from hooklaw.results.records import Result, Run
 from hooklaw.results.summary import count, sentence, words
 from hooklaw.results.text import printable
-from hooklaw.results.verdict import HOLDS_THOUGH_DENIED, Outcome, Verdict
+from hooklaw.results.verdict import FAILS_DIFFERENTLY, HOLDS_THOUGH_DENIED, Outcome, Verdict, as_known
 
 FORMATS = ("text", "json", "markdown")
-ORDER = ("crash", "timeout", "error", "fail", "fixed")
+ORDER = ("crash", "timeout", "error", "fail", FAILS_DIFFERENTLY, "fixed")
 
 
 def cells(run: Run) -> Iterable[tuple[Rule, Result, Verdict]]:
@@ -45,6 +45,7 @@ def _one(run: Run) -> list[str]:
         lines.append(f"  {what.upper():8} {rule.id} ({rule.level})")
         said = _why_fixed(result) if what == "fixed" else result.detail
         lines.append(f"           {said}" + (f"  [{result.where}]" if result.where else ""))
+        lines += [f"           known: {as_known(result.expectation)}"] if result.expectation and what != "fixed" else []
         lines += [f"           stderr: {line}" for line in result.stderr.splitlines()]
     lines += [f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in run.stale]
     lines += [
@@ -70,11 +71,18 @@ def _json(runs: Sequence[Run]) -> str:
         {
             "backend": run.header.backend,
             "condition": run.header.condition,
+            "not_run": run.header.not_run,
             "versions": run.header.versions,
             "complete": run.complete,
             "counts": msgspec.to_builtins(count(run)),
             "cells": [
-                {"rule": rule.id, "outcome": result.outcome, "verdict": verdict, "detail": result.detail}
+                {
+                    "rule": rule.id,
+                    "outcome": result.outcome,
+                    "verdict": verdict,
+                    "detail": result.detail,
+                    "known": as_known(result.expectation) if result.expectation else "",
+                }
                 for rule, result, verdict in cells(run)
             ],
             "stale": msgspec.to_builtins(run.stale),
@@ -92,7 +100,9 @@ def _markdown(runs: Sequence[Run]) -> str:
         numbers = (counts.passed, counts.judged, counts.known, counts.regressions, counts.fixed, counts.unsupported)
         rows.append(f"| {run.header.subject} | {' | '.join(map(str, numbers))} |\n")
     look = [
-        f"- **{what}** `{rule.id}` on {run.header.subject}: {result.detail}\n"
+        f"- **{what}** `{rule.id}` on {run.header.subject}: {result.detail}"
+        + (f" (known: {as_known(result.expectation)})" if result.expectation else "")
+        + "\n"
         for run in runs
         for what, rule, result in needing_a_look(run)
     ]

@@ -2,7 +2,7 @@
 
     HOOKLAW_FUZZ_BACKEND=torch-eager pytest --pyargs hooklaw.fuzz.test_programs
 
-`docs/fuzz-on-many-machines.md` shows more.
+`hooklaw docs fuzz-on-many-machines` shows more.
 """
 
 from functools import partial

@@ -3,12 +3,14 @@
 import importlib
 import inspect
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 from hooklaw.errors import RuleDefinitionError, UnknownRuleError
 from hooklaw.law.rule import RULES_PACKAGE, Registered, registered
+from hooklaw.law.selection import Catalogue, Places, places
 
 
 def collect(where: str = RULES_PACKAGE) -> list[Registered]:
@@ -30,16 +32,32 @@ def load_rules() -> dict[str, Registered]:
     return {found.rule.id: found for found in registered()}
 
 
-def find_rule(rule_id: str) -> Registered:
-    """Return the rule with this id; UnknownRuleError suggests similar ids if there is none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - needed for a wrong id only
-
+def search_rules(words: Sequence[str]) -> list[Registered]:
+    """Return the rule with this id, or all rules that have these words; UnknownRuleError suggests what was meant."""
     known = load_rules()
-    if rule_id in known:
-        return known[rule_id]
-    near = get_close_matches(rule_id, known, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw list` shows all ids"
-    raise UnknownRuleError(f"no rule has the id {rule_id!r}: {hint}")
+    each = " ".join(words).split()
+    return [known[each[0]]] if len(each) == 1 and each[0] in known else catalogue().search(each)
+
+
+def catalogue() -> Catalogue[Registered]:
+    """Return all rules, to be searched."""
+    return Catalogue(load_rules().values(), rule_places)
+
+
+def rule_places(found: Registered) -> Places:
+    """Return where a word is looked for in a rule, the same as where a run looks."""
+    return places(found.rule, found.function.__name__, found.function.__module__)
+
+
+def find_rule(*words: str) -> Registered:
+    """Return the rule with this id, or the only rule that has these words; UnknownRuleError if there are several."""
+    found = search_rules(words)
+    if len(found) > 1:
+        asked, first = " ".join(words), ", ".join(each.rule.id for each in found[:3])
+        raise UnknownRuleError(
+            f"{len(found)} rules have {asked!r}: name one, as {first}; `hooklaw list {asked}` shows all"
+        )
+    return found[0]
 
 
 def file_of(rule: Registered) -> str:

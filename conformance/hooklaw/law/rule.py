@@ -39,6 +39,12 @@ class Source(msgspec.Struct, frozen=True):
     kind: str
     name: str
     section: str = ""
+    sentences: tuple[int, ...] = ()
+    """The ordinals of the sentences that state the rule, from 1, as `hooklaw.sources` counts them."""
+
+    def sentence(self, *ordinals: int) -> "Source":
+        """Return the source with the sentences that state the rule, e.g. ``docstring(...).sentence(2, 3)``."""
+        return Source(self.kind, self.name, self.section, tuple(sorted({*ordinals})))
 
     @property
     def url(self) -> str:
@@ -57,7 +63,13 @@ class Source(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         where = f", section {self.section}" if self.section else ""
-        return f"{self.kind} {self.name}{where}"
+        return f"{self.kind} {self.name}{where}{self._counted()}"
+
+    def _counted(self) -> str:
+        if not self.sentences:
+            return ""
+        *before, last = map(str, self.sentences)
+        return f", sentences {', '.join(before)} and {last}" if before else f", sentence {last}"
 
 
 def docstring(name: str) -> Source:

@@ -1,1 +1,1 @@
-"""The reference engine: the law as a small autograd in plain Python. docs/the-engine.md says how to read it."""
+"""The reference engine: the law as a small autograd in plain Python. `hooklaw docs the-engine` says how to read it."""

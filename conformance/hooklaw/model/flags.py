@@ -5,8 +5,9 @@ With all of them on, the engine does what PyTorch 2.13 does in eager mode, so a 
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import NamedTuple
+
+from hooklaw.errors import did_you_mean
 
 SILENT = "the documentation is silent"
 
@@ -247,8 +248,7 @@ def known(names: Iterable[str]) -> frozenset[str]:
     """Return the names as a set; ValueError for an unknown name."""
     given = frozenset(names)
     for name in sorted(given - TORCH.keys()):
-        near = get_close_matches(name, TORCH, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(TORCH)}"
+        hint = did_you_mean(name, TORCH, f"known are {', '.join(TORCH)}")
         raise ValueError(f"the reference engine has no flag {name!r}: {hint}")
     return given
 

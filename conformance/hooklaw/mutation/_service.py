@@ -45,6 +45,8 @@ class LoadedMutants(msgspec.Struct, frozen=True):
     """The condition that leads a mutant into the corner where it is wrong, for those that are wrong in one alone."""
     rules: list[Rule]
     ending: dict[str, Outcome]
+    not_built: dict[str, str] | None = None
+    """Mutants that rules may name though the module does not build them, with the reason; None if it does not say."""
 
 
 class Alterations(msgspec.Struct, frozen=True, tag=True):
@@ -78,6 +80,7 @@ class MutantService:
         hypothesis_settings.load(EXAMPLES, shrink=False)  # before the rules: a property keeps the settings it finds
         load_rules()
         self._makers = _makers(settings)
+        self._not_built = getattr(importlib.import_module(settings.module), "NOT_BUILT", None)
         self._original = loading.load(settings.original)
         self._rules = {found.rule.id: found for found in registered()}
         gc.collect()
@@ -90,7 +93,8 @@ class MutantService:
         path = self._original.expectations
         known = expectations.read(Path(path), self._rules, self._original.versions).known if path else {}
         ending = {id_: Outcome(entry.outcome[0]) for id_, entry in known.items() if DIED.intersection(entry.outcome)}
-        return LoadedMutants(vices, under, [found.rule for found in self._rules.values()], ending)
+        rules = [found.rule for found in self._rules.values()]
+        return LoadedMutants(vices, under, rules, ending, self._not_built)
 
     def answer(self, request: Alterations | TryMutant, note: Callable[[object], None]) -> Attempt | set[str] | None:
         """Answer a request."""

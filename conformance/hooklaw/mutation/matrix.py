@@ -13,8 +13,17 @@ from typing import TypeVar
 
 import msgspec
 
-from hooklaw.errors import BackendImportError, HooklawError, NotRunError, UnknownMutantError, WorkerError
+from hooklaw.errors import (
+    BackendImportError,
+    HooklawError,
+    NotRunError,
+    RuleDefinitionError,
+    UnknownMutantError,
+    WorkerError,
+    did_you_mean,
+)
 from hooklaw.law.rule import Rule
+from hooklaw.law.selection import Catalogue, Kind
 from hooklaw.mutation._service import Alterations, Attempt, LoadedMutants, MutantSettings, TryMutant
 from hooklaw.results.recorder import DIED
 from hooklaw.results.verdict import JUDGED, Outcome
@@ -24,6 +33,7 @@ from hooklaw.workers.watchdog import LOADING_LIMIT, MUTANT_LIMIT
 WORKERS = 2
 ORIGINALS = ("torch-eager", "reference")
 """The backends that mutants are made of."""
+MUTANTS = Kind("mutant", "`hooklaw mutants` shows them all", UnknownMutantError)
 KILLS = JUDGED - {Outcome.PASS}
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
@@ -52,18 +62,23 @@ class Matrices(msgspec.Struct):
 
     found: list[Matrix]
     absent: dict[str, str]
+    not_built: dict[str, str] = {}
+    """Mutants that rules name and that cannot be built, with the reason."""
 
 
 def run(module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LIMIT) -> Matrices:
     """Run the chosen mutants of a module: those of some backends, or of all that are installed.
 
-    Raises BackendImportError if the module or a backend cannot be used, and what `choose` raises.
+    Raises BackendImportError if the module or a backend cannot be used, RuleDefinitionError if a rule names a mutant
+    that does not exist, and what `choose` raises.
     """
     with ExitStack() as stack:
         workers = {name: stack.enter_context(_worker(module, name)) for name in of or ORIGINALS}
         loaded, absent = _loaded(workers)
         if absent and (of or not loaded):
             raise BackendImportError("; ".join(f"no mutants of {name}: {why}" for name, why in absent.items()))
+        if not of and not absent:
+            _refuse_unknown([*loaded.values()])
         chosen = set(choose(list(dict.fromkeys(mutant for each in loaded.values() for mutant in each.vices))))
         names = [name for name, each in loaded.items() if each.vices]
         originals = _in_threads(lambda name: _original(workers[name], loaded[name], limit), names)
@@ -71,17 +86,31 @@ def run(module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LI
         for matrix, original in zip(found, originals, strict=True):
             further = [_worker(module, matrix.of) for _ in range(1, WORKERS)]
             _fill(matrix, original, [workers[matrix.of], *further][: len(matrix.results)], limit)
-    return Matrices(found, absent)
+    return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
+
+
+def _refuse_unknown(loaded: Sequence[LoadedMutants]) -> None:
+    """Refuse a rule that names a mutant that does not exist, if the module says which ones it does not build."""
+    known = {name for each in loaded for name in each.vices}
+    for each in loaded:
+        if each.not_built is None:
+            return
+        known |= each.not_built.keys()
+    for rule in loaded[0].rules:
+        for name in rule.mutants:
+            if name not in known:
+                hint = did_you_mean(name, known, "write it, or declare it in NOT_BUILT with the reason")
+                raise RuleDefinitionError(f"rule {rule.id!r} names the mutant {name!r}, which does not exist: {hint}")
 
 
 def choose_by(parts: Sequence[str]) -> Choose:
-    """Return a function that chooses the names that contain one of these parts, or all if there are none."""
+    """Return a function that chooses the names that one of these expressions matches, or all if there are none."""
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        for part in parts:
-            if not any(part in name for name in names):
-                raise UnknownMutantError(f"no mutant has {part!r} in its name: `hooklaw mutants` shows them all")
-        return [name for name in names if not parts or any(part in name for part in parts)]
+        found = Catalogue(names, lambda name: [[name]], MUTANTS).select(*parts)
+        if not found:
+            raise UnknownMutantError(f"{' or '.join(parts)!r} matches no mutant: {MUTANTS.listed_by}")
+        return found
 
     return choose
 

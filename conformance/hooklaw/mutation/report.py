@@ -44,7 +44,9 @@ class MutationReport(msgspec.Struct):
     not_applicable: dict[str, str]
     """MUST rules that no original passes, with the outcomes."""
     missing: list[str]
-    """Mutants that rules name and no backend has."""
+    """Mutants that rules name and no backend that was loaded has."""
+    not_built: dict[str, str]
+    """Mutants that rules name and that cannot be built, with the reason."""
     counts: dict[str, int]
     """The number of mutants run, by original."""
     absent: dict[str, str]
@@ -71,7 +73,8 @@ def report(matrices: Matrices) -> MutationReport:
         judged=len(judged),
         kill_nothing=[rule for rule in judged if not any(_kills(rule, matrix) for matrix in found)],
         not_applicable=_not_applicable(rules, found),
-        missing=sorted({name for rule in rules for name in rule.mutants} - built),
+        missing=sorted({name for rule in rules for name in rule.mutants} - built - matrices.not_built.keys()),
+        not_built=matrices.not_built,
         counts={matrix.of: len(matrix.results) for matrix in found},
         absent=matrices.absent,
     )
@@ -94,6 +97,7 @@ def faults(found: MutationReport) -> list[str]:
             for rule in each.not_killed_by
         ),
         *(f"not applicable: {rule} is {outcomes}" for rule, outcomes in found.not_applicable.items()),
+        *(f"not built: {name}: {why}" for name, why in found.not_built.items()),
         *(f"missing: {name}" for name in found.missing),
         *(f"skipped: mutants of {of}: {why}" for of, why in found.absent.items()),
         _counts(found),

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hooklaw.errors import BenchError
+from hooklaw.errors import BenchError, misspelt
 from hooklaw.offload._sampling import Times
 from hooklaw.offload.plan import CellPlan
 from hooklaw.results.verdict import Outcome
@@ -130,7 +130,9 @@ def _imported(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise BenchError(f"the strategies' module {module} does not import: {error}") from error
+        raise BenchError(
+            f"the strategies' module {module} does not import: {error}{misspelt(module, error)}"
+        ) from error
 
 
 def _packer(strategy: Any) -> str:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from hooklaw.errors import BenchError
+from hooklaw.errors import BenchError, did_you_mean
 
 STRATEGIES = "hooklaw_backends.offload"
 """The default of `--strategies`, in words: the law imports no backend."""
@@ -113,7 +113,8 @@ def refuse(plan: Plan) -> None:
         if len(set(names)) < len(names):
             raise BenchError(f"a {what} is named twice: name each once")
     for name in set(plan.workloads) - set(WORKLOADS):
-        raise BenchError(f"no workload is called {name!r}: there are {', '.join(WORKLOADS)}")
+        hint = did_you_mean(name, WORKLOADS, f"there are {', '.join(WORKLOADS)}")
+        raise BenchError(f"no workload is called {name!r}: {hint}")
     if plan.clock == "cpu" and plan.device != "cpu":
         raise BenchError(f"--clock cpu sees nothing of what {plan.device} does: leave it out")
 

@@ -12,6 +12,8 @@ from hooklaw.law.rule import Basis, Level, Rule, Source, docstring, notes
 
 FAMILIES = "hooklaw.packing.properties"
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+EQUAL = HOOKS.sentence(11)
+"""Unpacking what was packed should give an equal tensor: where a property names no other source, this states it."""
 NOTES = notes("autograd", "hooks-for-saved-tensors")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -35,7 +37,7 @@ def law(  # noqa: PLR0913 - all but the id are keywords
     property_id: str,
     *,
     level: Level | None = None,
-    sources: Sequence[Source] = (HOOKS,),
+    sources: Sequence[Source] = (EQUAL,),
     needs: Iterable[str] = (),
     wrong: Sequence[str] = (),
     draws: Mapping[str, SearchStrategy[str]] | None = None,

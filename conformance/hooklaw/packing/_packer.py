@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from hooklaw.errors import PackerError
+from hooklaw.errors import PackerError, misspelt
 
 
 class CheckedPacker(NamedTuple):
@@ -39,11 +39,13 @@ def resolve(spec: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module)
     except (Exception, SystemExit) as error:
         hint = "; for a module in this folder, set PYTHONPATH=." if isinstance(error, ImportError) else ""
-        raise PackerError(f"packer {spec!r}: cannot import module {module}: {_first_line(error)}{hint}") from error
+        said = f"{_first_line(error)}{misspelt(module, error)}"
+        raise PackerError(f"packer {spec!r}: cannot import module {module}: {said}{hint}") from error
     try:
         found = functools.reduce(getattr, attribute.split("."), found)
     except AttributeError as error:
-        raise PackerError(f"packer {spec!r}: module {module} has no attribute {attribute!r}") from error
+        said = f"has no attribute {attribute!r}{misspelt(attribute, error)}"
+        raise PackerError(f"packer {spec!r}: module {module} {said}") from error
     return found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from hooklaw.backend.loading import import_module
 from hooklaw.errors import PackerError
 from hooklaw.law.hypothesis_settings import EXAMPLES
 from hooklaw.law.rule import Rule
@@ -20,6 +21,8 @@ class PackerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     packer: str
     device: str
+    imports: list[str] = []
+    """Modules that are imported first, e.g. a package that registers the device."""
     parts: list[str] = []
     """Only properties with one of these texts in their id; all if there is none."""
     examples: int = EXAMPLES
@@ -44,6 +47,8 @@ class PackerService:
     Request = str
 
     def __init__(self, settings: PackerOptions) -> None:
+        for module in settings.imports:
+            import_module(module)
         self._packer, self._examples = load(settings.packer, settings.device), settings.examples
         self._properties = _law.properties()
         gc.collect()

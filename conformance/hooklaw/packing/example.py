@@ -1,13 +1,18 @@
-"""The example of a property: its law, and its program for the simplest case with torch's own packer."""
+"""Properties for those who judge no packer: their laws, and the program of one for the simplest case."""
 
-from difflib import get_close_matches
-
-from hooklaw.errors import PackerError, UnknownRuleError
+from hooklaw.errors import PackerError, UnknownRuleError, did_you_mean
 from hooklaw.law.rule import Rule
 
 PREFIX = "packer."
 """How the ids of properties begin."""
 EXAMPLE = "torch.autograd.graph:save_on_cpu"
+
+
+def laws() -> list[Rule]:
+    """Return the law of each property; needs torch and Hypothesis."""
+    from hooklaw.packing import _law  # noqa: PLC0415 - `shown` says why
+
+    return [found.rule for found in _law.properties().values()]
 
 
 def shown(property_id: str) -> tuple[Rule, str]:
@@ -21,8 +26,7 @@ def shown(property_id: str) -> tuple[Rule, str]:
     except ImportError as error:
         raise PackerError(f"packers are judged with torch, which does not import: {error}") from error
     if property_id not in known:
-        near = get_close_matches(property_id, known, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else "`hooklaw packer --list` shows all ids"
+        hint = did_you_mean(property_id, known, "`hooklaw packer --list` shows all ids")
         raise UnknownRuleError(f"no property of packers has the id {property_id!r}: {hint}")
     found = known[property_id]
     example = examine(resolve(EXAMPLE), lines_of(EXAMPLE), "cpu", EXAMPLE)

@@ -41,6 +41,7 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
     packer: Packer,
     *,
     device: str = "cpu",
+    imports: Sequence[str] = (),
     only: Sequence[str] = (),
     known: Sequence[str] = (),
     strict: bool = False,
@@ -53,6 +54,7 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
     too; all properties take about half a minute. A class or function is judged in this process, which a crash ends, and
     need not be importable.
     `device`: where the tensors are, such as "cuda".
+    `imports`: modules to import first in the separate process, such as a package that registers the device.
     `only`: parts of ids; other properties are not tried.
     `known`: ids of properties that may fail, and must: one that holds fails the test, so that the list stays true.
     `strict`: whether a broken SHOULD fails the test too; without, it is a BrokenShouldWarning.
@@ -62,7 +64,9 @@ def check(  # noqa: PLR0913 - each is a choice of its own, all but the packer by
     Raises PackerError if the packer cannot be judged, and UnknownRuleError for an id that no property has.
     """
     spec = packer if isinstance(packer, str) else ""
-    options = PackerOptions(packer=spec, device=device, parts=[*only], examples=examples, limit=limit)
+    options = PackerOptions(
+        packer=spec, device=device, imports=[*imports], parts=[*only], examples=examples, limit=limit
+    )
     found = _by_name(options, known) if isinstance(packer, str) else _in_this_process(packer, options, known)
     _refuse_fixed(row for row in found.rows if row.property_id in known and row.outcome == Outcome.PASS)
     broken = [row for row in found.broken if row.property_id not in known]
@@ -78,6 +82,7 @@ def each_property(  # noqa: PLR0913 - as `check`
     packer: Packer,
     *,
     device: str = "cpu",
+    imports: Sequence[str] = (),
     only: Sequence[str] = (),
     known: Sequence[str] = (),
     strict: bool = False,
@@ -94,7 +99,9 @@ def each_property(  # noqa: PLR0913 - as `check`
             holds()
     """
     spec = packer if isinstance(packer, str) else ""
-    options = PackerOptions(packer=spec, device=device, parts=[*only], examples=examples, limit=limit)
+    options = PackerOptions(
+        packer=spec, device=device, imports=[*imports], parts=[*only], examples=examples, limit=limit
+    )
     every = laws()
     require(known, every)
     check_property = (_Shared(options) if isinstance(packer, str) else _Here(packer, options)).check

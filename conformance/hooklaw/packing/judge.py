@@ -4,24 +4,25 @@ A property is a rule, so the records, the expectation files and the report's pag
 """
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
 
-from hooklaw.errors import UnknownRuleError
+from hooklaw.errors import UnknownRuleError, did_you_mean
 from hooklaw.law.rule import Level, Rule
+from hooklaw.law.selection import Catalogue, Kind, places
 from hooklaw.packing._service import LoadedPacker, PackerOptions
 from hooklaw.packing.report import ALLOWED
-from hooklaw.results import expectations
+from hooklaw.results import expectations, host, when
 from hooklaw.results.recorder import DIED, Recorder, Subject
 from hooklaw.results.records import Execution, Run, RunKind, Writer
 from hooklaw.results.verdict import Expectation, Outcome
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 
 RIGHT = "hooklaw.packing.control:Right"
+PROPERTIES = Kind("property", "`hooklaw packer --list` shows them all")
 
 Worker = Supervisor[LoadedPacker, tuple[Execution, bool]]
 
@@ -96,17 +97,16 @@ def require(ids: Sequence[str], rules: Sequence[Rule]) -> None:
     known = [rule.id for rule in rules]
     for name in ids:
         if name not in known:
-            near = get_close_matches(name, known, n=2, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`hooklaw packer --list` shows them all"
+            hint = did_you_mean(name, known, PROPERTIES.listed_by)
             raise UnknownRuleError(f"no property has the id {name!r}: {hint}")
 
 
 def choose(rules: Sequence[Rule], parts: Sequence[str]) -> list[Rule]:
-    """Return the properties with one of these texts in their id; UnknownRuleError if a text is in none."""
-    for part in parts:
-        if not any(part in rule.id for rule in rules):
-            raise UnknownRuleError(f"no property has {part!r} in its id: `hooklaw packer --list` shows them all")
-    return [rule for rule in rules if not parts or any(part in rule.id for part in parts)]
+    """Return the properties that one of these expressions matches, or all; UnknownRuleError if there are none."""
+    found = Catalogue(rules, places, PROPERTIES).select(*parts)
+    if not found:
+        raise UnknownRuleError(f"{' or '.join(parts)!r} matches no property: {PROPERTIES.listed_by}")
+    return found
 
 
 def _worker(options: PackerOptions) -> Worker:
@@ -122,8 +122,10 @@ def _worker(options: PackerOptions) -> Worker:
 def _subject(options: PackerOptions, loaded: LoadedPacker) -> Subject:
     subject = Subject(options.packer, loaded.versions, loaded.notes, kind=RunKind.PACKER, device=options.device)
     if options.expectations:
-        found = expectations.read(Path(options.expectations), [rule.id for rule in loaded.rules], subject.versions)
-        subject.known, subject.stale = found.known, found.stale
+        path, facts = Path(options.expectations), when.facts({**subject.versions, **host.versions()}, options.device)
+        found = expectations.read(path, [rule.id for rule in loaded.rules], facts)
+        subject.known, subject.stale = found.known, [*found.stale, *found.unclear]
+        subject.expectations = expectations.name_of(path)
     return subject
 
 

@@ -8,7 +8,7 @@ import msgspec
 from hooklaw.law.rule import Level, Rule
 from hooklaw.results import host
 from hooklaw.results.records import Execution, Run
-from hooklaw.results.verdict import JUDGED, Outcome
+from hooklaw.results.verdict import JUDGED, Outcome, Verdict
 
 FORMATS = ("text", "json", "markdown")
 WORST_FIRST = [str(outcome) for outcome in (Outcome.CRASH, Outcome.TIMEOUT, Outcome.FAIL, Outcome.ERROR)]
@@ -87,7 +87,8 @@ def of_run(run: Run) -> PackerVerdict:
     for rule in header.rules:
         if result := run.results.get(rule.id):
             entry = result.expectation
-            known = entry.reason if entry and entry.reason != ALLOWED and result.outcome in entry.outcome else ""
+            expected = entry and entry.reason != ALLOWED and run.verdict(rule) is Verdict.AS_EXPECTED
+            known = entry.reason if entry and expected and result.outcome is not Outcome.PASS else ""
             rows.append(checked(rule, result, header.device, known))
     return PackerVerdict(head, rows, run.footer.seconds if run.footer else 0.0)
 

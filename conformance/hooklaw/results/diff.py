@@ -66,7 +66,8 @@ class Comparison(msgspec.Struct, frozen=True):
     @property
     def exit(self) -> Exit:
         """The exit: broken, a regression, something fixed, or nothing of these."""
-        return exit_of((cell.new.outcome if cell.new else Outcome.NOT_RUN, cell.verdict) for cell in self.cells)
+        cells = ((cell.new.outcome if cell.new else Outcome.NOT_RUN, cell.verdict) for cell in self.cells)
+        return exit_of(cells, allow_not_run=True)
 
 
 def compare(old: Sequence[Run], new: Sequence[Run]) -> list[Comparison]:

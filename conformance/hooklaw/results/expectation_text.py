@@ -32,7 +32,7 @@ def _change(lines: list[str], table: list[Expectation], news: list[Expectation |
     start, end = table[0].line - 1, _end(lines, table[0].line)
     kept = [old for old, new in zip(table, news, strict=True) if new == old]
     left = [new for new in news if new]
-    alike = len(left) == len(table) and len({(new.when, *new.outcome, *new.condition) for new in left}) == 1
+    alike = len(left) == len(table) and len({_parts(new) for new in left}) == 1
     if len(kept) == len(table):
         return []
     if kept or alike:
@@ -42,6 +42,11 @@ def _change(lines: list[str], table: list[Expectation], news: list[Expectation |
             end += 1
         del lines[start:end]
     return [] if alike else [new for new in left if new not in kept]
+
+
+def _parts(entry: Expectation) -> tuple[Any, ...]:
+    """Return what an update may change of an entry."""
+    return entry.when, *entry.outcome, *entry.condition, entry.reason, *entry.saw
 
 
 def _end(lines: Sequence[str], start: int) -> int:
@@ -61,6 +66,10 @@ def _edited(text: str, new: Expectation | None, table: list[Expectation], kept: 
         values["when"] = new.when
     if new and new.outcome != table[0].outcome:
         values["outcome"] = new.outcome
+    if new and new.saw != table[0].saw:
+        values["saw"] = _plain(new.saw)
+    if new and new.reason != table[0].reason:
+        values["reason"] = new.reason
     if new and new.condition != table[0].condition:
         values["condition"] = new.condition
     for entry in [] if new else table:
@@ -85,14 +94,21 @@ def _table(entry: Expectation, shared: Expectation) -> Table:
     rule = tomlkit.string(entry.rule)
     made.add("rule", rule if entry.line else rule.comment(f"seen {dt.datetime.now(tz=dt.UTC).date()}"))
     if entry.outcome != shared.outcome:
-        made["outcome"] = entry.outcome[0] if len(entry.outcome) == 1 else entry.outcome
+        made["outcome"] = _plain(entry.outcome)
+    if entry.saw:
+        made["saw"] = _plain(entry.saw)
     made["reason"] = entry.reason
     if entry.issue:
         made["issue"] = entry.issue
     if entry.when != shared.when:
         made["when"] = entry.when
     if entry.condition:
-        made["condition"] = entry.condition[0] if len(entry.condition) == 1 else entry.condition
+        made["condition"] = _plain(entry.condition)
     if entry.expires:
         made["expires"] = entry.expires
     return made
+
+
+def _plain(words: list[str]) -> str | list[str]:
+    """Return a single word without its list."""
+    return words[0] if len(words) == 1 else words

@@ -1,7 +1,8 @@
 """Expectation files: which rules a backend is known to break, and why.
 
 A backend has one TOML file with an ``[[expect]]`` table for each known divergence: ``rule`` (one or several),
-``reason``, and optionally ``outcome`` (one or several; else ``fail``), ``issue``, ``when`` (``torch>=2.13,<2.14``),
+``saw`` (a phrase of what is seen, or several of which one is), ``reason``, and optionally ``outcome`` (one or several;
+else ``fail``), ``issue``, ``when`` (``torch>=2.13,<2.14 and device==cuda``, as `hooklaw.results.when` describes),
 ``condition`` (one or several: the entry is for runs under these alone) and ``expires``.
 A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do not.
 
@@ -17,23 +18,19 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
 
 from hooklaw.backend.conditions import find_condition
-from hooklaw.errors import ExpectationFileError, UnknownConditionError
-from hooklaw.results import toml_tables
+from hooklaw.errors import ExpectationFileError, UnknownConditionError, did_you_mean
+from hooklaw.results import toml_tables, when
 from hooklaw.results.toml_tables import Table
-from hooklaw.results.verdict import Expectation, Outcome, Stale
+from hooklaw.results.verdict import Expectation, Outcome, Stale, unclear
 
 EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
 HOLDS: list[str] = [Outcome.PASS]
 """The outcome of an entry that cancels an entry of the lower file."""
-UNEXPLAINED = "unexplained: "
-"""Prefix of a reason that `expect update` wrote and a person must replace."""
 DEFAULTS = {"outcome": "fail", "when": ""}
 FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS), ("over",))
-KEYS = {"rule", "outcome", "reason", "issue", "when", "condition", "expires"}
+KEYS = {"rule", "outcome", "saw", "reason", "issue", "when", "condition", "expires"}
 BACKENDS = "hooklaw_backends"
 """The package with the shipped files; a string, since this package imports no backend."""
 
@@ -60,6 +57,11 @@ class Expectations(msgspec.Struct):
     stale: list[Stale] = []
     holding: list[Expectation] = []
     """The entries that cancel one of a lower file."""
+
+    @property
+    def unclear(self) -> list[Stale]:
+        """The entries for runs without a condition that a person must still complete."""
+        return [stale for entry in (*self.known.values(), *self.holding) for stale in unclear(entry)]
 
 
 def read(
@@ -154,7 +156,9 @@ def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expec
             raise ExpectationFileError(f"{place}: the entry has no {key!r}: every entry names rule and reason")
     for key in table.keys() - KEYS:
         raise ExpectationFileError(f"{place}: unknown key {key!r}: an entry has {', '.join(sorted(KEYS))}")
-    outcomes, conditions = _several(table["outcome"]), _several(table.get("condition", []))
+    outcomes, conditions, saw = (_several(table.get(key, [])) for key in ("outcome", "condition", "saw"))
+    if "saw" in table and not (saw and all(saw)):
+        raise ExpectationFileError(f"{place}: saw is empty: write a phrase of what is seen, or leave it out")
     _check_conditions(conditions, place)
     for outcome in outcomes:
         if outcome not in EXPECTABLE and not (over and outcomes == HOLDS):
@@ -162,11 +166,19 @@ def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expec
                 f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
             )
     try:
-        plain = {**table, "expires": str(table.get("expires", "")), "outcome": outcomes, "condition": conditions}
+        plain = {
+            **table,
+            "expires": str(table.get("expires", "")),
+            "outcome": outcomes,
+            "condition": conditions,
+            "saw": saw,
+        }
         entry = msgspec.convert({**plain, "file": str(path), "line": line}, Expectation)
     except msgspec.ValidationError as error:
         raise ExpectationFileError(f"{place}: {error}") from error
-    _requirement(entry)
+    if not when.is_valid(entry.when):
+        example = "'torch>=2.13,<2.14', perhaps with ' and device==cuda', ' and os==linux' or ' and python>=3.12'"
+        _fail(entry, f"when = {entry.when!r} is not a version range: write for example {example}")
     _expiry(entry)
     return entry
 
@@ -199,7 +211,8 @@ def _refuse_second(entry: Expectation, first: Expectation) -> NoReturn:
 
 def _why_stale(entry: Expectation, file: ExpectationFile, rules: Collection[str], today: dt.date) -> str:
     if entry.rule not in rules:
-        return "matches no rule"
+        near = did_you_mean(entry.rule, rules, "", likeness=0.85)
+        return f"matches no rule ({near})" if near else "matches no rule"
     if entry.outcome == HOLDS and not (file.lower and entry.rule in file.lower.rules):
         return "cancels nothing: no lower file has an entry for the rule"
     expiry = _expiry(entry)
@@ -213,44 +226,25 @@ def _expiry(entry: Expectation) -> dt.date | None:
         _fail(entry, f"expires = {entry.expires!r} is not a date: write YYYY-MM-DD")
 
 
-def is_range(when: str) -> bool:
-    """Whether a text is a name with a version range, and nothing more."""
+def applies(entry: Expectation, known: when.Facts) -> bool:
+    """Whether an entry applies to these versions, on this device and operating system."""
     try:
-        wanted = Requirement(when)
-    except InvalidRequirement:
-        return False
-    return not (wanted.url or wanted.marker or wanted.extras)
+        return when.applies(entry.when, known)
+    except when.UnknownFactError as unknown:
+        names = ", ".join(name for name in known if name not in {"os", "device", "cpu"})
+        _fail(entry, f"when names {str(unknown)!r}, but the backend has versions of {names} only")
 
 
-def _requirement(entry: Expectation) -> Requirement | None:
-    if entry.when and not is_range(entry.when):
-        _fail(entry, f"when = {entry.when!r} is not a version range: write for example 'torch>=2.13,<2.14'")
-    return Requirement(entry.when) if entry.when else None
+def laid_over(name: str) -> ExpectationFile:
+    """Return a file without entries, over the shipped file of this name if there is one."""
+    lower = _shipped().get(name)
+    return ExpectationFile(lower=load(lower)) if lower else ExpectationFile()
 
 
-def applies(entry: Expectation, versions: Mapping[str, str]) -> bool:
-    """Whether an entry applies to these versions."""
-    wanted = _requirement(entry)
-    if wanted is None:
-        return True
-    if wanted.name not in versions:
-        _fail(entry, f"when names {wanted.name!r}, but the backend has versions of {', '.join(versions)} only")
-    try:
-        return wanted.specifier.contains(versions[wanted.name], prereleases=True)
-    except InvalidVersion:  # older releases of packaging raise for a version such as a GPU's name
-        return False
-
-
-def without(entry: Expectation, versions: Mapping[str, str]) -> str:
-    """Return the entry's range without the current minor version, or "" if no other version is left."""
-    wanted = _requirement(entry)
-    if wanted is None:
-        return ""
-    major, minor = (*Version(versions[wanted.name]).release, 0)[:2]
-    before = f"{major}.{minor - 1}" if minor else f"{max(major - 1, 0)}.99"
-    if not any(wanted.specifier.contains(version) for version in (before, f"{major}.{minor + 1}", f"{major + 1}")):
-        return ""
-    return f"{entry.when},!={major}.{minor}.*"
+def name_of(path: Path) -> str:
+    """Return the name of a file as ``over`` and a record may give it: a shipped one by its stem."""
+    shipped = _shipped().get(path.stem)
+    return path.stem if shipped and shipped.resolve() == path.resolve() else path.name
 
 
 def _fail(entry: Expectation, what: str) -> NoReturn:

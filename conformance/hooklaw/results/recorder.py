@@ -14,7 +14,7 @@ from hooklaw import __version__
 from hooklaw.law.rule import Rule, digest
 from hooklaw.results import host
 from hooklaw.results.records import FORMAT, Execution, Footer, Header, Line, Result, Run, RunKind, Shard, Writer
-from hooklaw.results.verdict import Expectation, Outcome, Stale
+from hooklaw.results.verdict import Expectation, Outcome, Stale, unclear
 
 DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 
@@ -35,18 +35,21 @@ class Subject(msgspec.Struct):
     """The conditions under which it cannot be judged, and why."""
     known_under: list[Expectation] = []
     """What it is known to break under some conditions alone."""
+    expectations: str = ""
+    """The file that says so, as a header names it."""
 
     def under(self, condition: str) -> "Subject":
         """Return the same backend under a condition, where it is known to break what it breaks without it, and more.
 
-        Entries that are stale concern the run without a condition.
+        Entries that are stale concern the run without a condition, but for those that are for the condition alone.
         """
         if not condition:
             return self
         known = {entry.rule: entry for entry in self.known_under if condition in entry.condition}
         not_run = self.not_run or self.not_under.get(condition, "")
+        stale = [stale for entry in known.values() for stale in unclear(entry)]
         return msgspec.structs.replace(
-            self, condition=condition, not_run=not_run, known={**self.known, **known}, stale=[]
+            self, condition=condition, not_run=not_run, known={**self.known, **known}, stale=stale
         )
 
     def expectation(self, rule: str, outcome: Outcome) -> Expectation | None:
@@ -122,6 +125,7 @@ def _header(subject: Subject, rules: Sequence[Rule], selection: str, shard: Shar
         backend=subject.spec,
         device=subject.device,
         condition=subject.condition,
+        expectations=subject.expectations,
         rules=list(rules),
         versions={**subject.versions, **host.versions()},
         notes=subject.notes,

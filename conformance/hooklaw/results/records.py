@@ -60,9 +60,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
     backend: str
     """The backend, the packer as module:attribute, or nothing for a benchmark."""
     device: str = ""
-    """The device that a packer or a benchmark ran on, as asked for, e.g. ``cpu``."""
+    """What the run was on: the device's type, or for a packer or a benchmark the device as asked for."""
     condition: str = ""
     """The condition under which the rules ran, if any."""
+    expectations: str = ""
+    """The expectation file that the run was judged by: a shipped one by its stem, any other by its file name."""
     rules: list[Rule]
     versions: dict[str, str]
     notes: dict[str, str] = {}
@@ -85,7 +87,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="kind", kw_onl
         """The name of what was judged; the device follows where it is not the CPU, then the condition."""
         if self.run_kind is RunKind.BENCHMARK:
             return self.device
-        device = f":{self.device}" if self.device not in {"", "cpu"} else ""
+        own = self.run_kind is RunKind.RULES or self.device in {"", "cpu"}  # a backend's name says its device
+        device = "" if own else f":{self.device}"
         return self.backend + device + (f" under {self.condition}" if self.condition else "")
 
     @property
@@ -114,6 +117,11 @@ class Execution(msgspec.Struct, frozen=True, tag="execution", tag_field="kind", 
     """A program that shows the failure, ready to run, if there is one."""
     stderr: str = ""
     """The last lines that the process wrote to stderr before it died."""
+
+    @property
+    def seen(self) -> str:
+        """What an expectation's phrases are looked for in; of a rule that ended its process also the outcome."""
+        return "\n".join([self.detail, self.stderr, "" if self.outcome is Outcome.FAIL else self.outcome])
 
 
 class Result(Execution, frozen=True, tag="result", tag_field="kind", kw_only=True):
@@ -237,7 +245,7 @@ class Run(msgspec.Struct):
     def verdict(self, rule: Rule) -> Verdict:
         """Return the verdict of a rule."""
         result = self.results.get(rule.id)
-        return judge(result.outcome, rule.level, result.expectation) if result else Verdict.AS_EXPECTED
+        return judge(result.outcome, rule.level, result.expectation, result.seen) if result else Verdict.AS_EXPECTED
 
     def count(self) -> tuple[int, int]:
         """Return how many rules passed and how many were judged."""

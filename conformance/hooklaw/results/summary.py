@@ -58,10 +58,10 @@ def of_verdict(run: Run, verdict: Verdict) -> list[str]:
     return [rule.id for rule in run.header.rules if run.verdict(rule) is verdict]
 
 
-def exit_of_run(run: Run) -> Exit:
-    """Return how a run as a whole came out."""
+def exit_of_run(run: Run, *, allow_not_run: bool = False) -> Exit:
+    """Return how a run as a whole came out; one that judged nothing is broken, unless that is allowed."""
     cells = [(run.outcome(rule.id), run.verdict(rule)) for rule in run.header.rules]
-    return exit_of(cells, stale=bool(run.stale))
+    return exit_of(cells, stale=bool(run.stale), allow_not_run=allow_not_run)
 
 
 def count(run: Run) -> Counts:

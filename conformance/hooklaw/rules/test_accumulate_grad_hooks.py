@@ -2,7 +2,7 @@
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 
-EXECUTION = notes("autograd", "backward-hooks-execution")
+FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
 NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
 EVERY_LEAF_HOOK = [*NODE_HOOKS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE]
 
@@ -20,7 +20,7 @@ def _put_every_hook(backend, trace, leaf):
 @rule(
     "node-hook.fire.backward-inputs-leaf",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[FIRED.sentence(11, 12)],
     needs=[*EVERY_LEAF_HOOK, Capability.BACKWARD_INPUTS],
     mutants=["backward-inputs-skip-accumulate-grad-hooks"],
 )
@@ -41,7 +41,7 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.fire.leaf-autograd-grad",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[FIRED.sentence(3, 15)],
     needs=[*EVERY_LEAF_HOOK, Capability.AUTOGRAD_GRAD],
     mutants=["autograd-grad-executes-the-nodes-of-its-inputs", "post-accumulate-fires-in-autograd-grad"],
 )

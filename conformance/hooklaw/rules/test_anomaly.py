@@ -15,7 +15,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "detect-anomaly.nan",
     level=Level.MUST,
-    sources=[ANOMALY],
+    sources=[ANOMALY.sentence(4)],
     needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION],
     mutants=[
         "anomalies-undetected",
@@ -47,7 +47,7 @@ def test_nan(backend: Backend, trace: Trace) -> None:
 @rule(
     "detect-anomaly.hooks-run",
     level=Level.MUST,
-    sources=[ANOMALY, docstring("torch.Tensor.register_hook")],
+    sources=[ANOMALY.sentence(2, 3, 4), docstring("torch.Tensor.register_hook").sentence(2, 4)],
     needs=[Capability.ANOMALY, Capability.TENSOR_HOOKS],
     mutants=["hooks-skipped-under-anomaly-detection"],
 )

@@ -15,7 +15,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "grad.unused-error",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(20, 21, 32)],
     needs=[Capability.AUTOGRAD_GRAD],
     mutants=["unused-inputs-always-allowed", "allow-unused-given-as-false-ignored"],
 )
@@ -35,7 +35,7 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.unused-error.allowed",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(20, 29)],
     needs=[Capability.AUTOGRAD_GRAD],
     mutants=["unused-inputs-get-zeros", "unused-inputs-never-allowed"],
 )
@@ -52,7 +52,7 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.unused-error.materialized",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(29)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
     mutants=["materialize-grads-ignored"],
 )
@@ -69,7 +69,7 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.unused.conflict",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(31)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
     mutants=["materialize-grads-allows-unused-inputs"],
 )
@@ -85,7 +85,7 @@ def test_conflict(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.hooks.unused-input",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.register_hook")],
+    sources=[docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS],
     mutants=["hooks-of-unused-inputs-run"],
 )
@@ -126,7 +126,7 @@ def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> Non
 @rule(
     "grad.sum-of-outputs",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(1)],
     needs=[Capability.AUTOGRAD_GRAD],
     mutants=["autograd-grad-of-the-first-output"],
 )
@@ -143,7 +143,7 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.grad-outputs",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(2, 12)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT],
     mutants=["autograd-grad-of-the-first-output", "grad-outputs-ignored", "grad-outputs-in-reverse"],
     except_under={
@@ -168,7 +168,7 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.grad-outputs.constant",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(3, 12)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT],
     mutants=["constant-outputs-refused", "constant-outputs-end-the-list"],
 )

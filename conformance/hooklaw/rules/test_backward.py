@@ -16,7 +16,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "backward.inputs",
     level=Level.MUST,
-    sources=[METHOD, BACKWARD],
+    sources=[METHOD.sentence(19, 20), BACKWARD.sentence(23, 24)],
     needs=[Capability.BACKWARD_INPUTS],
     mutants=["backward-inputs-ignored", "backward-inputs-overwrite"],
 )
@@ -35,7 +35,7 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "backward.inputs.nonleaf",
     level=Level.MUST,
-    sources=[METHOD, BACKWARD],
+    sources=[METHOD.sentence(19), BACKWARD.sentence(23)],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAPH],
     mutants=["backward-inputs-ignored", "backward-inputs-take-leaves-alone", "backward-inputs-overwrite"],
 )
@@ -59,7 +59,7 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
 @rule(
     "backward.inputs.others-ignored",
     level=Level.MUST,
-    sources=[METHOD, BACKWARD],
+    sources=[METHOD.sentence(20), BACKWARD.sentence(24)],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAD],
     mutants=["backward-inputs-ignored", "retain-grad-in-limited-passes"],
 )
@@ -124,7 +124,7 @@ def test_input_that_retains(backend: Backend, trace: Trace) -> None:
 @rule(
     "backward.non-scalar-needs-gradient",
     level=Level.MUST,
-    sources=[METHOD, BACKWARD],
+    sources=[METHOD.sentence(3), BACKWARD.sentence(3)],
     mutants=["gradient-of-a-root-is-ones"],
 )
 def test_gradient_needed(backend: Backend, trace: Trace) -> None:
@@ -141,7 +141,7 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
 @rule(
     "backward.one-element-root",
     level=Level.MUST,
-    sources=[METHOD, BACKWARD],
+    sources=[METHOD.sentence(3, 12), BACKWARD.sentence(3, 16)],
     mutants=["only-roots-without-dimensions-are-scalars"],
 )
 def test_one_element(backend: Backend, trace: Trace) -> None:
@@ -178,7 +178,7 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
 @rule(
     "backward.gradient-vjp",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD.sentence(3, 4)],
     needs=[Capability.SEED_GRADIENT],
     mutants=[
         "gradient-of-a-root-is-ones",

@@ -10,7 +10,7 @@ from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
 @rule(
     "checkpoint.nonreentrant.grads",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(20, 40)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
     mutants=["checkpoint-is-reentrant"],
 )
@@ -28,7 +28,7 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.create-graph",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(20)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["checkpoint-is-reentrant", "checkpoint-cut-off-in-double-backward"],
 )
@@ -45,7 +45,7 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.reentrant.grads",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(5, 20)],
     needs=NEEDS,
     mutants=["reentrant-checkpoint-forgets-its-parameters"],
 )
@@ -90,7 +90,7 @@ def test_reentrant(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.use-reentrant-required",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(12, 38)],
     needs=NEEDS,
     mutants=["checkpoint-is-never-reentrant"],
 )
@@ -103,7 +103,7 @@ def test_kind_required(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.retain-graph",
     level=Level.MUST,
-    sources=[CHECKPOINT, docstring("torch.Tensor.backward")],
+    sources=[CHECKPOINT.sentence(5), docstring("torch.Tensor.backward").sentence(5, 14)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=["checkpoint-recomputed-only-once"],
 )
@@ -121,7 +121,7 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.several",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(6)],
     needs=NEEDS,
     mutants=["checkpoint-forgets-its-second-input", "checkpoint-forgets-its-second-output"],
 )
@@ -145,7 +145,7 @@ def test_several(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nested",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(6)],
     needs=NEEDS,
     mutants=["inner-checkpoint-detached"],
 )
@@ -168,7 +168,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.not-kept-alive",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(4)],
     needs=[*NEEDS, Capability.WEAK_REFERENCES],
     mutants=["checkpoint-keeps-everything"],
 )
@@ -190,7 +190,7 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.no-input-requires-grad",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(21, 23)],
     needs=NEEDS,
     mutants=["checkpoint-needs-an-input-that-requires-grad", "checkpoint-is-reentrant"],
 )
@@ -207,7 +207,7 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.reentrant.no-input-requires-grad",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(21, 22)],
     needs=NEEDS,
     mutants=["checkpoint-is-never-reentrant"],
 )
@@ -225,7 +225,7 @@ def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.nested-structures",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
     mutants=["checkpoint-overlooks-tensors-in-lists", "checkpoint-is-reentrant"],
 )
@@ -249,7 +249,7 @@ def test_nested_structures(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.reentrant.nested-structures",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
     mutants=["checkpoint-is-never-reentrant"],
 )
@@ -267,7 +267,7 @@ def test_reentrant_nested_structures(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.keyword-arguments",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(40)],
     needs=NEEDS,
     mutants=["checkpoint-drops-keyword-arguments", "keyword-arguments-lost-in-recomputation"],
 )
@@ -287,7 +287,7 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.backward-inside",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["checkpoint-is-reentrant"],
 )
@@ -307,7 +307,7 @@ def test_backward_inside(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.reentrant.not-recorded",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(5, 18)],
     needs=NEEDS,
     mutants=["checkpoint-is-never-reentrant"],
 )
@@ -328,7 +328,7 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.detached",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(25)],
     needs=NEEDS,
     mutants=["checkpoint-is-reentrant"],
 )
@@ -350,7 +350,7 @@ def test_detached(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.reentrant.detached",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(26, 27)],
     needs=NEEDS,
     mutants=["detached-checkpoint-has-zero-gradients"],
 )

@@ -6,13 +6,12 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, 
 from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
 
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
-EXECUTION = notes("autograd", "backward-hooks-execution")
 
 
 @rule(
     "checkpoint.forward-hooks-recomputed",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(5, 17, 52)],
     needs=[*NEEDS, Capability.MODULES],
     mutants=["checkpoint-keeps-everything", "forward-hooks-silent-in-recomputation"],
 )
@@ -32,7 +31,7 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.forward-hooks-recomputed.early-stop",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(15)],
     needs=[*NEEDS, Capability.MODULES],
     mutants=["checkpoint-recomputes-everything"],
 )
@@ -52,7 +51,7 @@ def test_forward_hook_of_the_last_module(backend: Backend, trace: Trace) -> None
 @rule(
     "checkpoint.forward-hooks-replace",
     level=Level.MUST,
-    sources=[CHECKPOINT, docstring("torch.nn.Module.register_forward_hook")],
+    sources=[CHECKPOINT.sentence(5), docstring("torch.nn.Module.register_forward_hook").sentence(2, 5)],
     needs=[*NEEDS, Capability.MODULES],
     mutants=["forward-hooks-silent-in-recomputation"],
     except_under={"float16": "its numbers have more digits than float16 holds"},
@@ -78,7 +77,7 @@ def test_forward_hook_replaces(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.full-backward-hook",
     level=Level.MUST,
-    sources=[CHECKPOINT, docstring("torch.nn.Module.register_full_backward_hook")],
+    sources=[CHECKPOINT.sentence(5), docstring("torch.nn.Module.register_full_backward_hook").sentence(2)],
     needs=[*NEEDS, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
     mutants=["backward-hooks-silent-in-a-checkpoint", "backward-hooks-doubled-in-a-checkpoint"],
 )
@@ -99,7 +98,7 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.tensor-hooks-inside",
     level=Level.MUST,
-    sources=[CHECKPOINT, TENSOR_HOOK],
+    sources=[CHECKPOINT.sentence(19), TENSOR_HOOK.sentence(2, 4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=["tensor-hooks-dropped-in-a-checkpoint", "tensor-hooks-in-a-checkpoint-return-nothing"],
 )
@@ -178,7 +177,7 @@ def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.retain-grad-inside",
     level=Level.MUST,
-    sources=[CHECKPOINT, docstring("torch.Tensor.retain_grad")],
+    sources=[CHECKPOINT.sentence(19), docstring("torch.Tensor.retain_grad").sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAD],
     mutants=["retain-grad-ignored-in-a-checkpoint"],
 )
@@ -204,7 +203,7 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.node-hooks-inside",
     level=Level.MUST,
-    sources=[CHECKPOINT, EXECUTION],
+    sources=[CHECKPOINT.sentence(19), notes("autograd", "whether-a-particular-hook-will-be-fired").sentence(8)],
     needs=[*NEEDS, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["node-hooks-dropped-in-a-checkpoint"],
 )
@@ -231,7 +230,11 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.hooks-around",
     level=Level.MUST,
-    sources=[CHECKPOINT, TENSOR_HOOK, EXECUTION],
+    sources=[
+        CHECKPOINT.sentence(6),
+        TENSOR_HOOK.sentence(2, 4),
+        notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(2, 4),
+    ],
     needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAD, Capability.POST_ACCUMULATE],
     mutants=["input-hooks-of-a-checkpoint-run-twice", "checkpoint-starves-the-hooks-of-its-output"],
 )
@@ -278,7 +281,7 @@ def gradients_of_a_parameter(backend: Backend, trace: Trace, *, use_reentrant: b
 @rule(
     "checkpoint.nonreentrant.parameter-hooks",
     level=Level.MUST,
-    sources=[CHECKPOINT, TENSOR_HOOK],
+    sources=[CHECKPOINT.sentence(19), TENSOR_HOOK.sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=["checkpoint-is-reentrant"],
 )
@@ -296,7 +299,7 @@ def test_parameter_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.multi-grad",
     level=Level.MUST,
-    sources=[CHECKPOINT, docstring("torch.autograd.graph.register_multi_grad_hook")],
+    sources=[CHECKPOINT.sentence(19), docstring("torch.autograd.graph.register_multi_grad_hook").sentence(3, 5)],
     needs=[*NEEDS, Capability.MULTI_GRAD],
     mutants=["checkpoint-is-reentrant"],
 )

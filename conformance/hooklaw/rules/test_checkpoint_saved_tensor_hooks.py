@@ -9,7 +9,7 @@ HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 @rule(
     "checkpoint.saved-hooks-inside.grads",
     level=Level.MUST,
-    sources=[CHECKPOINT, HOOKS],
+    sources=[CHECKPOINT.sentence(6), HOOKS.sentence(11)],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
     mutants=["pairs-in-a-checkpoint-change-what-they-keep"],
 )

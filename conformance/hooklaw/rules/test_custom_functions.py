@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, page, rule
 
-FUNCTION = docstring("torch.autograd.Function")
 RECORDED = notes("autograd", "setting-requires-grad")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
 EXTENDING = notes("extending", "how-to-use")
+MATERIALIZE = docstring("torch.autograd.function.FunctionCtx.set_materialize_grads")
 
 
 @rule(
     "custom-function.materialize-grads",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.function.FunctionCtx.set_materialize_grads")],
+    sources=[MATERIALIZE.sentence(2, 4)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["custom-functions-get-no-zeros"],
 )
@@ -39,7 +39,7 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.materialize-grads.off",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.function.FunctionCtx.set_materialize_grads"), EXTENDING],
+    sources=[MATERIALIZE.sentence(4), EXTENDING.sentence(39)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS],
     mutants=["set-materialize-grads-ignored"],
 )
@@ -66,7 +66,7 @@ def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.non-tensor-output",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.Function.backward")],
+    sources=[docstring("torch.autograd.Function.backward").sentence(4)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["zeros-for-outputs-that-are-no-tensors"],
 )
@@ -94,7 +94,7 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.outputs-require-grad",
     level=Level.MUST,
-    sources=[EXTENDING, RECORDED],
+    sources=[EXTENDING.sentence(36), RECORDED.sentence(3)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["only-the-first-output-of-a-function-requires-grad", "outputs-of-functions-always-require-grad"],
 )
@@ -115,7 +115,7 @@ def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.outputs-require-grad.integer",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING.sentence(37)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.INTEGER],
     mutants=["integer-outputs-of-functions-require-grad"],
 )
@@ -151,7 +151,7 @@ def cube(backend: Backend) -> Any:
 @rule(
     "custom-function.save-for-backward",
     level=Level.MUST,
-    sources=[FUNCTION, SAVE],
+    sources=[SAVE.sentence(1, 10)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["saved-tensors-of-a-function-turned-round"],
 )
@@ -178,7 +178,11 @@ def test_saves(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.saved-after-free",
     level=Level.MUST,
-    sources=[EXTENDING, docstring("torch.Tensor.backward"), notes("autograd", "graph-retaining")],
+    sources=[
+        EXTENDING.sentence(29),
+        docstring("torch.Tensor.backward").sentence(14),
+        notes("autograd", "graph-retaining").sentence(3),
+    ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH],
     mutants=["graph-never-freed", "freed-graph-gives-zeros", "custom-functions-are-always-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -202,7 +206,7 @@ def test_freed(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.save-none",
     level=Level.MUST,
-    sources=[SAVE],
+    sources=[SAVE.sentence(12, 13)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["none-cannot-be-saved"],
 )
@@ -227,7 +231,7 @@ def test_saves_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.double-backward",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[notes("extending", "example").sentence(10, 11, 12)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["every-function-is-once-differentiable", "saved-tensors-of-a-function-detached"],
 )
@@ -248,7 +252,10 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.hooks",
     level=Level.MUST,
-    sources=[notes("autograd", "backward-hooks-execution"), docstring("torch.Tensor.register_hook")],
+    sources=[
+        notes("autograd", "whether-a-particular-hook-will-be-fired").sentence(1),
+        docstring("torch.Tensor.register_hook").sentence(2, 4),
+    ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
     mutants=["hooks-pass-over-custom-functions"],
 )
@@ -272,9 +279,10 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     "custom-function.hooks.node",
     level=Level.MUST,
     sources=[
-        notes("autograd", "backward-hooks-execution"),
-        docstring("torch.autograd.graph.Node.register_prehook"),
-        docstring("torch.autograd.graph.Node.register_hook"),
+        notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(3, 5, 7),
+        page("autograd", "autograd-graph").sentence(2),
+        docstring("torch.autograd.graph.Node.register_prehook").sentence(2),
+        docstring("torch.autograd.graph.Node.register_hook").sentence(2),
     ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["hooks-pass-over-custom-functions"],
@@ -300,7 +308,7 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.nested-structures",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING.sentence(11)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["tensors-in-lists-are-inputs"],
 )

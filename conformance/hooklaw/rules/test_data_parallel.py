@@ -5,8 +5,8 @@ from typing import Any
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule, tutorial
 
 DATA_PARALLEL = docstring("torch.nn.DataParallel")
-SAVED = notes("autograd", "hooks-for-saved-tensors")
 TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
 
 
 class ReplicaError(Exception):
@@ -41,7 +41,7 @@ def squared_gradient(backend: Backend) -> list[float]:
 @rule(
     "data-parallel.hooks-inside-forward",
     level=Level.MUST,
-    sources=[SAVED, TUTORIAL],
+    sources=[DEFAULT_HOOKS.sentence(1), TUTORIAL.sentence(54)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.SAVED_TENSOR_HOOKS],
     mutants=["saved-tensor-hooks-only-in-the-main-thread"],
 )
@@ -67,7 +67,7 @@ def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "data-parallel.hooks-around-threads",
     level=Level.MUST,
-    sources=[SAVED, TUTORIAL],
+    sources=[DEFAULT_HOOKS.sentence(9, 10)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.SAVED_TENSOR_HOOKS],
     mutants=["saved-tensor-hooks-reach-other-threads"],
 )
@@ -112,7 +112,7 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: A
 @rule(
     "data-parallel.module-hooks-count",
     level=Level.MUST,
-    sources=[DATA_PARALLEL],
+    sources=[DATA_PARALLEL.sentence(16)],
     needs=[
         Capability.DATA_PARALLEL,
         Capability.MODULES,
@@ -136,7 +136,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
 @rule(
     "data-parallel.submodule-hooks-count",
     level=Level.MUST,
-    sources=[DATA_PARALLEL],
+    sources=[DATA_PARALLEL.sentence(16)],
     needs=[
         Capability.DATA_PARALLEL,
         Capability.MODULES,
@@ -164,7 +164,7 @@ def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
 @rule(
     "data-parallel.order-per-device",
     level=Level.MUST,
-    sources=[DATA_PARALLEL],
+    sources=[DATA_PARALLEL.sentence(18)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES],
     mutants=["forward-pre-hook-after-forward", "forward-hook-before-forward"],
 )
@@ -194,7 +194,7 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
 @rule(
     "data-parallel.gradients-summed",
     level=Level.MUST,
-    sources=[DATA_PARALLEL, docstring("torch.Tensor.register_hook")],
+    sources=[DATA_PARALLEL.sentence(4), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.TENSOR_HOOKS],
     mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica"],
 )

@@ -21,7 +21,7 @@ def use_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "disable-hooks.raises",
     level=Level.MUST,
-    sources=[DISABLE],
+    sources=[DISABLE.sentence(3)],
     needs=NEEDS,
     mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
@@ -38,7 +38,7 @@ def test_raises(backend: Backend, trace: Trace) -> None:
 @rule(
     "disable-hooks.raises.save-on-cpu",
     level=Level.MUST,
-    sources=[DISABLE],
+    sources=[DISABLE.sentence(3)],
     needs=[Capability.SAVE_ON_CPU, Capability.DISABLE_SAVED_TENSOR_HOOKS],
     mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced", "save-on-cpu-not-disabled"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
@@ -60,7 +60,7 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
 @rule(
     "disable-hooks.restored",
     level=Level.MUST,
-    sources=[DISABLE],
+    sources=[DISABLE.sentence(1)],
     needs=NEEDS,
     mutants=["hooks-stay-disabled", "inner-disabling-message-stays", "inner-exit-enables-hooks"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
@@ -140,7 +140,7 @@ def test_thread_local(backend: Backend, trace: Trace) -> None:
 @rule(
     "disable-hooks.per-tensor",
     level=Level.MUST,
-    sources=[DISABLE],
+    sources=[DISABLE.sentence(1)],
     needs=[Capability.DISABLE_SAVED_TENSOR_HOOKS, Capability.NODES, Capability.SAVED_TENSOR_REGISTER],
     mutants=["per-tensor-hooks-disabled-too"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},

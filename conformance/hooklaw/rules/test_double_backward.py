@@ -18,7 +18,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "create-graph.enables-double",
     level=Level.MUST,
-    sources=[GRAD, METHOD],
+    sources=[GRAD.sentence(18), METHOD.sentence(17)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["create-graph-ignored", "create-graph-always"],
 )
@@ -39,7 +39,7 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 @rule(
     "create-graph.backward-differentiable",
     level=Level.MUST,
-    sources=[METHOD, BACKWARD],
+    sources=[METHOD.sentence(17), BACKWARD.sentence(21)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
     mutants=["backward-creates-no-graph", "accumulated-gradient-has-no-history"],
 )

@@ -3,6 +3,7 @@
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 EXTENDING = notes("extending", "how-to-use")
+FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
 
 
 @rule(
@@ -33,7 +34,7 @@ def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.trailing-none",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING.sentence(24)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["trailing-nones-refused"],
 )
@@ -50,7 +51,7 @@ def test_trailing_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.none-for-others",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.Function.backward"), EXTENDING],
+    sources=[FUNCTION_BACKWARD.sentence(6), EXTENDING.sentence(23)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["functions-must-return-every-gradient"],
 )
@@ -67,7 +68,7 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.gradient-for-constant",
     level=Level.MUST,
-    sources=[notes("extending", "example")],
+    sources=[notes("extending", "example"), EXTENDING.sentence(22, 23)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["gradients-for-constants-refused", "gradients-for-constants-accumulated"],
 )
@@ -84,7 +85,7 @@ def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.needs-input-grad",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING.sentence(23), FUNCTION_BACKWARD.sentence(8)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
     mutants=["every-input-of-a-function-needs-a-gradient"],
 )

@@ -6,8 +6,10 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
-CONTEXT = "torch.autograd.function.FunctionCtx"
 EXTENDING = notes("extending", "how-to-use")
+MARK_DIRTY = docstring("torch.autograd.function.FunctionCtx.mark_dirty")
+CHECKS = notes("autograd", "in-place-correctness-checks")
+SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
 MARKS = [Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS]
 OPTIONS = [Capability.CUSTOM_FUNCTION, Capability.FUNCTION_OPTIONS]
 
@@ -20,7 +22,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "custom-function.mark-dirty.counts",
     level=Level.MUST,
-    sources=[docstring(f"{CONTEXT}.mark_dirty"), notes("autograd", "in-place-correctness-checks")],
+    sources=[MARK_DIRTY.sentence(1), CHECKS.sentence(1, 3)],
     needs=[*MARKS, Capability.VERSION_COUNTER],
     mutants=["dirty-mark-ignored", "dirty-mark-counts-no-change"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -52,7 +54,7 @@ def test_dirty_counts(backend: Backend, trace: Trace) -> None:
     "custom-function.mark-dirty",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[docstring(f"{CONTEXT}.mark_dirty"), observed("the marked input is returned as the same object")],
+    sources=[MARK_DIRTY, observed("the marked input is returned as the same object")],
     needs=[*MARKS, Capability.IN_PLACE],
     mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
 )
@@ -85,9 +87,9 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
     "custom-function.mark-dirty.view",
     level=Level.MUST,
     sources=[
-        docstring(f"{CONTEXT}.mark_dirty"),
-        notes("autograd", "in-place-correctness-checks"),
-        notes("autograd", "in-place-operations-with-autograd"),
+        MARK_DIRTY.sentence(3),
+        CHECKS.sentence(4),
+        notes("autograd", "in-place-operations-with-autograd").sentence(8),
     ],
     needs=[*MARKS, Capability.IN_PLACE, Capability.VIEWS],
     mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
@@ -134,7 +136,7 @@ def _gradients(backend: Backend, forward: Callable[[], Any], leaves: Sequence[An
 @rule(
     "custom-function.mark-non-differentiable",
     level=Level.MUST,
-    sources=[docstring(f"{CONTEXT}.mark_non_differentiable")],
+    sources=[docstring("torch.autograd.function.FunctionCtx.mark_non_differentiable").sentence(3, 4)],
     needs=MARKS,
     mutants=["non-differentiable-mark-ignored", "mark-of-the-other-kind"],
 )
@@ -174,7 +176,7 @@ def cube(backend: Backend, **options: bool) -> Any:
 @rule(
     "custom-function.once-differentiable",
     level=Level.MUST,
-    sources=[EXTENDING, docstring(f"{CONTEXT}.save_for_backward")],
+    sources=[EXTENDING.sentence(57), SAVE_FOR_BACKWARD.sentence(7)],
     needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["function-options-ignored"],
 )
@@ -192,7 +194,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.once-differentiable.part",
     level=Level.MUST,
-    sources=[EXTENDING, docstring(f"{CONTEXT}.save_for_backward")],
+    sources=[EXTENDING.sentence(57), SAVE_FOR_BACKWARD.sentence(7)],
     needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["function-options-ignored"],
 )
@@ -213,7 +215,7 @@ def test_once_in_part(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.clear-on-access",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING.sentence(46)],
     needs=OPTIONS,
     mutants=["function-options-ignored", "saved-tensors-cleared-before-they-are-read"],
 )
@@ -240,7 +242,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.boxed-grads",
     level=Level.MUST,
-    sources=[EXTENDING],
+    sources=[EXTENDING.sentence(47, 48)],
     needs=OPTIONS,
     mutants=["function-options-ignored", "boxed-gradients-are-a-tuple"],
 )

@@ -12,7 +12,7 @@ LAYOUTS = page("autograd", "default-gradient-layouts")
 @rule(
     "grad-accum.adds",
     level=Level.MUST,
-    sources=[BACKWARD, GRAD_FIELD],
+    sources=[BACKWARD.sentence(5), GRAD_FIELD.sentence(2)],
     mutants=["gradient-overwritten"],
 )
 def test_adds(backend: Backend, trace: Trace) -> None:
@@ -27,7 +27,7 @@ def test_adds(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.none-until-first",
     level=Level.MUST,
-    sources=[GRAD_FIELD],
+    sources=[GRAD_FIELD.sentence(1)],
     mutants=["gradient-starts-as-zeros"],
 )
 def test_none_until_first(backend: Backend, trace: Trace) -> None:
@@ -43,7 +43,7 @@ def test_none_until_first(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.reset",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD.sentence(5)],
     mutants=["gradient-kept-aside-of-grad"],
 )
 def test_reset(backend: Backend, trace: Trace) -> None:
@@ -60,7 +60,7 @@ def test_reset(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.grad-no-side-effect",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.grad")],
+    sources=[docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.AUTOGRAD_GRAD],
     mutants=["autograd-grad-accumulates"],
 )
@@ -78,7 +78,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.inplace-vs-new",
     level=Level.MUST,
-    sources=[LAYOUTS],
+    sources=[LAYOUTS.sentence(6)],
     needs=[Capability.RETAIN_GRAPH],
     mutants=["gradient-replaced-when-accumulated", "gradient-replaced-in-the-third-pass"],
 )
@@ -97,7 +97,7 @@ def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.layout.match-param",
     level=Level.MUST,
-    sources=[LAYOUTS],
+    sources=[LAYOUTS.sentence(3)],
     needs=[Capability.VIEWS, Capability.STRIDES],
     mutants=["gradient-always-contiguous", "first-gradient-kept-as-it-is"],
     except_under={"strided": "the rule names the strides of the leaf"},
@@ -114,7 +114,7 @@ def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.layout.otherwise-contiguous",
     level=Level.MUST,
-    sources=[LAYOUTS],
+    sources=[LAYOUTS.sentence(4)],
     needs=[Capability.VIEWS, Capability.STRIDES, Capability.MULTI_OUTPUT],
     mutants=["gradient-keeps-overlapping-strides", "gradient-keeps-gaps"],
     except_under={"strided": "the rule names the strides of the leaf"},
@@ -136,7 +136,7 @@ def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.layout.inplace",
     level=Level.MUST,
-    sources=[LAYOUTS],
+    sources=[LAYOUTS.sentence(6)],
     needs=[Capability.VIEWS, Capability.STRIDES],
     mutants=["gradient-laid-out-anew"],
     except_under={"strided": "the rule names the strides of the leaf"},
@@ -156,7 +156,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.layout.create-graph-new",
     level=Level.MUST,
-    sources=[LAYOUTS],
+    sources=[LAYOUTS.sentence(7)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
     mutants=["create-graph-accumulates-in-place"],
 )

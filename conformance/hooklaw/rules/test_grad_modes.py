@@ -6,15 +6,16 @@ from itertools import product
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 NO_GRAD = docstring("torch.no_grad")
+NO_GRAD_MODE = notes("autograd", "no-grad-mode")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
-MODES = notes("autograd", "grad-modes")
 INFERENCE_SECTION = notes("autograd", "inference-mode")
+ENABLE_GRAD = docstring("torch.enable_grad")
 
 
 @rule(
     "mode.no-grad.result",
     level=Level.MUST,
-    sources=[NO_GRAD],
+    sources=[NO_GRAD.sentence(4)],
     needs=[Capability.GRAD_MODE],
     mutants=["recorded-under-no-grad"],
 )
@@ -33,7 +34,7 @@ def test_result(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.result.view",
     level=Level.MUST,
-    sources=[NO_GRAD],
+    sources=[NO_GRAD.sentence(4)],
     needs=[Capability.GRAD_MODE, Capability.VIEWS],
     mutants=["recorded-under-no-grad", "views-under-no-grad-require-grad"],
 )
@@ -53,7 +54,7 @@ def test_view(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.requires-grad-false",
     level=Level.MUST,
-    sources=[NO_GRAD],
+    sources=[NO_GRAD.sentence(4, 6), NO_GRAD_MODE.sentence(4)],
     needs=[Capability.GRAD_MODE],
     mutants=["recorded-under-no-grad", "nothing-requires-grad-under-no-grad"],
 )
@@ -73,7 +74,7 @@ def test_flags_stay(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.no-grad.no-hooks",
     level=Level.MUST,
-    sources=[MODES, notes("autograd", "no-grad-mode")],
+    sources=[NO_GRAD_MODE.sentence(1, 2)],
     needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
     mutants=["recorded-under-no-grad"],
 )
@@ -115,7 +116,7 @@ def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.enable-grad.inside-no-grad",
     level=Level.MUST,
-    sources=[docstring("torch.enable_grad")],
+    sources=[ENABLE_GRAD.sentence(2)],
     needs=[Capability.GRAD_MODE],
     mutants=["enable-grad-without-effect", "grad-mode-locked-in-hooks"],
 )
@@ -137,7 +138,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.nested.restored",
     level=Level.MUST,
-    sources=[NO_GRAD, docstring("torch.enable_grad")],
+    sources=[NO_GRAD.sentence(1), ENABLE_GRAD.sentence(1)],
     needs=[Capability.GRAD_MODE],
     mutants=[
         "leaving-no-grad-turns-grad-mode-on",
@@ -166,7 +167,7 @@ def test_restored(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.inference.hook-register",
     level=Level.MUST,
-    sources=[INFERENCE, INFERENCE_SECTION],
+    sources=[INFERENCE.sentence(2), INFERENCE_SECTION.sentence(2)],
     needs=[Capability.INFERENCE_MODE],
     mutants=["recorded-in-inference-mode"],
 )
@@ -185,7 +186,7 @@ def test_inference(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.inference.saved-outside",
     level=Level.MUST,
-    sources=[INFERENCE, INFERENCE_SECTION],
+    sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3)],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
     mutants=["inference-mode-is-no-grad"],
 )

@@ -5,13 +5,14 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 EDGE = docstring("torch.autograd.graph.get_gradient_edge")
 OBJECT = docstring("torch.autograd.graph.GradientEdge")
 BACKWARD = docstring("torch.autograd.backward")
+FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
 NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
 
 
 @rule(
     "gradient-edge.grad-equivalence",
     level=Level.MUST,
-    sources=[EDGE],
+    sources=[EDGE.sentence(2)],
     needs=[*NEEDS, Capability.MULTI_OUTPUT, Capability.RETAIN_GRAPH],
     mutants=["gradient-edge-of-the-first-output"],
 )
@@ -34,7 +35,7 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.hooks-fire",
     level=Level.MUST,
-    sources=[EDGE, notes("autograd", "backward-hooks-execution")],
+    sources=[EDGE.sentence(2), FIRED.sentence(1, 3), docstring("torch.Tensor.register_hook").sentence(4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=["hooks-skipped-for-gradient-edges"],
 )
@@ -93,7 +94,7 @@ def test_stays(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.backward-root",
     level=Level.MUST,
-    sources=[BACKWARD, notes("autograd", "backward-hooks-execution")],
+    sources=[BACKWARD.sentence(14), FIRED.sentence(1)],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
     mutants=["backward-from-edges-skips-hooks", "backward-from-the-edge-of-the-first-output"],
 )
@@ -116,7 +117,7 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.backward-inputs",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD.sentence(23, 24)],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.BACKWARD_INPUTS],
     mutants=["edges-among-backward-inputs-ignored"],
 )
@@ -133,7 +134,7 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "gradient-edge.grad-outputs",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.grad")],
+    sources=[docstring("torch.autograd.grad").sentence(7)],
     needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT],
     mutants=["grad-of-edges-ignores-grad-outputs"],
 )

@@ -5,13 +5,14 @@ from itertools import product
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
-EXECUTION = notes("autograd", "backward-hooks-execution")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
+FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
 
 
 @rule(
     "tensor-hook.return.none-keeps",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(3, 4)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["none-taken-as-zero"],
 )
@@ -34,7 +35,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.replace.leaf",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["replacement-ignored", "leaf-hooks-live-with-their-accumulate-grad"],
 )
@@ -52,7 +53,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.replace.propagates",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(4), ORDER.sentence(2, 5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["replacement-ignored", "replacement-not-propagated"],
 )
@@ -76,7 +77,7 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.replace.not-downstream",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAD],
     mutants=["replacement-written-into-a-shared-gradient"],
 )
@@ -104,7 +105,7 @@ def test_sibling(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.replace.autograd-grad",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(4), FIRED.sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["gradient-captured-before-hooks"],
 )
@@ -121,7 +122,7 @@ def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.replace.autograd-grad.executed",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(4), FIRED.sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["gradient-captured-before-hooks", "captured-before-the-hooks-of-an-executed-node"],
 )
@@ -144,7 +145,7 @@ def test_grad_of_executed_non_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.replace.autograd-grad-leaf",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(4), FIRED.sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["gradient-captured-before-hooks"],
 )
@@ -160,7 +161,7 @@ def test_grad_of_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.order.later-sees-earlier",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(8, 9)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["later-hooks-see-the-original-gradient", "hooks-run-in-reverse-order"],
 )
@@ -185,7 +186,7 @@ def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.create-graph.differentiable",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.grad"), REGISTER_HOOK],
+    sources=[docstring("torch.autograd.grad").sentence(18), REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["hook-result-detached"],
 )

@@ -11,7 +11,7 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 @rule(
     "tensor-hook.handle.remove",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
         "remove-does-nothing",
@@ -42,7 +42,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.handle.remove-after-graph",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["remove-does-nothing", "tensor-hooks-frozen-at-forward"],
 )
@@ -62,7 +62,7 @@ def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.handle.remove-during-backward",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["remove-does-nothing"],
 )
@@ -91,7 +91,7 @@ def test_remove_itself(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.handle.remove-before-reached",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["removal-waits-for-the-end-of-the-pass"],
 )

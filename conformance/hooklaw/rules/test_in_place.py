@@ -32,7 +32,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "inplace.leaf.no-grad",
     level=Level.MUST,
-    sources=[notes("autograd", "no-grad-mode")],
+    sources=[notes("autograd", "no-grad-mode").sentence(5, 6)],
     needs=[Capability.IN_PLACE, Capability.GRAD_MODE],
     mutants=["leaves-never-changed-in-place", "every-change-in-place-refused"],
 )
@@ -52,7 +52,7 @@ def test_leaf_without_recording(backend: Backend, trace: Trace) -> None:
 @rule(
     "inplace.version-counter",
     level=Level.MUST,
-    sources=[CHECKS],
+    sources=[CHECKS.sentence(1, 2, 3)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
     mutants=["version-not-checked", "change-to-the-same-values-goes-uncounted"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -74,7 +74,7 @@ def test_every_change_counts(backend: Backend, trace: Trace) -> None:
 @rule(
     "inplace.version-counter.out-of-place",
     level=Level.MUST,
-    sources=[CHECKS],
+    sources=[CHECKS.sentence(2, 3)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
     mutants=["every-operation-counts-as-a-change"],
 )
@@ -97,7 +97,7 @@ def test_other_operations_do_not_count(backend: Backend, trace: Trace) -> None:
 @rule(
     "inplace.unsaved-ok",
     level=Level.MUST,
-    sources=[CHECKS],
+    sources=[CHECKS.sentence(3, 4)],
     needs=[Capability.IN_PLACE],
     mutants=["every-change-in-place-refused"],
 )
@@ -150,7 +150,7 @@ def test_with_a_view(backend: Backend, trace: Trace) -> None:
 @rule(
     "inplace.view.gradients",
     level=Level.MUST,
-    sources=[CHECKS, OPERATIONS],
+    sources=[CHECKS.sentence(4), OPERATIONS.sentence(8)],
     needs=[Capability.IN_PLACE, Capability.VIEWS],
     mutants=["view-keeps-its-old-history", "base-keeps-the-gradient-of-what-was-overwritten"],
 )
@@ -185,7 +185,7 @@ def _succeeds(action: Callable[[], Any]) -> bool:
 @rule(
     "version.increment",
     level=Level.MUST,
-    sources=[INCREMENT],
+    sources=[INCREMENT.sentence(1, 5, 6)],
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
     mutants=["version-never-incremented", "only-the-first-version-incremented", "a-single-increment-is-lost"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -205,7 +205,7 @@ def test_increment(backend: Backend, trace: Trace) -> None:
 @rule(
     "version.increment.inference",
     level=Level.MUST,
-    sources=[INCREMENT],
+    sources=[INCREMENT.sentence(7)],
     needs=[Capability.INCREMENT_VERSION, Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
     mutants=["increment-of-inference-tensors-refused"],
 )

@@ -3,13 +3,14 @@
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 IN_PLACE = notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place")
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 HOOKS_IN_PLACE = (Capability.TENSOR_HOOKS, Capability.IN_PLACE)
 
 
 @rule(
     "tensor-hook.inplace.before",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(2)],
     needs=HOOKS_IN_PLACE,
     mutants=["hook-follows-its-tensor"],
 )
@@ -31,7 +32,7 @@ def test_before(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.after",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(1, 3)],
     needs=HOOKS_IN_PLACE,
     mutants=["hook-bound-to-the-first-grad-fn"],
 )
@@ -53,7 +54,7 @@ def test_after(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.both",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(5)],
     needs=HOOKS_IN_PLACE,
     mutants=["hook-follows-its-tensor", "hook-bound-to-the-first-grad-fn"],
 )
@@ -78,7 +79,7 @@ def test_both(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.bound-to-grad-fn",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(5)],
     needs=[*HOOKS_IN_PLACE, Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH],
     mutants=["hook-follows-its-tensor"],
 )
@@ -104,7 +105,7 @@ def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.handle",
     level=Level.MUST,
-    sources=[IN_PLACE, docstring("torch.Tensor.register_hook")],
+    sources=[IN_PLACE.sentence(5), REGISTER_HOOK.sentence(5)],
     needs=HOOKS_IN_PLACE,
     mutants=["handle-lost-after-in-place"],
 )
@@ -125,7 +126,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.replace",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(5), REGISTER_HOOK.sentence(4)],
     needs=HOOKS_IN_PLACE,
     mutants=["replacement-not-propagated", "replacement-applied-twice"],
 )
@@ -149,7 +150,7 @@ def test_replace(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.base-through-view",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(2)],
     needs=[*HOOKS_IN_PLACE, Capability.VIEWS],
     mutants=["hook-follows-its-tensor", "base-keeps-the-gradient-of-what-was-overwritten"],
 )
@@ -172,7 +173,7 @@ def test_base_changed_through_view(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.base-through-view.elements",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(2)],
     needs=[*HOOKS_IN_PLACE, Capability.VIEWS],
     mutants=["in-place-on-a-view-takes-the-wrong-region"],
     except_under={"bfloat16": "its numbers have more digits than bfloat16 holds"},
@@ -197,7 +198,7 @@ def test_elements_changed_through_view(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.view-before",
     level=Level.SHOULD,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(2)],
     needs=[*HOOKS_IN_PLACE, Capability.VIEWS],
     mutants=["hooks-of-views-dropped-by-in-place"],
 )
@@ -246,7 +247,7 @@ def test_view_old_grad_fn(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.inplace.view-after-alias",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE, Capability.VIEWS],
     mutants=["hook-bound-to-the-first-grad-fn", "view-keeps-its-old-history"],
 )

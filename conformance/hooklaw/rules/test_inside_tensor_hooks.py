@@ -14,7 +14,10 @@ class UserError(Exception):
 @rule(
     "tensor-hook.order.before-accumulate",
     level=Level.MUST,
-    sources=[notes("autograd", "backward-hooks-execution")],
+    sources=[
+        notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(2, 5),
+        notes("autograd", "whether-a-particular-hook-will-be-fired").sentence(5),
+    ],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["tensor-hook-after-accumulation"],
 )
@@ -32,7 +35,7 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.mode.no-grad",
     level=Level.MUST,
-    sources=[DURING_BACKWARD],
+    sources=[DURING_BACKWARD.sentence(10)],
     needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE],
     mutants=["hooks-run-with-grad-mode-on", "backward-records-as-its-caller-does"],
 )
@@ -52,7 +55,7 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.mode.create-graph",
     level=Level.MUST,
-    sources=[DURING_BACKWARD],
+    sources=[DURING_BACKWARD.sentence(10)],
     needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CREATE_GRAPH, Capability.AUTOGRAD_GRAD],
     mutants=["hooks-run-with-grad-mode-off", "backward-records-as-its-caller-does"],
 )

@@ -5,7 +5,6 @@ from typing import Any
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 SECTION = notes("autograd", "hooks-for-saved-tensors")
-EXECUTION = notes("autograd", "backward-hooks-execution")
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 NEEDS = [Capability.SAVED_TENSOR_HOOKS]
 
@@ -26,7 +25,7 @@ def first_time(action: Any) -> Any:
 @rule(
     "saved-tensor.unpack.inside.recorded",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(5)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
 )
@@ -52,7 +51,7 @@ def test_operations(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.inside.hooks-of-result",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(5)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH, Capability.TENSOR_HOOKS],
     mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
 )
@@ -130,7 +129,7 @@ def test_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.inside.register",
     level=Level.MUST,
-    sources=[TENSOR_HOOK, docstring("torch.Tensor.register_post_accumulate_grad_hook")],
+    sources=[TENSOR_HOOK.sentence(2), docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
     mutants=["hooks-registered-inside-unpack-wait-for-the-next-pass"],
 )
@@ -160,7 +159,10 @@ def test_register(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.inside.retain-grad",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.retain_grad"), EXECUTION],
+    sources=[
+        docstring("torch.Tensor.retain_grad").sentence(2),
+        notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(4),
+    ],
     needs=[*NEEDS, Capability.RETAIN_GRAD],
     mutants=["retain-grad-inside-unpack-ignored"],
 )
@@ -184,7 +186,7 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.inside.post-hook-on-running-node",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.graph.Node.register_hook")],
+    sources=[docstring("torch.autograd.graph.Node.register_hook").sentence(8)],
     needs=[*NEEDS, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["hooks-registered-inside-unpack-wait-for-the-next-pass"],
 )

@@ -14,7 +14,7 @@ DETACH = docstring("torch.Tensor.detach")
 @rule(
     "requires-grad.propagation",
     level=Level.MUST,
-    sources=[FLAG],
+    sources=[FLAG.sentence(3, 8)],
     mutants=["result-requires-grad-with-its-first-input", "constants-are-recorded"],
 )
 def test_propagates(backend: Backend, trace: Trace) -> None:
@@ -30,7 +30,7 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
 @rule(
     "requires-grad.non-leaf-always",
     level=Level.MUST,
-    sources=[FLAG],
+    sources=[FLAG.sentence(8)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
     mutants=["flag-of-a-non-leaf-is-set"],
 )
@@ -66,7 +66,7 @@ def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
 @rule(
     "requires-grad.default",
     level=Level.MUST,
-    sources=[FLAG],
+    sources=[FLAG.sentence(1, 13)],
     needs=[Capability.MODULES],
     mutants=["parameters-are-frozen", "every-tensor-requires-grad"],
 )
@@ -82,7 +82,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
 @rule(
     "requires-grad.freeze",
     level=Level.MUST,
-    sources=[FLAG, docstring("torch.nn.Module.requires_grad_")],
+    sources=[FLAG.sentence(10, 11), docstring("torch.nn.Module.requires_grad_").sentence(1)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
     mutants=["freezing-has-no-effect"],
 )
@@ -100,7 +100,7 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
 @rule(
     "requires-grad.freeze.thawed",
     level=Level.MUST,
-    sources=[FLAG],
+    sources=[FLAG.sentence(4)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
     mutants=["frozen-for-good"],
 )
@@ -118,7 +118,7 @@ def test_thawed(backend: Backend, trace: Trace) -> None:
 @rule(
     "leaf.no-grad-is-leaf",
     level=Level.MUST,
-    sources=[LEAF],
+    sources=[LEAF.sentence(1)],
     mutants=["results-are-never-leaves"],
 )
 def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
@@ -131,7 +131,7 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
 @rule(
     "leaf.user-created",
     level=Level.MUST,
-    sources=[LEAF],
+    sources=[LEAF.sentence(2, 3)],
     needs=[Capability.NODES],
     mutants=["results-are-leaves-too", "leaf-only-without-requires-grad"],
 )
@@ -148,7 +148,7 @@ def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
 @rule(
     "leaf.of-constants",
     level=Level.MUST,
-    sources=[LEAF],
+    sources=[LEAF.sentence(1, 3, 4)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
     mutants=["results-are-never-leaves", "only-given-data-makes-leaves"],
 )
@@ -166,7 +166,7 @@ def test_made_of_constants(backend: Backend, trace: Trace) -> None:
 @rule(
     "leaf.only-leaf-grad",
     level=Level.MUST,
-    sources=[FLAG, LEAF],
+    sources=[FLAG.sentence(4), LEAF.sentence(4, 5)],
     mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained"],
 )
 def test_who_accumulates(backend: Backend, trace: Trace) -> None:
@@ -189,7 +189,7 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
 @rule(
     "detach.shares-no-grad",
     level=Level.MUST,
-    sources=[DETACH],
+    sources=[DETACH.sentence(2, 4)],
     needs=[Capability.STORAGE],
     mutants=["detach-copies", "detach-keeps-the-history"],
 )
@@ -205,7 +205,7 @@ def test_detached(backend: Backend, trace: Trace) -> None:
 @rule(
     "detach.shares-no-grad.hooks",
     level=Level.MUST,
-    sources=[DETACH],
+    sources=[DETACH.sentence(1)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["detach-keeps-the-history"],
 )
@@ -227,7 +227,7 @@ def test_detached_from_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "detach.shares-no-grad.version",
     level=Level.MUST,
-    sources=[DETACH, notes("autograd", "in-place-correctness-checks")],
+    sources=[DETACH.sentence(5), notes("autograd", "in-place-correctness-checks").sentence(4)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
     mutants=["detach-copies", "version-not-checked", "detached-tensor-has-its-own-version"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -256,7 +256,7 @@ def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
 @rule(
     "detach.in-place",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.detach_")],
+    sources=[docstring("torch.Tensor.detach_").sentence(1)],
     needs=[Capability.DETACH_IN_PLACE],
     mutants=["detach-in-place-detaches-a-copy"],
 )

@@ -191,7 +191,7 @@ def test_global(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.legacy-backward.remove",
     level=Level.MUST,
-    sources=[HOOK, docstring("torch.nn.modules.module.register_module_backward_hook")],
+    sources=[HOOK.sentence(3), docstring("torch.nn.modules.module.register_module_backward_hook").sentence(3)],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["handles-of-legacy-module-hooks-remove-nothing"],
 )

@@ -32,7 +32,7 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
 @rule(
     "module.forward.always-call",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["always-call-ignored", "every-forward-hook-always-called"],
 )
@@ -51,7 +51,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.always-call.once",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["always-called-hook-called-twice"],
 )
@@ -71,7 +71,7 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.always-call.replace",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5, 7)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["output-of-an-always-called-hook-ignored"],
 )
@@ -86,7 +86,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.always-call.prehook-error",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["always-call-ignored", "always-called-hook-needs-forward"],
 )
@@ -131,7 +131,7 @@ def test_always_called_fails(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.always-call.global",
     level=Level.MUST,
-    sources=[GLOBAL],
+    sources=[GLOBAL.sentence(9, 12)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["always-call-ignored", "global-module-hooks-run-last"],
 )

@@ -35,7 +35,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "module.full-backward.args",
     level=Level.MUST,
-    sources=[HOOK, MODULES],
+    sources=[HOOK.sentence(6, 7), MODULES.sentence(13)],
     needs=NEEDS,
     mutants=["gradients-of-a-module-swapped", "full-backward-hook-gets-the-first-output"],
 )
@@ -64,7 +64,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.inputs",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=[
         "full-backward-hook-at-the-outputs",
@@ -99,7 +99,7 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.no-input-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4)],
     needs=NEEDS,
     mutants=["module-hooks-silent-without-input-gradients"],
 )
@@ -136,7 +136,7 @@ def test_none_for_the_inputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.no-input-grad.timing",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=["module-backward-hooks-deferred-to-the-end"],
 )
@@ -158,7 +158,7 @@ def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.no-output-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5)],
     needs=NEEDS,
     mutants=["module-backward-hooks-called-for-nothing"],
 )
@@ -175,7 +175,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.order",
     level=Level.MUST,
-    sources=[HOOK, GLOBAL],
+    sources=[HOOK.sentence(8, 15, 16, 17), GLOBAL.sentence(5)],
     needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "module-hooks-run-in-reverse-order",
@@ -207,7 +207,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.module-reused",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2)],
     needs=NEEDS,
     mutants=["module-backward-hook-fires-once"],
 )
@@ -224,7 +224,7 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.retain-graph",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
 )
@@ -243,7 +243,7 @@ def test_retained_graph(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.retain-graph.nested",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH, Capability.TENSOR_HOOKS],
     mutants=["passes-share-the-gradients-of-a-module"],
 )
@@ -277,7 +277,7 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.autograd-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2, 8)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
     mutants=["module-backward-hooks-skipped-in-autograd-grad", "replacement-by-a-module-hook-ignored"],
 )
@@ -294,7 +294,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.registered-after-forward",
     level=Level.SHOULD,
-    sources=[SPECIAL],
+    sources=[SPECIAL.sentence(4)],
     needs=NEEDS,
     mutants=["backward-hooks-of-a-module-looked-up-late"],
 )
@@ -315,7 +315,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.handles",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(18)],
     needs=NEEDS,
     mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )
@@ -342,7 +342,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.mode.backward-hook.no-grad-forward",
     level=Level.MUST,
-    sources=[NO_GRAD],
+    sources=[NO_GRAD.sentence(4)],
     needs=[*NEEDS, Capability.GRAD_MODE],
     mutants=["module-with-backward-hooks-records"],
 )

@@ -24,7 +24,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "module.full-backward-pre.args",
     level=Level.MUST,
-    sources=[HOOK, MODULES],
+    sources=[HOOK.sentence(2, 3, 4), MODULES.sentence(13)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.TENSOR_HOOKS],
     mutants=["module-backward-hooks-deferred-to-the-end"],
 )
@@ -51,7 +51,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.every-time",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
 )
@@ -70,7 +70,7 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.autograd-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2, 5)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
     mutants=["module-backward-hooks-skipped-in-autograd-grad", "replacement-by-a-module-hook-ignored"],
 )
@@ -87,7 +87,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.several-outputs",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4, 5)],
     needs=NEEDS,
     mutants=["replacement-by-a-module-hook-ignored", "backward-pre-hook-replaces-the-first-output"],
 )
@@ -113,7 +113,7 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.none-for-non-tensor",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(6)],
     needs=NEEDS,
     mutants=["backward-pre-hook-gets-gradients-of-tensors-alone"],
 )
@@ -130,7 +130,7 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.none-keeps",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5)],
     needs=NEEDS,
     mutants=["none-of-a-module-backward-hook-is-zeros"],
 )
@@ -149,7 +149,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.handle",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(14)],
     needs=NEEDS,
     mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )
@@ -176,7 +176,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.replace",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5)],
     needs=NEEDS,
     mutants=["replacement-by-a-module-hook-ignored"],
 )
@@ -194,7 +194,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.replace.seen",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
     mutants=["replacement-by-a-module-hook-ignored"],
 )
@@ -212,7 +212,7 @@ def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.return.bare-tensor",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3)],
     needs=NEEDS,
     mutants=["backward-pre-hook-of-a-module-returns-tuples-alone"],
 )
@@ -229,7 +229,7 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.order",
     level=Level.MUST,
-    sources=[HOOK, GLOBAL],
+    sources=[HOOK.sentence(5, 11, 12, 13), GLOBAL.sentence(5)],
     needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "module-hooks-run-in-reverse-order",
@@ -289,7 +289,7 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.no-input-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2, 5)],
     needs=NEEDS,
     mutants=["module-hooks-silent-without-input-gradients"],
 )
@@ -307,7 +307,7 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.pre-hook.inplace",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(9)],
     needs=[*NEEDS, Capability.IN_PLACE],
     mutants=["changes-in-place-around-modules-accepted"],
 )

@@ -46,7 +46,7 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
 @rule(
     "module.full-backward.views",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(11, 12)],
     needs=[*NEEDS, Capability.STORAGE],
     mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
 )
@@ -58,7 +58,7 @@ def test_views(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.views",
     level=Level.MUST,
-    sources=[docstring("torch.nn.Module.register_full_backward_pre_hook")],
+    sources=[docstring("torch.nn.Module.register_full_backward_pre_hook").sentence(7, 8)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.STORAGE],
     mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
 )
@@ -130,7 +130,7 @@ def test_unused_output(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.kwargs-only",
     level=Level.MAY,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4, 9)],
     needs=NEEDS,
     mutants=["module-hooks-silent-without-input-gradients"],
 )
@@ -151,7 +151,7 @@ def test_keywords_alone(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.no-tensor-input",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4)],
     needs=NEEDS,
     mutants=["module-hooks-silent-without-input-gradients"],
 )
@@ -191,7 +191,7 @@ def test_constant_among_the_inputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.weight-only-grad",
     level=Level.MAY,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
     mutants=["module-backward-hooks-called-for-nothing", "full-backward-hook-at-the-outputs"],
 )
@@ -248,7 +248,7 @@ def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.create-graph",
     level=Level.MUST,
-    sources=[HOOK, docstring("torch.autograd.grad")],
+    sources=[HOOK.sentence(8), docstring("torch.autograd.grad").sentence(18)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["results-of-module-backward-hooks-are-constants", "create-graph-ignored"],
 )

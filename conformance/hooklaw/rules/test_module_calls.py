@@ -17,7 +17,7 @@ def doubling(backend: Backend) -> Any:
 @rule(
     "module.forward-pre.direct-forward",
     level=Level.MUST,
-    sources=[FORWARD],
+    sources=[FORWARD.sentence(3)],
     needs=[Capability.MODULES, Capability.MODULE_FORWARD],
     mutants=["forward-runs-the-module-hooks"],
 )
@@ -38,7 +38,7 @@ def test_forward_itself(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.inplace-input-no-effect",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(6)],
     needs=[Capability.MODULES, Capability.IN_PLACE],
     mutants=["forward-hook-before-forward"],
 )

@@ -8,6 +8,7 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
 MODULES = notes("modules", "module-hooks")
+FORWARD_PRE = docstring("torch.nn.Module.register_forward_pre_hook")
 
 
 class UserError(Exception):
@@ -32,7 +33,7 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
 @rule(
     "module.forward.after",
     level=Level.MUST,
-    sources=[HOOK, MODULES],
+    sources=[HOOK.sentence(2, 7), MODULES.sentence(8)],
     needs=[Capability.MODULES],
     mutants=["forward-hook-before-forward", "module-hook-gets-bare-arguments", "output-of-a-module-hook-in-a-tuple"],
 )
@@ -57,7 +58,7 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.replace",
     level=Level.MUST,
-    sources=[HOOK, MODULES],
+    sources=[HOOK.sentence(5, 7), MODULES.sentence(15)],
     needs=[Capability.MODULES],
     mutants=["replacement-by-a-module-hook-ignored", "module-hooks-run-in-reverse-order"],
 )
@@ -73,7 +74,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.sees-modified-input",
     level=Level.MUST,
-    sources=[MODULES, HOOK],
+    sources=[MODULES.sentence(15), HOOK.sentence(3)],
     needs=[Capability.MODULES],
     mutants=["forward-hook-gets-the-arguments-of-the-caller"],
 )
@@ -95,7 +96,7 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.kwargs",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8, 9)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored", "none-for-no-keyword-arguments"],
 )
@@ -119,7 +120,7 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.kwargs.modified",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["replaced-keyword-arguments-not-seen"],
 )
@@ -139,7 +140,7 @@ def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.kwargs.replace",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8, 9)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["output-of-a-hook-with-kwargs-ignored"],
 )
@@ -159,7 +160,7 @@ def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> No
 @rule(
     "module.forward.none-keeps",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(7)],
     needs=[Capability.MODULES],
     mutants=["none-of-a-forward-hook-is-the-output"],
 )
@@ -177,7 +178,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.order-prepend",
     level=Level.MUST,
-    sources=[HOOK, GLOBAL],
+    sources=[HOOK.sentence(11, 12, 13), GLOBAL.sentence(12)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "prepend-ignored",
@@ -204,7 +205,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.non-tensor-output",
     level=Level.MUST,
-    sources=[MODULES, HOOK],
+    sources=[MODULES.sentence(15), HOOK.sentence(7)],
     needs=[Capability.MODULES],
     mutants=["forward-hook-for-tensors-alone", "replacement-by-a-module-hook-ignored"],
 )
@@ -247,7 +248,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.handle",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
     mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )
@@ -271,7 +272,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.handle.inside",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
     mutants=["module-handle-removes-nothing"],
 )
@@ -293,7 +294,7 @@ def test_handle_inside(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.no-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(2), FORWARD_PRE.sentence(2)],
     needs=[Capability.MODULES, Capability.GRAD_MODE],
     mutants=["module-hooks-only-where-it-is-recorded"],
 )
@@ -312,7 +313,7 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global.mixed-always",
     level=Level.MUST,
-    sources=[HOOK, docstring("torch.nn.Module.register_forward_pre_hook")],
+    sources=[HOOK.sentence(2), FORWARD_PRE.sentence(2)],
     needs=[Capability.MODULES],
     mutants=["forward-hook-before-forward", "forward-pre-hook-after-forward"],
 )

@@ -22,7 +22,7 @@ def doubling(backend: Backend, trace: Trace) -> Any:
 @rule(
     "module.forward-pre.before",
     level=Level.MUST,
-    sources=[HOOK, MODULES],
+    sources=[HOOK.sentence(2, 8), MODULES.sentence(8)],
     needs=[Capability.MODULES],
     mutants=["forward-pre-hook-after-forward", "module-hook-gets-bare-arguments"],
 )
@@ -47,7 +47,7 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.replace-single",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(6, 7)],
     needs=[Capability.MODULES],
     mutants=["replacement-by-a-module-hook-ignored"],
 )
@@ -65,7 +65,7 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.replace-tuple",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(6, 7)],
     needs=[Capability.MODULES],
     mutants=["tuple-of-a-pre-hook-is-one-argument"],
 )
@@ -87,7 +87,7 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.none-keeps",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8)],
     needs=[Capability.MODULES],
     mutants=["none-of-a-module-hook-is-a-replacement"],
 )
@@ -104,7 +104,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.kwargs-hidden",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 4)],
     needs=[Capability.MODULES],
     mutants=["keyword-arguments-given-to-every-module-hook"],
 )
@@ -122,7 +122,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.with-kwargs",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(9, 10, 11)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["replacement-by-a-module-hook-ignored", "with-kwargs-ignored"],
 )
@@ -145,7 +145,7 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.with-kwargs.none-keeps",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(11)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["none-of-a-pre-hook-with-kwargs-drops-them"],
 )
@@ -180,7 +180,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.order",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5, 14)],
     needs=[Capability.MODULES],
     mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
 )
@@ -198,7 +198,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.prepend",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(13)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
     mutants=["prepend-ignored", "prepended-hooks-as-registered"],
 )
@@ -218,7 +218,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.global-first",
     level=Level.MUST,
-    sources=[HOOK, GLOBAL],
+    sources=[HOOK.sentence(15), GLOBAL.sentence(10)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["global-module-hooks-run-last"],
 )
@@ -238,7 +238,7 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.global-modify",
     level=Level.MUST,
-    sources=[GLOBAL],
+    sources=[GLOBAL.sentence(1, 7, 8)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["global-module-hooks-on-the-outermost-module", "replacement-by-a-module-hook-ignored"],
 )
@@ -257,7 +257,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.handle",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
     mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
 )

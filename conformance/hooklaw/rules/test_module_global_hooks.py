@@ -23,7 +23,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "module.forward.global-replace",
     level=Level.MUST,
-    sources=[FORWARD],
+    sources=[FORWARD.sentence(1, 7)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "global-module-hooks-on-the-outermost-module",
@@ -48,7 +48,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.global-kwargs-hidden",
     level=Level.MUST,
-    sources=[PRE, FORWARD],
+    sources=[PRE.sentence(5, 6), FORWARD.sentence(5, 6)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["keyword-arguments-given-to-global-hooks"],
 )
@@ -74,7 +74,7 @@ def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global.all-modules",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD.sentence(1, 3)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_HOOKS],
     mutants=["global-module-hooks-on-the-outermost-module"],
 )
@@ -95,7 +95,7 @@ def test_all_modules(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global.later-modules",
     level=Level.MUST,
-    sources=[PRE, FORWARD, BACKWARD_PRE, BACKWARD],
+    sources=[PRE.sentence(1), FORWARD.sentence(1), BACKWARD_PRE.sentence(1), BACKWARD.sentence(1)],
     needs=[
         Capability.MODULES,
         Capability.GLOBAL_MODULE_HOOKS,
@@ -128,7 +128,7 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global.removal",
     level=Level.MUST,
-    sources=[PRE, FORWARD, BACKWARD_PRE, BACKWARD],
+    sources=[PRE.sentence(11), FORWARD.sentence(11), BACKWARD_PRE.sentence(6), BACKWARD.sentence(6)],
     needs=[
         Capability.MODULES,
         Capability.GLOBAL_MODULE_HOOKS,

@@ -28,7 +28,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "module.full-backward.kwargs-ignored",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(9)],
     needs=NEEDS,
     mutants=["full-backward-hook-has-one-gradient-too-many", "full-backward-hook-gets-zeros"],
 )
@@ -47,7 +47,7 @@ def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.none-for-non-tensor",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(10)],
     needs=NEEDS,
     mutants=["module-hooks-get-gradients-of-tensors-alone"],
 )
@@ -82,7 +82,7 @@ def test_given_twice(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.double-input-tensor.sum",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.backward"), HOOK],
+    sources=[docstring("torch.autograd.backward").sentence(1), HOOK.sentence(6)],
     needs=NEEDS,
     mutants=["full-backward-hook-overlooks-a-repeated-input"],
 )
@@ -103,7 +103,7 @@ def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.replace",
     level=Level.MUST,
-    sources=[HOOK, MODULES],
+    sources=[HOOK.sentence(8), MODULES.sentence(15)],
     needs=NEEDS,
     mutants=["replacement-by-a-module-hook-ignored"],
 )
@@ -120,7 +120,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.replace.several-inputs",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(7, 8)],
     needs=NEEDS,
     mutants=["replacement-by-a-module-hook-ignored", "full-backward-hook-replaces-the-first-input"],
 )
@@ -139,7 +139,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.return.list",
     level=Level.MUST,
-    sources=[MODULES],
+    sources=[MODULES.sentence(15, 17)],
     needs=NEEDS,
     mutants=["replacement-by-a-module-hook-ignored", "list-of-a-full-backward-hook-refused"],
 )
@@ -159,7 +159,7 @@ def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.none-keeps",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(6, 8)],
     needs=NEEDS,
     mutants=["none-of-a-module-backward-hook-is-zeros"],
 )
@@ -177,7 +177,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.replace.params-unaffected",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8)],
     needs=NEEDS,
     mutants=["full-backward-hook-at-the-outputs"],
 )
@@ -236,7 +236,7 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.inplace-error",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(13)],
     needs=[*NEEDS, Capability.IN_PLACE],
     mutants=["changes-in-place-around-modules-accepted"],
 )

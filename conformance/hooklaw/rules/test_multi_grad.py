@@ -1,6 +1,6 @@
 """Multi-grad hooks: for which gradients they wait, and which they get."""
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 
@@ -8,7 +8,7 @@ HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 @rule(
     "multi-grad.all.once",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 5)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-once-a-tensor"],
 )
@@ -26,7 +26,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.root",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-misses-the-root"],
 )
@@ -47,7 +47,7 @@ def test_root(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.doc-example",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4, 6)],
     needs=[Capability.MULTI_GRAD, Capability.BACKWARD_INPUTS],
     mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
 )
@@ -69,7 +69,7 @@ def test_documented_example(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.order-of-args",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-gradients-in-reverse", "multi-grad-gradients-from-the-leaves"],
 )
@@ -91,7 +91,7 @@ def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.ignored",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4, 6)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
 )
@@ -109,7 +109,7 @@ def test_ignored(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.every-backward",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 4)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-fires-once-ever"],
 )
@@ -133,7 +133,7 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.autograd-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4)],
     needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
     mutants=["multi-grad-hook-skipped-in-autograd-grad"],
 )
@@ -155,7 +155,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.autograd-grad-leaf",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 4)],
     needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
     mutants=["multi-grad-hook-skipped-in-autograd-grad"],
 )
@@ -192,7 +192,7 @@ def test_none_takes_part(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.any.none-participating",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(7)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-called-for-nothing"],
 )
@@ -213,7 +213,7 @@ def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.any.first-only",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(7, 8)],
     needs=[Capability.MULTI_GRAD, Capability.RETAIN_GRAPH],
     mutants=[
         "multi-grad-hook-once-a-tensor",
@@ -243,7 +243,7 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.any.autograd-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4, 7), notes("autograd", "special-hooks").sentence(1)],
     needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
     mutants=["multi-grad-hook-any-skipped-in-autograd-grad", "multi-grad-hook-skipped-in-autograd-grad"],
 )
@@ -267,7 +267,7 @@ def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.any.first-only.unused-output",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(7)],
     needs=[Capability.MULTI_GRAD, Capability.MULTI_OUTPUT],
     mutants=["multi-grad-hook-any-takes-none-for-a-gradient"],
 )
@@ -304,7 +304,7 @@ def test_unknown_mode(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.requires-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4, 6)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-refuses-constants", "multi-grad-hook-waits-for-every-tensor"],
 )
@@ -363,7 +363,7 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.handle.remove",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(10)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-handle-of-the-first-tensor", "hook-that-ran-is-not-removed"],
 )

@@ -8,7 +8,7 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, 
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 SPECIAL = notes("autograd", "special-hooks")
-EXECUTION = notes("autograd", "backward-hooks-execution")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
 LIMIT = 30
 """Seconds after which a thread counts as deadlocked."""
 PATIENCE = 3
@@ -18,7 +18,7 @@ PATIENCE = 3
 @rule(
     "multi-grad.order.tensor-hooks",
     level=Level.MUST,
-    sources=[SPECIAL],
+    sources=[SPECIAL.sentence(1, 2)],
     needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS],
     mutants=["multi-grad-hook-deferred-to-the-end", "multi-grad-hook-before-earlier-tensor-hooks"],
 )
@@ -41,7 +41,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.order.node-prehooks",
     level=Level.MUST,
-    sources=[SPECIAL, EXECUTION],
+    sources=[SPECIAL.sentence(1, 2), ORDER.sentence(2, 3)],
     needs=[Capability.MULTI_GRAD, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["multi-grad-hook-deferred-to-the-end"],
 )
@@ -64,7 +64,7 @@ def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.before-accumulate",
     level=Level.MUST,
-    sources=[SPECIAL, EXECUTION],
+    sources=[SPECIAL.sentence(1, 2), ORDER.sentence(2, 5)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-hook-deferred-to-the-end"],
 )
@@ -84,7 +84,7 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.once.nested",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3)],
     needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=["multi-grad-hook-counts-what-an-inner-pass-needs"],
 )

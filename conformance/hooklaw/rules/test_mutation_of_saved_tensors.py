@@ -12,7 +12,7 @@ NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
 @rule(
     "allow-mutation.works",
     level=Level.MUST,
-    sources=[MUTATION],
+    sources=[MUTATION.sentence(1, 2)],
     needs=NEEDS,
     mutants=[
         "mutation-of-saved-tensors-not-allowed",
@@ -54,7 +54,7 @@ def test_works(backend: Backend, trace: Trace) -> None:
 @rule(
     "allow-mutation.works.leaf",
     level=Level.MUST,
-    sources=[MUTATION],
+    sources=[MUTATION.sentence(2)],
     needs=[*NEEDS, Capability.GRAD_MODE],
     mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
 )
@@ -78,7 +78,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "allow-mutation.works.part",
     level=Level.MUST,
-    sources=[MUTATION],
+    sources=[MUTATION.sentence(2)],
     needs=[*NEEDS, Capability.MULTI_OUTPUT],
     mutants=["mutation-of-saved-tensors-not-allowed", "mutation-of-saved-tensors-unnoticed"],
 )
@@ -137,7 +137,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
 @rule(
     "allow-mutation.not-nested.outer",
     level=Level.MUST,
-    sources=[MUTATION],
+    sources=[MUTATION.sentence(2, 4)],
     needs=[Capability.ALLOW_MUTATION],
     mutants=["refused-mutation-context-ends-the-outer-one"],
 )
@@ -187,7 +187,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
 @rule(
     "allow-mutation.outer-only",
     level=Level.MUST,
-    sources=[MUTATION],
+    sources=[MUTATION.sentence(3)],
     needs=[*NEEDS, Capability.VERSION_COUNTER],
     mutants=["version-not-checked", "mutation-allowed-for-good"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},

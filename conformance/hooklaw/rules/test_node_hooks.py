@@ -4,7 +4,8 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
-EXECUTION = notes("autograd", "backward-hooks-execution")
+GRAPH = page("autograd", "autograd-graph")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
 NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
 
 
@@ -12,9 +13,9 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     "node.identity",
     level=Level.MUST,
     sources=[
-        docstring("torch.autograd.graph.Node.name"),
-        page("autograd", "autograd-graph"),
-        notes("autograd", "how-autograd-encodes-the-history"),
+        docstring("torch.autograd.graph.Node.name").sentence(1),
+        GRAPH.sentence(2),
+        notes("autograd", "how-autograd-encodes-the-history").sentence(2, 5),
     ],
     needs=[Capability.NODES],
     mutants=["next-functions-empty", "next-functions-lead-to-the-leaves"],
@@ -35,7 +36,7 @@ def test_identity(backend: Backend, trace: Trace) -> None:
 @rule(
     "node.identity.leaf",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.is_leaf"), page("autograd", "autograd-graph")],
+    sources=[docstring("torch.Tensor.is_leaf").sentence(3), GRAPH.sentence(2)],
     needs=[Capability.NODES],
     mutants=["leaf-has-a-grad-fn"],
 )
@@ -74,7 +75,7 @@ def test_metadata(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.args",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3)],
     needs=NODE_HOOKS,
     mutants=["node-post-hook-arguments-swapped", "node-post-hook-gets-lists"],
 )
@@ -99,7 +100,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.replace",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(4)],
     needs=NODE_HOOKS,
     mutants=["node-post-hook-replacement-not-propagated"],
 )
@@ -120,7 +121,7 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.replace.several-inputs",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 4)],
     needs=NODE_HOOKS,
     mutants=["node-hook-replaces-the-first-gradient"],
 )
@@ -142,7 +143,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.none-keeps",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(3, 4)],
     needs=NODE_HOOKS,
     mutants=["none-taken-as-zero"],
 )
@@ -164,7 +165,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.order",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(8, 9)],
     needs=NODE_HOOKS,
     mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient"],
 )
@@ -188,7 +189,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.grad-outputs-after-prehook",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(3, 7, 9)],
     needs=NODE_HOOKS,
     mutants=["node-post-hook-sees-the-raw-gradient"],
 )
@@ -258,7 +259,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.handle.remove",
     level=Level.MUST,
-    sources=[HOOK, PREHOOK],
+    sources=[HOOK.sentence(5), PREHOOK.sentence(5)],
     needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
     mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
 )
@@ -314,7 +315,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.create-graph.differentiable",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.grad"), HOOK, PREHOOK],
+    sources=[docstring("torch.autograd.grad").sentence(18), HOOK.sentence(4), PREHOOK.sentence(4)],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["node-hook-results-detached"],
 )
@@ -339,7 +340,7 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.register-during-execution",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8)],
     needs=NODE_HOOKS,
     mutants=["late-node-post-hook-waits-for-the-next-pass"],
 )
@@ -365,7 +366,7 @@ def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.register-during-execution.custom-backward",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8)],
     needs=[*NODE_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["late-node-post-hook-waits-for-the-next-pass"],
 )

@@ -4,13 +4,15 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
+FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
 NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
 
 
 @rule(
     "node-prehook.args",
     level=Level.MUST,
-    sources=[PREHOOK],
+    sources=[PREHOOK.sentence(3)],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
     mutants=["node-pre-hook-gets-a-bare-tensor", "node-pre-hook-gets-grad-inputs"],
 )
@@ -32,7 +34,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.replace",
     level=Level.MUST,
-    sources=[PREHOOK],
+    sources=[PREHOOK.sentence(4)],
     needs=NODE_HOOKS,
     mutants=["node-pre-hook-replacement-not-propagated"],
 )
@@ -53,7 +55,7 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.replace.several-outputs",
     level=Level.MUST,
-    sources=[PREHOOK],
+    sources=[PREHOOK.sentence(3, 4)],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
     mutants=["node-hook-replaces-the-first-gradient"],
 )
@@ -74,7 +76,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.none-keeps",
     level=Level.MUST,
-    sources=[PREHOOK],
+    sources=[PREHOOK.sentence(3, 4)],
     needs=NODE_HOOKS,
     mutants=["none-taken-as-zero"],
 )
@@ -96,7 +98,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.order",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(8, 9)],
     needs=NODE_HOOKS,
     mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient", "node-pre-hooks-in-reverse"],
 )
@@ -120,7 +122,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.sees-tensor-hooks",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(2, 3, 9)],
     needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS],
     mutants=["node-pre-hook-before-tensor-hook", "node-pre-hook-sees-the-raw-gradient"],
 )
@@ -216,7 +218,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.only-executed",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[FIRED.sentence(8, 15)],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["autograd-grad-executes-the-nodes-of-its-inputs"],
 )
@@ -241,7 +243,7 @@ def test_not_executed(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.dependent-input",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[FIRED.sentence(8, 15)],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["autograd-grad-never-runs-node-hooks"],
 )
@@ -265,7 +267,7 @@ def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.backward-inputs",
     level=Level.MAY,
-    sources=[EXECUTION, docstring("torch.autograd.backward")],
+    sources=[FIRED.sentence(13, 14), docstring("torch.autograd.backward").sentence(11, 12)],
     needs=[*NODE_HOOKS, Capability.BACKWARD_INPUTS],
     mutants=["backward-spares-the-nodes-of-its-inputs"],
 )

@@ -45,7 +45,7 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
 @rule(
     "optim.state-dict-hooks",
     level=Level.MUST,
-    sources=[POST, LOAD_PRE],
+    sources=[POST.sentence(4), LOAD_PRE.sentence(4, 5)],
     needs=NEEDS,
     mutants=["returned-state-ignored", "returned-state-not-loaded"],
 )
@@ -65,7 +65,7 @@ def test_returned(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.saving",
     level=Level.MUST,
-    sources=[PRE, POST],
+    sources=[PRE.sentence(1, 4), POST.sentence(1, 3)],
     needs=NEEDS,
     mutants=["optimizer-pre-hook-after-saving"],
 )
@@ -91,7 +91,7 @@ def test_saving(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.loading",
     level=Level.MUST,
-    sources=[LOAD_PRE, LOAD_POST],
+    sources=[LOAD_PRE.sentence(1, 6), LOAD_POST.sentence(1, 4)],
     needs=NEEDS,
     mutants=["optimizer-post-hook-before-loading"],
 )
@@ -117,7 +117,7 @@ def test_loading(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.in-place",
     level=Level.MUST,
-    sources=[POST, LOAD_PRE],
+    sources=[POST.sentence(4), LOAD_PRE.sentence(4)],
     needs=NEEDS,
     mutants=["state-dict-post-hook-given-a-copy", "load-pre-hook-given-a-copy"],
 )
@@ -136,7 +136,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.prepend",
     level=Level.MUST,
-    sources=[PRE, POST, LOAD_PRE, LOAD_POST],
+    sources=[PRE.sentence(7, 8), POST.sentence(7, 8), LOAD_PRE.sentence(9, 10), LOAD_POST.sentence(7, 8)],
     needs=NEEDS,
     mutants=["prepending-a-state-hook-ignored", "prepend-ignored-by-three-state-hooks"],
 )
@@ -156,7 +156,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.handles",
     level=Level.MUST,
-    sources=[PRE, POST, LOAD_PRE, LOAD_POST],
+    sources=[PRE.sentence(9), POST.sentence(9), LOAD_PRE.sentence(11), LOAD_POST.sentence(9)],
     needs=NEEDS,
     mutants=["state-hook-stays"],
 )
@@ -179,7 +179,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.load-pre.shallow-copy",
     level=Level.MUST,
-    sources=[LOAD_PRE],
+    sources=[LOAD_PRE.sentence(3)],
     needs=NEEDS,
     mutants=["load-hook-given-the-callers-dict", "load-hook-given-a-deep-copy"],
 )

@@ -9,6 +9,7 @@ PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
 PRE_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_pre_hook")
 POST_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_post_hook")
+ZERO_GRAD = docstring("torch.optim.Optimizer.zero_grad")
 NEEDS = [Capability.OPTIMIZERS]
 
 
@@ -30,7 +31,7 @@ def passing(closure: Callable[[], Any]) -> list[Callable[..., Any]]:
 @rule(
     "optim.step-pre.before",
     level=Level.MUST,
-    sources=[PRE],
+    sources=[PRE.sentence(1, 2, 3)],
     needs=NEEDS,
     mutants=["step-hooks-change-places", "step-pre-hook-gets-no-arguments"],
 )
@@ -54,7 +55,7 @@ def test_before(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.step-post.after",
     level=Level.MUST,
-    sources=[POST],
+    sources=[POST.sentence(1, 2, 3)],
     needs=NEEDS,
     mutants=["step-hooks-change-places", "step-post-hook-gets-no-arguments"],
 )
@@ -77,7 +78,7 @@ def test_after(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.step-pre.modify",
     level=Level.MUST,
-    sources=[PRE],
+    sources=[PRE.sentence(2, 4)],
     needs=NEEDS,
     mutants=["return-of-a-step-hook-ignored", "step-pre-hook-replaces-keywords-alone"],
 )
@@ -99,7 +100,7 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.step-pre.none-keeps",
     level=Level.MUST,
-    sources=[PRE],
+    sources=[PRE.sentence(2)],
     needs=NEEDS,
     mutants=["none-of-a-step-hook-drops-the-arguments"],
 )
@@ -156,7 +157,7 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.global-hooks",
     level=Level.MUST,
-    sources=[PRE_OF_ALL, POST_OF_ALL],
+    sources=[PRE_OF_ALL.sentence(1, 2), POST_OF_ALL.sentence(1, 2)],
     needs=NEEDS,
     mutants=[
         "global-step-hooks-never-run",
@@ -201,7 +202,7 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.global-hooks.modify",
     level=Level.MUST,
-    sources=[PRE_OF_ALL],
+    sources=[PRE_OF_ALL.sentence(2)],
     needs=NEEDS,
     mutants=["return-of-a-global-step-hook-ignored", "step-pre-hook-replaces-keywords-alone"],
 )
@@ -224,7 +225,7 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.step-hooks.order-remove",
     level=Level.MUST,
-    sources=[PRE, POST],
+    sources=[PRE.sentence(6), POST.sentence(5)],
     needs=NEEDS,
     mutants=["step-hook-stays", "step-post-hook-stays"],
 )
@@ -266,7 +267,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "zero-grad.set-to-none-default",
     level=Level.MUST,
-    sources=[docstring("torch.optim.Optimizer.zero_grad")],
+    sources=[ZERO_GRAD.sentence(1, 2, 3)],
     needs=NEEDS,
     mutants=["zero-grad-writes-zeros", "zero-grad-leaves-all-but-the-first"],
 )
@@ -286,7 +287,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "zero-grad.step-skip",
     level=Level.MUST,
-    sources=[docstring("torch.optim.Optimizer.zero_grad")],
+    sources=[ZERO_GRAD.sentence(9)],
     needs=NEEDS,
     mutants=["step-takes-none-for-zero", "step-needs-every-gradient"],
 )

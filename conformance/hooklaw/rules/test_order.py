@@ -2,13 +2,13 @@
 
 from hooklaw import Backend, Capability, Level, Trace, notes, rule
 
-ORDER = notes("autograd", "backward-hooks-execution")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
 
 
 @rule(
     "order.six-steps.leaf",
     level=Level.MUST,
-    sources=[ORDER],
+    sources=[ORDER.sentence(2, 3, 5, 6, 7)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS, Capability.POST_ACCUMULATE],
     mutants=["node-post-hook-before-post-accumulate", "node-pre-hook-before-tensor-hook"],
 )
@@ -44,7 +44,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "order.six-steps.non-leaf",
     level=Level.MUST,
-    sources=[ORDER],
+    sources=[ORDER.sentence(2, 3, 5, 7)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["node-post-hook-before-execution", "node-pre-hook-before-tensor-hook"],
 )
@@ -74,7 +74,7 @@ def test_non_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "order.retain-grad-before-node-prehook",
     level=Level.MUST,
-    sources=[ORDER],
+    sources=[ORDER.sentence(3, 4)],
     needs=[Capability.RETAIN_GRAD, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["retain-grad-before-node-pre-hook"],
 )
@@ -101,7 +101,7 @@ def test_retain_grad_after_prehook(backend: Backend, trace: Trace) -> None:
 @rule(
     "order.retain-grad-before-execution",
     level=Level.MUST,
-    sources=[ORDER],
+    sources=[ORDER.sentence(4, 5)],
     needs=[Capability.RETAIN_GRAD, Capability.CUSTOM_FUNCTION],
     mutants=["retained-gradients-set-after-the-pass", "retain-grad-after-execution"],
 )
@@ -130,7 +130,7 @@ def test_retain_grad_before_execution(backend: Backend, trace: Trace) -> None:
 @rule(
     "order.upstream-after-downstream",
     level=Level.MUST,
-    sources=[ORDER, notes("autograd", "how-autograd-encodes-the-history")],
+    sources=[ORDER.sentence(7), notes("autograd", "how-autograd-encodes-the-history").sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["hooks-of-the-graph-run-from-the-leaves"],
 )

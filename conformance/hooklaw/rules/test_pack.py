@@ -15,7 +15,7 @@ class PackError(Exception):
 @rule(
     "saved-tensor.pack.once",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(9)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=["packed-again-by-backward"],
 )
@@ -36,7 +36,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.during-forward",
     level=Level.MUST,
-    sources=[HOOKS, TUTORIAL],
+    sources=[HOOKS.sentence(3, 5), TUTORIAL.sentence(26)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["packed-at-context-exit", "packed-by-backward", "unpacked-during-forward"],
 )
@@ -62,7 +62,7 @@ def test_during_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.per-save",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS, HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(11, 14), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["saves-of-one-tensor-packed-once"],
 )
@@ -89,7 +89,7 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.any-object",
     level=Level.MUST,
-    sources=[SECTION, TUTORIAL],
+    sources=[SECTION.sentence(2), TUTORIAL.sentence(30, 35)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["pack-must-return-a-tensor", "packed-containers-flattened"],
 )
@@ -119,7 +119,7 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.any-object.custom-function",
     level=Level.MUST,
-    sources=[SECTION, TUTORIAL, HOOKS],
+    sources=[SECTION.sentence(2), TUTORIAL.sentence(30), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["pack-must-return-a-tensor"],
 )
@@ -154,7 +154,7 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.inplace-forbidden",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(11)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE],
     mutants=["pack-in-place-not-detected", "pack-in-place-not-detected-on-leaves"],
 )
@@ -177,7 +177,7 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.input-live",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.NODES],
     mutants=["pack-receives-a-detached-tensor", "pack-receives-a-view"],
 )
@@ -207,7 +207,7 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.no-grad",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(8)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["pack-runs-with-grad"],
 )

@@ -11,7 +11,7 @@ REGISTER = [Capability.NODES, Capability.SAVED_TENSOR_REGISTER]
 @rule(
     "saved-tensor.per-tensor.pack-immediately",
     level=Level.MUST,
-    sources=[ONE_SAVED_TENSOR],
+    sources=[ONE_SAVED_TENSOR.sentence(3)],
     needs=REGISTER,
     mutants=["per-tensor-pack-deferred"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
@@ -35,7 +35,7 @@ def test_packs_immediately(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.per-tensor.unpack-each-access",
     level=Level.MUST,
-    sources=[ONE_SAVED_TENSOR],
+    sources=[ONE_SAVED_TENSOR.sentence(4)],
     needs=[*REGISTER, Capability.SAVED_TENSOR_ACCESS],
     mutants=["unpacked-tensor-cached", "per-tensor-hooks-ignored-by-backward"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
@@ -63,7 +63,7 @@ def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.per-tensor.only-its-own",
     level=Level.MUST,
-    sources=[ONE_SAVED_TENSOR],
+    sources=[ONE_SAVED_TENSOR.sentence(1)],
     needs=REGISTER,
     mutants=["pair-of-a-saved-tensor-given-to-its-neighbours"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
@@ -87,7 +87,7 @@ def test_only_its_own(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.per-tensor.custom-function",
     level=Level.MUST,
-    sources=[ONE_SAVED_TENSOR],
+    sources=[ONE_SAVED_TENSOR.sentence(1, 4)],
     needs=[*REGISTER, Capability.CUSTOM_FUNCTION],
     mutants=["per-tensor-hooks-of-custom-functions-ignored"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
@@ -118,7 +118,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.input-detached.per-tensor",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(2)],
     needs=REGISTER,
     mutants=["per-tensor-pack-receives-the-live-tensor"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
@@ -147,7 +147,7 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.per-tensor.after-release",
     level=Level.SHOULD,
-    sources=[ONE_SAVED_TENSOR],
+    sources=[ONE_SAVED_TENSOR.sentence(5, 6)],
     needs=REGISTER,
     mutants=["hooks-accepted-after-release"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -198,7 +198,7 @@ def test_only_one_pair(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.per-tensor.inplace",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(11)],
     needs=[*REGISTER, Capability.IN_PLACE],
     mutants=["pack-in-place-not-detected"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},

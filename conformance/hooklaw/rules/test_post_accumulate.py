@@ -6,12 +6,14 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 
 HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
+FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
 
 
 @rule(
     "post-acc.after-accumulate",
     level=Level.MUST,
-    sources=[HOOK, EXECUTION],
+    sources=[HOOK.sentence(2), FIRED.sentence(4)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["post-accumulate-before-accumulation"],
 )
@@ -29,7 +31,7 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.after-accumulate.no-gradient",
     level=Level.MUST,
-    sources=[HOOK, EXECUTION],
+    sources=[HOOK.sentence(2), FIRED.sentence(5)],
     needs=[Capability.POST_ACCUMULATE, Capability.CUSTOM_FUNCTION],
     mutants=["post-accumulate-without-gradient"],
 )
@@ -47,7 +49,7 @@ def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.arg.param",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5, 6)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["post-accumulate-gets-the-gradient", "post-accumulate-gets-a-detached-alias"],
 )
@@ -64,7 +66,7 @@ def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.leaf-only",
     level=Level.MUST,
-    sources=[HOOK, EXECUTION],
+    sources=[HOOK.sentence(3, 4), FIRED.sentence(6, 7)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["post-accumulate-accepted-on-non-leaf"],
 )
@@ -96,7 +98,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.once-per-backward",
     level=Level.MUST,
-    sources=[HOOK, EXECUTION],
+    sources=[HOOK.sentence(2), FIRED.sentence(5)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["post-accumulate-once-per-use", "node-runs-before-all-its-gradients-arrived", "gradients-summed-in-place"],
 )
@@ -136,7 +138,7 @@ def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.not-on-autograd-grad",
     level=Level.MUST,
-    sources=[EXECUTION, docstring("torch.autograd.grad")],
+    sources=[FIRED.sentence(5), docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.POST_ACCUMULATE, Capability.AUTOGRAD_GRAD],
     mutants=["post-accumulate-fires-in-autograd-grad"],
 )
@@ -154,7 +156,7 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.inputs-excluded",
     level=Level.MUST,
-    sources=[EXECUTION, docstring("torch.autograd.backward")],
+    sources=[FIRED.sentence(5), docstring("torch.autograd.backward").sentence(23, 24)],
     needs=[Capability.POST_ACCUMULATE, Capability.BACKWARD_INPUTS],
     mutants=["backward-inputs-ignored", "limited-pass-executes-the-whole-graph"],
 )
@@ -175,7 +177,7 @@ def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.order.registration",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(8)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["hooks-run-in-reverse-order"],
 )
@@ -193,7 +195,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.order.after-tensor-hooks",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[ORDER.sentence(2, 6, 9)],
     needs=[Capability.POST_ACCUMULATE, Capability.TENSOR_HOOKS],
     mutants=["post-accumulate-before-tensor-hooks", "replacement-ignored"],
 )
@@ -214,7 +216,7 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.mutate.param",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(7)],
     needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE],
     mutants=["post-accumulate-in-place-refused", "gradient-restored-after-post-accumulate"],
 )
@@ -243,7 +245,7 @@ def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.in-place-grad.others",
     level=Level.SHOULD,
-    sources=[HOOK, page("autograd", "default-gradient-layouts")],
+    sources=[HOOK.sentence(7), page("autograd", "default-gradient-layouts").sentence(3, 4)],
     needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE, Capability.VIEWS],
     mutants=["first-gradient-kept-as-it-is"],
 )
@@ -274,7 +276,7 @@ def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.doc-example-returns-tensor",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(5)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["post-accumulate-return-refused", "post-accumulate-return-replaces-gradient"],
 )
@@ -296,7 +298,7 @@ def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.mode",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(10)],
     needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE, Capability.BACKWARD_CREATE_GRAPH],
     mutants=["post-accumulate-always-recorded", "post-accumulate-never-recorded"],
 )
@@ -316,7 +318,7 @@ def test_mode(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.mode.enable-grad",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(11)],
     needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE],
     mutants=["grad-mode-locked-in-hooks"],
 )
@@ -338,7 +340,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.handle.remove",
     level=Level.MUST,
-    sources=[HOOK],
+    sources=[HOOK.sentence(8)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
 )

@@ -26,7 +26,7 @@ def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
 @rule(
     "checkpoint.early-stop",
     level=Level.MUST,
-    sources=[CHECKPOINT, EARLY_STOP],
+    sources=[CHECKPOINT.sentence(15, 52), EARLY_STOP.sentence(2)],
     needs=NEEDS,
     mutants=["checkpoint-recomputes-everything", "checkpoint-is-reentrant"],
 )
@@ -42,7 +42,7 @@ def test_early_stop(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.early-stop.context",
     level=Level.MUST,
-    sources=[EARLY_STOP],
+    sources=[EARLY_STOP.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=["early-stop-context-ignored", "early-stop-context-stays"],
 )
@@ -65,7 +65,7 @@ def test_early_stop_context(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.early-stop.context.overrides",
     level=Level.MUST,
-    sources=[CHECKPOINT, EARLY_STOP],
+    sources=[CHECKPOINT.sentence(54), EARLY_STOP.sentence(1)],
     needs=NEEDS,
     mutants=["early-stop-context-ignored", "early-stop-argument-overrides-the-context"],
 )
@@ -83,7 +83,7 @@ def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.early-stop.reentrant",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(17, 53)],
     needs=NEEDS,
     mutants=["checkpoint-is-never-reentrant"],
 )
@@ -99,7 +99,7 @@ def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.determinism",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(45)],
     needs=NEEDS,
     mutants=["recomputation-unchecked"],
 )
@@ -138,7 +138,7 @@ def of_another_dtype(backend: Backend) -> Any:
 @rule(
     "checkpoint.determinism.dtypes",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(45)],
     needs=[*NEEDS, Capability.FLOAT64],
     mutants=["recomputation-unchecked", "recomputation-compares-shapes-only"],
 )
@@ -156,7 +156,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.determinism.none",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(46)],
     needs=[*NEEDS, Capability.FLOAT64],
     mutants=["determinism-check-cannot-be-turned-off"],
 )
@@ -197,7 +197,7 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.context-fn",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(41, 42)],
     needs=NEEDS,
     mutants=["context-fn-ignored", "context-fn-swapped"],
 )

@@ -5,7 +5,7 @@ A mode may compile the function; what it registers must be as if it were not com
 
 from typing import Any
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
@@ -20,7 +20,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "tensor-hook.register.on-argument",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2, 4)],
     needs=NEEDS,
     mutants=["hooks-on-arguments-ignored"],
 )
@@ -44,7 +44,7 @@ def test_on_argument(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.register.on-argument.returned",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=[*NEEDS, Capability.SEED_GRADIENT],
     mutants=["hooks-on-arguments-ignored"],
 )
@@ -66,7 +66,10 @@ def test_returned(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.register.on-argument.several",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[
+        notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8, 9),
+        REGISTER_HOOK.sentence(4),
+    ],
     needs=NEEDS,
     mutants=["hooks-on-arguments-ignored", "hooks-on-arguments-replace-each-other"],
 )
@@ -92,7 +95,7 @@ def test_several(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.register.on-argument.closure",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=NEEDS,
     mutants=["hooks-on-arguments-ignored", "calls-repeat-the-hooks-of-the-first"],
 )
@@ -123,7 +126,7 @@ def test_closure(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.register.on-argument.each-call",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=NEEDS,
     mutants=["hooks-on-arguments-ignored", "calls-repeat-the-hooks-of-the-first"],
 )
@@ -147,7 +150,7 @@ def test_each_call(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.register.on-argument",
     level=Level.MUST,
-    sources=[POST_ACCUMULATE],
+    sources=[POST_ACCUMULATE.sentence(2)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=["hooks-on-arguments-ignored"],
 )
@@ -168,7 +171,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.handle.in-forward",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
     mutants=["handles-made-in-a-call-remove-nothing"],
 )
@@ -193,7 +196,7 @@ def test_removed_inside(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.handle.in-forward.returned",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
     mutants=["handles-made-in-a-call-remove-nothing"],
 )
@@ -219,7 +222,7 @@ def test_handle_returned(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.handle.in-forward.kept",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
     mutants=["handles-made-in-a-call-remove-nothing"],
 )
@@ -244,8 +247,8 @@ def test_handle_kept(backend: Backend, trace: Trace) -> None:
     "module.forward.register-between-calls",
     level=Level.MUST,
     sources=[
-        docstring("torch.nn.Module.register_forward_hook"),
-        docstring("torch.nn.Module.register_forward_pre_hook"),
+        docstring("torch.nn.Module.register_forward_hook").sentence(2, 19),
+        docstring("torch.nn.Module.register_forward_pre_hook").sentence(2, 19),
     ],
     needs=[Capability.MODULES],
     mutants=["forward-hooks-after-the-first-call-ignored"],

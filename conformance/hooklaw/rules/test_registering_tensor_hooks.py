@@ -9,7 +9,7 @@ EXECUTION = notes("autograd", "backward-hooks-execution")
 @rule(
     "tensor-hook.order.registration",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["hooks-run-in-reverse-order"],
 )
@@ -34,7 +34,10 @@ def test_order(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.register.during-forward",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place")],
+    sources=[
+        REGISTER_HOOK.sentence(2),
+        notes("autograd", "behavior-of-tensor-hooks-when-tensor-is-modified-in-place").sentence(5),
+    ],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["tensor-hooks-frozen-at-forward"],
 )
@@ -97,7 +100,7 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.register.during-backward",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["tensor-hooks-registered-in-a-backward-wait"],
 )

@@ -52,7 +52,7 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
 @rule(
     "registration-hook.module",
     level=Level.MUST,
-    sources=[MODULE],
+    sources=[MODULE.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=[
         "registration-hooks-never-run",
@@ -78,7 +78,7 @@ def test_module(backend: Backend, trace: Trace) -> None:
 @rule(
     "registration-hook.parameter",
     level=Level.MUST,
-    sources=[PARAMETER],
+    sources=[PARAMETER.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=[
         "registration-hooks-never-run",
@@ -107,7 +107,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
 @rule(
     "registration-hook.buffer",
     level=Level.MUST,
-    sources=[BUFFER],
+    sources=[BUFFER.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=[
         "registration-hooks-never-run",
@@ -133,7 +133,7 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
 @rule(
     "registration-hook.none-keeps",
     level=Level.MUST,
-    sources=[PARAMETER, BUFFER, MODULE],
+    sources=[PARAMETER.sentence(4), BUFFER.sentence(4), MODULE.sentence(4)],
     needs=NEEDS,
     mutants=["none-of-a-registration-hook-is-a-replacement"],
 )
@@ -150,7 +150,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 @rule(
     "registration-hook.handle",
     level=Level.MUST,
-    sources=[PARAMETER, BUFFER, MODULE],
+    sources=[PARAMETER.sentence(6), BUFFER.sentence(6), MODULE.sentence(6)],
     needs=NEEDS,
     mutants=["registration-hook-stays"],
 )

@@ -7,13 +7,14 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 
 RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
 IS_LEAF = docstring("torch.Tensor.is_leaf")
-ORDER = notes("autograd", "backward-hooks-execution")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
+RETAINS_GRAD = docstring("torch.Tensor.retains_grad")
 
 
 @rule(
     "retain-grad.populates",
     level=Level.MUST,
-    sources=[RETAIN_GRAD, IS_LEAF],
+    sources=[RETAIN_GRAD.sentence(2), IS_LEAF.sentence(5)],
     needs=[Capability.RETAIN_GRAD],
     mutants=["retain-grad-has-no-effect", "retained-gradient-of-the-root-lost"],
 )
@@ -39,7 +40,7 @@ def test_populates(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.default-none",
     level=Level.MUST,
-    sources=[IS_LEAF],
+    sources=[IS_LEAF.sentence(4, 5)],
     mutants=["every-intermediate-gradient-retained"],
 )
 def test_default_none(backend: Backend, trace: Trace) -> None:
@@ -60,7 +61,7 @@ def test_default_none(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.leaf-noop",
     level=Level.MUST,
-    sources=[RETAIN_GRAD],
+    sources=[RETAIN_GRAD.sentence(3)],
     needs=[Capability.RETAIN_GRAD],
     mutants=["retain-grad-on-leaf-raises", "retain-grad-counts-leaf-twice"],
 )
@@ -76,7 +77,7 @@ def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.flag",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.retains_grad")],
+    sources=[RETAINS_GRAD.sentence(1)],
     needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD],
     mutants=["retains-grad-true-for-leaf", "retains-grad-never-true"],
 )
@@ -101,7 +102,7 @@ def test_flag(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.flag.detached",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.retains_grad"), docstring("torch.Tensor.detach_")],
+    sources=[RETAINS_GRAD.sentence(1), docstring("torch.Tensor.detach_").sentence(1)],
     needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD, Capability.DETACH_IN_PLACE],
     mutants=["detached-in-place-retains"],
 )
@@ -139,7 +140,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.after-tensor-hooks",
     level=Level.MUST,
-    sources=[ORDER],
+    sources=[ORDER.sentence(2, 4)],
     needs=[Capability.RETAIN_GRAD, Capability.TENSOR_HOOKS],
     mutants=["retain-grad-is-an-ordinary-tensor-hook", "retain-grad-before-tensor-hooks"],
 )
@@ -168,7 +169,7 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.vs-node-prehook",
     level=Level.MUST,
-    sources=[ORDER],
+    sources=[ORDER.sentence(3, 4)],
     needs=[Capability.RETAIN_GRAD, Capability.NODES, Capability.NODE_HOOKS],
     mutants=["retain-grad-before-node-pre-hook"],
 )
@@ -220,7 +221,7 @@ def test_repeat(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.accumulate-or-overwrite",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.grad")],
+    sources=[docstring("torch.Tensor.grad").sentence(2)],
     needs=[Capability.RETAIN_GRAD, Capability.RETAIN_GRAPH],
     mutants=["retained-gradient-overwritten"],
 )
@@ -293,7 +294,7 @@ def test_follows_in_place(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-grad.inplace.several-outputs",
     level=Level.MUST,
-    sources=[RETAIN_GRAD],
+    sources=[RETAIN_GRAD.sentence(2)],
     needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE, Capability.CUSTOM_FUNCTION],
     mutants=["retained-gradients-are-mixed-up"],
 )

@@ -13,7 +13,7 @@ THREADS = notes("autograd", "graph-retaining")
 @rule(
     "retain-graph.second-backward-error",
     level=Level.MUST,
-    sources=[BACKWARD, THREADS],
+    sources=[BACKWARD.sentence(14), THREADS.sentence(3)],
     mutants=["graph-never-freed", "freed-graph-gives-zeros"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -47,7 +47,7 @@ def test_nothing_saved(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.true-allows",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD.sentence(5, 14)],
     needs=[Capability.RETAIN_GRAPH],
     mutants=["retain-graph-ignored", "gradient-overwritten", "released-though-retained"],
 )
@@ -64,7 +64,7 @@ def test_retained(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.last-frees",
     level=Level.MUST,
-    sources=[BACKWARD],
+    sources=[BACKWARD.sentence(14)],
     needs=[Capability.RETAIN_GRAPH],
     mutants=["retain-graph-ignored", "retained-graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -84,7 +84,7 @@ def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.default-from-create-graph",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(17)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.CREATE_GRAPH],
     mutants=["retain-graph-default-always-false", "create-graph-always-retains"],
 )
@@ -103,7 +103,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.default-from-create-graph.backward",
     level=Level.MUST,
-    sources=[BACKWARD, docstring("torch.autograd.backward")],
+    sources=[BACKWARD.sentence(15), docstring("torch.autograd.backward").sentence(20)],
     needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.RETAIN_GRAPH],
     mutants=["backward-with-create-graph-frees"],
 )
@@ -125,7 +125,7 @@ def test_default_of_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.grad-too",
     level=Level.MUST,
-    sources=[GRAD],
+    sources=[GRAD.sentence(15, 17)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH],
     mutants=["autograd-grad-retains-the-graph", "retain-graph-ignored"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -145,7 +145,7 @@ def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.partial-shared",
     level=Level.MUST,
-    sources=[BACKWARD, THREADS],
+    sources=[BACKWARD.sentence(14), THREADS.sentence(1, 3)],
     mutants=["shared-graph-copied-per-root", "graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -167,7 +167,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
 @rule(
     "retain-graph.threads-error",
     level=Level.MUST,
-    sources=[THREADS],
+    sources=[THREADS.sentence(2, 3)],
     needs=[Capability.THREADS],
     mutants=["shared-graph-copied-per-thread", "graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},

@@ -37,7 +37,7 @@ def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
 @rule(
     "save-on-cpu.grads",
     level=Level.MUST,
-    sources=[SAVE_ON_CPU],
+    sources=[SAVE_ON_CPU.sentence(2, 8)],
     needs=[Capability.SAVE_ON_CPU],
     mutants=["save-on-cpu-reads-before-the-copy", "save-on-cpu-unpacks-on-the-cpu"],
 )
@@ -61,7 +61,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "save-on-cpu.no-copy-on-cpu",
     level=Level.MUST,
-    sources=[SAVE_ON_CPU],
+    sources=[SAVE_ON_CPU.sentence(3)],
     needs=IN_PLACE,
     mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs"],
 )
@@ -73,7 +73,7 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
 @rule(
     "save-on-cpu.no-copy-on-cpu.pinned",
     level=Level.MAY,
-    sources=[SAVE_ON_CPU],
+    sources=[SAVE_ON_CPU.sentence(3, 8)],
     needs=IN_PLACE,
     mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs", "save-on-cpu-copies-to-pinned-memory"],
 )
@@ -89,7 +89,7 @@ def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
 @rule(
     "save-on-cpu.no-leak",
     level=Level.SHOULD,
-    sources=[docstring("torch.autograd.graph.saved_tensors_hooks"), SAVE_ON_CPU],
+    sources=[docstring("torch.autograd.graph.saved_tensors_hooks").sentence(15), SAVE_ON_CPU.sentence(3)],
     needs=[Capability.SAVE_ON_CPU, Capability.WEAK_REFERENCES],
     mutants=["save-on-cpu-leaks"],
 )
@@ -138,7 +138,7 @@ def test_is_a_pair(backend: Backend, trace: Trace) -> None:
 @rule(
     "save-on-cpu.cuda.moves",
     level=Level.MUST,
-    sources=[SAVE_ON_CPU],
+    sources=[SAVE_ON_CPU.sentence(2)],
     needs=[Capability.SAVE_ON_CPU, Capability.ACCELERATOR],
     mutants=["save-on-cpu-leaves-tensors-on-the-device"],
 )
@@ -168,7 +168,7 @@ def test_moves(backend: Backend, trace: Trace) -> None:
 @rule(
     "save-on-cpu.cuda.moves-back",
     level=Level.MUST,
-    sources=[SAVE_ON_CPU],
+    sources=[SAVE_ON_CPU.sentence(2)],
     needs=[Capability.SAVE_ON_CPU, Capability.ACCELERATOR, Capability.CUSTOM_FUNCTION],
     mutants=["save-on-cpu-unpacks-on-the-cpu"],
 )

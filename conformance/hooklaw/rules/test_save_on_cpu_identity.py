@@ -10,7 +10,7 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observe
 from hooklaw.rules.identity import INTEGERS, Trial, extremes, numbers
 
 SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu")
-SOURCES = [SAVE_ON_CPU]
+SOURCES = [SAVE_ON_CPU.sentence(2)]
 NEEDS = [Capability.SAVE_ON_CPU, Capability.CUSTOM_FUNCTION]
 LOSSY = "save-on-cpu-rounds-float64"
 FLAT = "save-on-cpu-reads-views-as-their-base"
@@ -141,7 +141,7 @@ def cubed(backend: Backend, *, pin: bool) -> Any:
 @rule(
     "save-on-cpu.every-backward",
     level=Level.MUST,
-    sources=SOURCES,
+    sources=[SAVE_ON_CPU.sentence(2, 8)],
     needs=[Capability.SAVE_ON_CPU, Capability.RETAIN_GRAPH],
     mutants=["save-on-cpu-gives-its-data-away"],
 )

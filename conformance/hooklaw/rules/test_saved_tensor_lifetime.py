@@ -2,13 +2,14 @@
 
 import weakref
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule, tutorial
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, page, rule, tutorial
 from hooklaw.rules.lifetimes import kinds_of_node, without_collector
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
 DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
 TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+SAVED = notes("autograd", "saved-tensors")
 
 
 class Packed:
@@ -22,7 +23,7 @@ class Packed:
 @rule(
     "saved-tensor.identity.no-cycle",
     level=Level.MUST,
-    sources=[notes("autograd", "saved-tensors")],
+    sources=[SAVED.sentence(10)],
     needs=[Capability.WEAK_REFERENCES],
     mutants=["saved-output-is-itself", "saved-output-keeps-itself"],
     except_under={"packed": "the law is of tensors that no hook packs"},
@@ -41,7 +42,7 @@ def test_no_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.identity-pack",
     level=Level.MUST,
-    sources=[HOOKS, DEFAULT_HOOKS],
+    sources=[HOOKS.sentence(15, 16), DEFAULT_HOOKS.sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["packed-tensor-keeps-the-saved-one"],
 )
@@ -67,7 +68,7 @@ def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.fresh-tensor",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(8)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["packed-tensor-keeps-the-saved-one", "computed-pack-results-keep-the-saved-tensor"],
 )
@@ -92,7 +93,7 @@ def test_fresh_tensor_makes_no_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.identity-pack.leak",
     level=Level.MAY,
-    sources=[HOOKS, DEFAULT_HOOKS],
+    sources=[HOOKS.sentence(15), DEFAULT_HOOKS.sentence(3, 5)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["identity-pack-makes-no-cycle"],
 )
@@ -117,7 +118,7 @@ def test_identity_makes_a_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.broken-by-backward",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(5)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -143,7 +144,7 @@ def test_backward_breaks_the_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.broken-by-backward.retained",
     level=Level.MAY,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(5)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
     mutants=["retain-graph-ignored"],
 )
@@ -170,7 +171,7 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
 @rule(
     "saved-tensor.release.after-backward",
     level=Level.MUST,
-    sources=[SECTION, TUTORIAL],
+    sources=[SECTION.sentence(8), TUTORIAL.sentence(51, 52)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
     mutants=[
         "unpacked-during-forward",
@@ -204,7 +205,7 @@ def test_released_by_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.release.graph-dropped",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(8), TUTORIAL.sentence(51)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["unpacked-during-forward", "packed-objects-outlive-the-graph"],
 )
@@ -227,7 +228,7 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.saved-cleared-on-completion",
     level=Level.MUST,
-    sources=[notes("extending", "how-to-use")],
+    sources=[notes("extending", "how-to-use").sentence(29)],
     needs=[
         Capability.CUSTOM_FUNCTION,
         Capability.SAVED_TENSOR_HOOKS,
@@ -261,7 +262,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.lifetime.graph-dropped",
     level=Level.MUST,
-    sources=[notes("autograd", "saved-tensors")],
+    sources=[page("autograd", "autograd-graph").sentence(4), SAVED.sentence(10)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
     mutants=["saved-tensors-outlive-the-graph"],
 )
@@ -284,7 +285,7 @@ def test_without_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.lifetime.after-backward",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.backward"), notes("autograd", "saved-tensors")],
+    sources=[docstring("torch.Tensor.backward").sentence(14), SAVED.sentence(10)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
     mutants=["saved-tensors-outlive-the-graph", "saved-tensors-of-functions-outlive-the-graph", "graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},

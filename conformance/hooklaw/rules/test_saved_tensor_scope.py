@@ -22,7 +22,7 @@ def pair(backend: Backend, trace: Trace, name: str) -> AbstractContextManager[ob
 @rule(
     "saved-tensor.scope.context",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(3, 5)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["hooks-outlive-their-context", "hooks-dropped-at-context-exit"],
 )
@@ -46,7 +46,7 @@ def test_context(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.own-pair",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["pair-of-the-reader-unpacks"],
 )
@@ -67,7 +67,7 @@ def test_own_pair(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.scope.exception",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(1, 3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["hooks-outlive-an-exception", "exception-leaves-a-mode-behind"],
 )
@@ -89,7 +89,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.nesting.innermost",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(13, 14)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["outermost-pair-wins", "nested-pairs-composed", "nesting-is-an-error"],
 )
@@ -111,7 +111,7 @@ def test_innermost(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.nesting.restored",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(3, 14)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["outer-pair-lost-after-inner"],
 )
@@ -132,7 +132,7 @@ def test_restored(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.create-graph.inner-saves",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(3)],
     needs=[
         Capability.SAVED_TENSOR_HOOKS,
         Capability.AUTOGRAD_GRAD,

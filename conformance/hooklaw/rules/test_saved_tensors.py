@@ -14,7 +14,7 @@ READ = [Capability.NODES, Capability.SAVED_TENSOR_ACCESS]
 @rule(
     "saved-tensor.identity.storage",
     level=Level.MUST,
-    sources=[SAVED, TUTORIAL],
+    sources=[SAVED.sentence(7, 11), TUTORIAL.sentence(24)],
     needs=[*READ, Capability.STORAGE],
     mutants=["saved-output-is-copied", "saved-input-is-copied"],
 )
@@ -37,7 +37,7 @@ def test_storage(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.identity.input",
     level=Level.MAY,
-    sources=[SAVED],
+    sources=[SAVED.sentence(7, 12)],
     needs=READ,
     mutants=["saved-input-is-a-fresh-alias"],
     except_under={"packed": "the law is of tensors that no hook packs"},
@@ -55,7 +55,7 @@ def test_input_is_itself(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.identity.output",
     level=Level.MAY,
-    sources=[SAVED],
+    sources=[SAVED.sentence(11, 12)],
     needs=READ,
     mutants=["saved-output-is-itself"],
 )
@@ -95,7 +95,7 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.version.no-hooks",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(2, 3)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
     mutants=["version-not-checked"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -117,7 +117,7 @@ def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.version.access",
     level=Level.MUST,
-    sources=[IN_PLACE, SAVE_FOR_BACKWARD],
+    sources=[IN_PLACE.sentence(3), SAVE_FOR_BACKWARD.sentence(11)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, Capability.CUSTOM_FUNCTION],
     mutants=["version-not-checked"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -153,7 +153,7 @@ def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.version.through-view",
     level=Level.MUST,
-    sources=[IN_PLACE],
+    sources=[IN_PLACE.sentence(2, 3)],
     needs=[Capability.IN_PLACE, Capability.VIEWS, Capability.VERSION_COUNTER],
     mutants=["version-not-bumped-through-a-view", "version-not-checked"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
@@ -176,7 +176,7 @@ def test_version_of_base(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.version.with-hooks",
     level=Level.MAY,
-    sources=[HOOKS, IN_PLACE],
+    sources=[HOOKS.sentence(6, 12), IN_PLACE.sentence(4)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE],
     mutants=["version-checked-under-hooks"],
 )
@@ -203,7 +203,7 @@ def test_version_not_checked_under_hooks(backend: Backend, trace: Trace) -> None
 @rule(
     "saved-tensor.hooks-disable-identity",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS],
+    sources=[DEFAULT_HOOKS.sentence(11, 14)],
     needs=[*READ, Capability.SAVED_TENSOR_HOOKS, Capability.STORAGE],
     mutants=["saved-input-is-itself-under-hooks", "saved-tensors-copied-under-hooks"],
 )

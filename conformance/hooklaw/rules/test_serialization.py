@@ -11,7 +11,7 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
 @rule(
     "tensor-hook.serialize.warns",
     level=Level.MUST,
-    sources=[UNSERIALIZABLE],
+    sources=[UNSERIALIZABLE.sentence(2)],
     needs=NEEDS,
     mutants=["hooks-dropped-in-silence", "any-mark-silences-the-warning"],
     except_under={"hooked": "the tensor has a hook before the rule registers any, so serializing it warns already"},
@@ -32,7 +32,7 @@ def test_warns(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.serialize.unserializable-hook",
     level=Level.MUST,
-    sources=[UNSERIALIZABLE],
+    sources=[UNSERIALIZABLE.sentence(1, 2)],
     needs=NEEDS,
     mutants=["unserializable-mark-ignored"],
 )

@@ -26,7 +26,7 @@ def nested(backend: Backend) -> dict[str, Any]:
 @rule(
     "state-dict.pre-hook",
     level=Level.MUST,
-    sources=[PRE],
+    sources=[PRE.sentence(2, 3)],
     needs=NEEDS,
     mutants=["state-dict-pre-hook-after-the-dict"],
 )
@@ -68,7 +68,7 @@ def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 @rule(
     "state-dict.post-hook",
     level=Level.MUST,
-    sources=[POST],
+    sources=[POST.sentence(2, 3)],
     needs=NEEDS,
     mutants=["state-dict-post-hook-given-a-copy"],
 )
@@ -175,7 +175,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 @rule(
     "load-state-dict.pre-hook",
     level=Level.MUST,
-    sources=[LOAD_PRE],
+    sources=[LOAD_PRE.sentence(1, 2)],
     needs=NEEDS,
     mutants=["load-pre-hook-after-loading"],
 )
@@ -235,7 +235,7 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 @rule(
     "load-state-dict.post-hook",
     level=Level.MUST,
-    sources=[LOAD_POST],
+    sources=[LOAD_POST.sentence(3, 6, 7)],
     needs=NEEDS,
     mutants=[
         "load-post-hook-given-a-copy",
@@ -275,7 +275,7 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
 @rule(
     "load-state-dict.post-hook.handle",
     level=Level.MUST,
-    sources=[LOAD_POST],
+    sources=[LOAD_POST.sentence(8)],
     needs=NEEDS,
     mutants=["state-hook-stays"],
 )

@@ -3,13 +3,13 @@
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
-EXECUTION = notes("autograd", "backward-hooks-execution")
+FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
 
 
 @rule(
     "tensor-hook.fire.every-gradient",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=["tensor-hook-fires-only-in-the-first-backward"],
 )
@@ -34,7 +34,7 @@ def test_every_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.every-graph",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["tensor-hook-fires-only-in-the-first-backward"],
 )
@@ -54,7 +54,7 @@ def test_every_graph(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.total-gradient",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(2), FIRED.sentence(1)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
         "tensor-hook-fires-per-edge",
@@ -80,7 +80,7 @@ def test_total_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.arg.gradient",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["tensor-hook-receives-the-value"],
 )
@@ -105,7 +105,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.arg.gradient.float64",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS, Capability.FLOAT64],
     mutants=["hooks-of-float64-tensors-see-float32"],
     except_under={"float64": "it asks for float64 by name"},
@@ -128,7 +128,7 @@ def test_argument_of_a_float64_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.root",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2, 4)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["root-hook-skipped"],
 )
@@ -150,7 +150,7 @@ def test_root(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.root-given-gradient",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2), docstring("torch.Tensor.backward").sentence(11)],
     needs=[Capability.TENSOR_HOOKS, Capability.SEED_GRADIENT],
     mutants=["root-hook-skipped", "root-hook-sees-ones"],
 )
@@ -176,7 +176,7 @@ def test_root_given_gradient(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.unused",
     level=Level.MUST,
-    sources=[REGISTER_HOOK],
+    sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=["tensor-hooks-of-the-whole-graph-fire"],
 )
@@ -198,9 +198,37 @@ def test_unused(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.fire.view-apart",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK.sentence(2)],
+    needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
+    mutants=["hook-on-a-view-is-on-its-base", "view-of-a-shape-made-once"],
+)
+def test_view_apart(backend: Backend, trace: Trace) -> None:
+    """A hook on a view is not called for a loss that was computed from the base or from another view of it.
+
+    There is no gradient with respect to a tensor that the loss was not computed from, whatever its data.
+    """
+
+    def forward(x):
+        used = backend.view(x, 2, 1)
+        backend.register_hook(used, trace.saw("used"))
+        return backend.sum(used * 3) + backend.sum(x * 4)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(backend.view(x, 2, 1), trace.saw("made before"))
+    loss = backend.call(forward, x)
+    backend.register_hook(backend.view(x, 2, 1), trace.saw("made after"))
+    backend.backward(loss)
+
+    trace.expect(("used", [[3.0], [3.0]]))
+    trace.expect_value("x.grad", [7.0, 7.0], backend.grad_of(x))
+
+
+@rule(
     "tensor-hook.fire.only-when-needed",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[FIRED.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["tensor-hooks-of-the-whole-graph-fire", "limited-pass-executes-the-whole-graph"],
 )
@@ -223,7 +251,7 @@ def test_only_when_needed(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.autograd-grad-inputs",
     level=Level.MUST,
-    sources=[EXECUTION],
+    sources=[FIRED.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["hooks-of-grad-inputs-skipped"],
 )
@@ -245,7 +273,7 @@ def test_grad_inputs(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.fire.autograd-grad-leaf",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(2), FIRED.sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
     mutants=["hooks-of-grad-inputs-skipped"],
 )
@@ -262,7 +290,7 @@ def test_grad_leaf(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.multi-output-node",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, EXECUTION],
+    sources=[REGISTER_HOOK.sentence(2), FIRED.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
     mutants=["tensor-hooks-shared-by-the-node"],
 )
@@ -307,7 +335,7 @@ def test_multi_output_unused(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-hook.view-and-base",
     level=Level.MUST,
-    sources=[REGISTER_HOOK, docstring("torch.Tensor.detach")],
+    sources=[REGISTER_HOOK.sentence(2), docstring("torch.Tensor.detach").sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.VIEWS],
     mutants=["tensor-hook-fires-per-edge", "views-are-constants"],
 )

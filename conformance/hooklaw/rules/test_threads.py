@@ -74,7 +74,7 @@ def test_caller_thread(backend: Backend, trace: Trace) -> None:
 @rule(
     "threads.backward.concurrent",
     level=Level.SHOULD,
-    sources=[notes("autograd", "concurrency-on-cpu")],
+    sources=[notes("autograd", "concurrency-on-cpu").sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
     mutants=["backward-passes-take-turns"],
 )
@@ -98,7 +98,7 @@ def test_concurrent(backend: Backend, trace: Trace) -> None:
 @rule(
     "threads.backward.concurrent-hooks",
     level=Level.MUST,
-    sources=[THREADED],
+    sources=[notes("autograd", "non-determinism").sentence(8), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.AUTOGRAD_GRAD],
     mutants=["concurrent-backward-loses-a-hook-call", "concurrent-backward-mixes-gradients"],
 )
@@ -126,7 +126,7 @@ def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.threads.local",
     level=Level.MUST,
-    sources=[SAVED],
+    sources=[notes("autograd", "registering-default-hooks-for-saved-tensors").sentence(9)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
     mutants=[
         "saved-tensor-hooks-reach-other-threads",
@@ -162,7 +162,7 @@ def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.threads.unpack-anywhere",
     level=Level.MUST,
-    sources=[SAVED, docstring("torch.autograd.graph.saved_tensors_hooks")],
+    sources=[SAVED.sentence(3), docstring("torch.autograd.graph.saved_tensors_hooks").sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
     mutants=["unpack-only-in-the-packing-thread"],
 )
@@ -184,7 +184,7 @@ def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.thread-local",
     level=Level.MUST,
-    sources=[docstring("torch.no_grad")],
+    sources=[docstring("torch.no_grad").sentence(7)],
     needs=[Capability.GRAD_MODE, Capability.THREADS],
     mutants=["no-grad-reaches-other-threads", "threads-share-their-modes"],
 )
@@ -203,7 +203,7 @@ def test_no_grad_local(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.thread-local-inference",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.grad_mode.inference_mode")],
+    sources=[docstring("torch.autograd.grad_mode.inference_mode").sentence(5)],
     needs=[Capability.INFERENCE_MODE, Capability.THREADS],
     mutants=["inference-mode-reaches-other-threads"],
 )

@@ -21,7 +21,7 @@ class Packed:
 @rule(
     "saved-tensor.unpack.per-access",
     level=Level.MUST,
-    sources=[ONE_SAVED_TENSOR, SECTION],
+    sources=[ONE_SAVED_TENSOR.sentence(4), SECTION.sentence(9)],
     needs=[
         Capability.SAVED_TENSOR_HOOKS,
         Capability.RETAIN_GRAPH,
@@ -52,7 +52,7 @@ def test_per_access(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.per-access.custom-function",
     level=Level.MUST,
-    sources=[SECTION, HOOKS],
+    sources=[HOOKS.sentence(5)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["unpacked-before-the-node-runs", "custom-functions-bypass-saved-tensor-hooks"],
 )
@@ -83,7 +83,7 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.arg",
     level=Level.MUST,
-    sources=[SECTION, HOOKS],
+    sources=[SECTION.sentence(3), HOOKS.sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["unpack-receives-a-copy", "unpack-receives-the-saved-tensor"],
 )
@@ -111,7 +111,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.inplace-undetected",
     level=Level.MAY,
-    sources=[SECTION, HOOKS],
+    sources=[SECTION.sentence(10, 11), HOOKS.sentence(12)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.IN_PLACE],
     mutants=["unpack-in-place-detected"],
 )

@@ -20,7 +20,8 @@ from hooklaw.rules.identity import (
 )
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
-SOURCES = [HOOKS, tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")]
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+SOURCES = [HOOKS.sentence(11), TUTORIAL.sentence(29)]
 ROUNDED = "saved-tensors-rounded"
 CAST = "saved-tensors-cast-to-float32"
 
@@ -28,7 +29,7 @@ CAST = "saved-tensors-cast-to-float32"
 @rule(
     "saved-tensor.identity.value",
     level=Level.MUST,
-    sources=SOURCES,
+    sources=[HOOKS.sentence(6, 11), TUTORIAL.sentence(29)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["unpacks-another-save", ROUNDED],
 )
@@ -138,7 +139,7 @@ def test_complex(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
 @rule(
     "saved-tensor.identity.dtypes.integer",
     level=Level.MUST,
-    sources=SOURCES,
+    sources=[HOOKS.sentence(3, 11), TUTORIAL.sentence(29)],
     needs=[*NEEDS, Capability.INTEGER],
     mutants=["integers-not-packed", CAST, "sign-of-saved-integers-lost"],
 )

@@ -10,7 +10,8 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observe
 from hooklaw.rules.identity import NEEDS, Trial, numbers, pairs, sharing_pairs
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
-SOURCES = [HOOKS, tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")]
+TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
+SOURCES = [HOOKS.sentence(11), TUTORIAL.sentence(29)]
 CONTIGUOUS = "saved-views-read-as-their-base"
 BITS_DROPPED = "pending-bits-dropped"
 

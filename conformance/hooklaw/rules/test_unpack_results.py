@@ -11,7 +11,7 @@ TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
 @rule(
     "saved-tensor.identity.violation-visible",
     level=Level.MUST,
-    sources=[TUTORIAL],
+    sources=[TUTORIAL.sentence(28)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["unpacked-tensor-ignored"],
 )
@@ -31,7 +31,7 @@ def test_violation_is_visible(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.retain-graph.same-data",
     level=Level.MUST,
-    sources=[SECTION, TUTORIAL],
+    sources=[SECTION.sentence(9), TUTORIAL.sentence(49)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=["unpacked-tensor-cached"],
 )
@@ -125,7 +125,7 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.metadata-restored",
     level=Level.MUST,
-    sources=[SECTION, DEFAULT_HOOKS],
+    sources=[SECTION.sentence(5), DEFAULT_HOOKS.sentence(7)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
 )
@@ -148,7 +148,7 @@ def test_metadata_restored(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.leaf-metadata",
     level=Level.MUST,
-    sources=[SECTION],
+    sources=[SECTION.sentence(5)],
     needs=[
         Capability.SAVED_TENSOR_HOOKS,
         Capability.CREATE_GRAPH,

@@ -4,14 +4,13 @@ from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
-GRAD_MODES = notes("autograd", "locally-disabling-gradient-computation")
 SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
 
 
 @rule(
     "saved-tensor.which.mul",
     level=Level.SHOULD,
-    sources=[SAVED, HOOKS],
+    sources=[SAVED.sentence(5), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["every-operand-saved"],
 )
@@ -40,7 +39,7 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.constants",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["constants-not-packed"],
 )
@@ -64,7 +63,7 @@ def test_constants(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.in-place",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(3, 6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE, Capability.SIN_COS],
     mutants=["saves-of-in-place-operations-not-packed"],
 )
@@ -92,7 +91,7 @@ def test_in_place_operation(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none",
     level=Level.MUST,
-    sources=[GRAD_MODES, HOOKS],
+    sources=[notes("autograd", "setting-requires-grad").sentence(3), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["saved-without-grad"],
 )
@@ -114,7 +113,7 @@ def test_nothing_recorded(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none.not-needed",
     level=Level.SHOULD,
-    sources=[SAVED, HOOKS],
+    sources=[SAVED.sentence(5), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["every-operand-saved"],
 )
@@ -137,7 +136,7 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none.no-grad",
     level=Level.MUST,
-    sources=[SAVED, GRAD_MODES],
+    sources=[SAVED.sentence(1), notes("autograd", "no-grad-mode").sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.GRAD_MODE],
     mutants=["saved-without-grad"],
 )
@@ -156,7 +155,7 @@ def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none.inference-mode",
     level=Level.MUST,
-    sources=[SAVED, GRAD_MODES],
+    sources=[SAVED.sentence(1), notes("autograd", "inference-mode").sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.INFERENCE_MODE],
     mutants=["saved-without-grad"],
 )
@@ -176,7 +175,7 @@ def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None
 @rule(
     "saved-tensor.which.custom-function",
     level=Level.MUST,
-    sources=[HOOKS, SAVE_FOR_BACKWARD],
+    sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["custom-functions-bypass-saved-tensor-hooks", "ctx-attributes-packed"],
 )
@@ -212,7 +211,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.custom-non-inputs",
     level=Level.MUST,
-    sources=[HOOKS],
+    sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["intermediates-of-custom-functions-not-packed"],
 )

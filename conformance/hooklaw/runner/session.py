@@ -8,7 +8,7 @@ import msgspec
 from hooklaw.errors import UnknownRuleError
 from hooklaw.law.collection import files
 from hooklaw.law.rule import RULES_PACKAGE, Rule
-from hooklaw.law.selection import matcher
+from hooklaw.law.selection import Catalogue, Expression, Places, places
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Result, Run, Writer
 from hooklaw.results.shards import Part
@@ -25,6 +25,8 @@ class Wanted(RuleSettings, frozen=True, kw_only=True):
     conditions: Sequence[str] = ("",)
     """The conditions under which the rules run one after the other; an empty name is none."""
     selection: str = ""
+    allow_not_run: bool = False
+    """Whether a run may judge nothing."""
     only: str = ""
     """The id of a rule, where one rule alone is judged."""
     part: Part = Part()
@@ -54,16 +56,15 @@ def judge(
 
     Raises HooklawError with the one sentence that says why nothing could be judged, or KeyboardInterrupt.
     """
-    is_wanted = matcher(wanted.selection)
+    if wanted.selection.strip():
+        Expression(wanted.selection)  # refused before a backend is loaded
     files(wanted.rules)
     keep_hypothesis_out_of_here()
     made = executor(wanted, wanted.limit)
     try:
         made.start()
         subject, listed = made.collect([wanted.rules])
-        chosen = [
-            found for found in listed if (found.rule.id == wanted.only if wanted.only else is_wanted(_names(found)))
-        ]
+        chosen = _chosen(wanted, listed)
         if not chosen:
             raise UnknownRuleError("the selection matches no rule: `hooklaw list` shows all ids, chapters and levels")
         for condition in wanted.conditions:
@@ -74,11 +75,19 @@ def judge(
             rules = [found.rule for found in there]
             recorder = Recorder(under, rules, writer=writer, selection=wanted.selection, shard=shard)
             on_start(under, rules)
-            yield _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            may_idle = wanted.allow_not_run or _may_idle(wanted, under)
+            run = _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            yield Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run, allow_not_run=may_idle))
             if recorder.run.interrupted:
                 return
     finally:
         made.close()
+
+
+def _may_idle(wanted: Wanted, subject: Subject) -> bool:
+    """Whether a part of what was asked for may judge nothing: a shard, or a condition beside the run without one."""
+    beside = bool(subject.condition) and "" in wanted.conditions
+    return beside or (wanted.part.count > 1 and not subject.not_run)
 
 
 def _deadly_last(chosen: Sequence[Listed], subject: Subject) -> list[Listed]:
@@ -106,14 +115,18 @@ def _run(
     recorder: Recorder,
     chosen: Sequence[Listed],
     on_result: Callable[[Result], None],
-) -> Session:
+) -> Run:
     with suppress(KeyboardInterrupt), recorder:
         for listed in chosen:
             on_result(recorder.add(execute(listed)))
-    run = recorder.run
-    return Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run))
+    return recorder.run
 
 
-def _names(listed: Listed) -> list[str]:
-    rule = listed.rule
-    return [rule.id, rule.chapter, str(rule.level), listed.function, listed.module]
+def _chosen(wanted: Wanted, listed: Sequence[Listed]) -> list[Listed]:
+    if wanted.only:
+        return [found for found in listed if found.rule.id == wanted.only]
+    return Catalogue(listed, _places).select(wanted.selection) if listed else []
+
+
+def _places(listed: Listed) -> Places:
+    return places(listed.rule, listed.function, listed.module)

@@ -84,8 +84,6 @@ class RuleService:
         self.error: BaseException | None = None
         """What the rule that was executed last has raised."""
         gc.disable()  # while frameworks load there is little garbage, and much to look through
-        for module in settings.imports:
-            loading.import_module(module)
         self._condition: str | None = None
         """The condition of the rule that was executed last."""
         self._subject = self._load()
@@ -102,10 +100,10 @@ class RuleService:
     def _load(self) -> Subject:
         spec = self._settings.backend
         try:
-            made = self._backend = loading.load(spec)
+            made = self._backend = loading.load(spec, self._settings.imports)
         except NotRunError as reason:
             return Subject(spec, not_run=str(reason))
-        return Subject(spec, _texts(made.versions), _texts(made.notes))
+        return Subject(spec, _texts(made.versions), _texts(made.notes), device=loading.device_of(made))
 
     def collect(self, where: list[str]) -> Collected:
         """Import the rules, and read what the backend is known to break of them."""
@@ -137,14 +135,16 @@ class RuleService:
         return collect(where)
 
     def _expectations(self, path: Path) -> dict[str, Any]:
-        from hooklaw.results import expectations  # noqa: PLC0415 - a backend without a file does not pay for it
+        from hooklaw.results import expectations, host, when  # noqa: PLC0415 - without a file nothing is paid for it
 
-        found = expectations.read(path, load_rules(), self._subject.versions)
+        facts = when.facts({**self._subject.versions, **host.versions()}, self._subject.device)
+        found = expectations.read(path, load_rules(), facts)
         known = {rule: _without_folders(entry) for rule, entry in found.known.items()}
         return {
             "known": known,
             "known_under": [*map(_without_folders, found.known_under)],
-            "stale": [_without_folders(entry) for entry in found.stale],
+            "stale": [_without_folders(entry) for entry in (*found.stale, *found.unclear)],
+            "expectations": expectations.name_of(path),
         }
 
     def execute(self, wanted: Try) -> Execution:

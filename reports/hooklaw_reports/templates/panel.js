@@ -44,7 +44,8 @@ function facts(id, rule, { law, judged }) {
 
 function entryNote(entry, verdict) {
   const when = [entry.when && `for ${entry.when}`, entry.expires && `until ${entry.expires}`, entry.at].filter(Boolean).join(", ");
-  const note = make("div", { class: "note" }, make("p", {}, `Known: ${entry.outcome}, because ${entry.reason}`));
+  const saw = entry.saw && verdict === "regression" ? ` with “${entry.saw}”` : "";
+  const note = make("div", { class: "note" }, make("p", {}, `Known: ${entry.outcome}${saw}, because ${entry.reason}`));
   if (verdict === "fixed") note.append(make("p", {}, "It holds now, so the entry can go."));
   if (entry.issue) note.append(make("p", {}, link(entry.issue, entry.issue)));
   if (when) note.append(make("p", { class: "muted" }, when));
@@ -103,7 +104,9 @@ function groupSection(group, data, room) {
   const [tone, glyph] = data.looks[group.word];
   const mark = make("span", { class: `mark ${tone}` }, `${glyph} ${group.word}`);
   const heading = make("h3", {}, mark, group.on.map((at) => data.backends[at]).join(", "));
-  const why = group.expectation ? "the entry expects something else" : "no entry expects it";
+  const differently = group.word === "fails differently";
+  const known = differently ? "the entry says that something else is seen" : "the entry expects something else";
+  const why = group.expectation ? known : "no entry expects it";
   if (group.verdict === "regression" && data.law === "rule") heading.append(make("small", {}, ` (not expected: ${why})`));
   const section = make("section", { class: "group" }, heading);
   if (group.expectation) section.append(entryNote(group.expectation, group.verdict));

@@ -5,13 +5,11 @@ the same backend behind a wrapper, or in other surroundings. A rule whose law a 
 ``except_under``, with the reason.
 """
 
-from difflib import get_close_matches
-
 from hooklaw.backend.conditions._condition import Condition
 from hooklaw.backend.conditions._dtypes import DTYPES
 from hooklaw.backend.conditions._layouts import LAYOUTS
 from hooklaw.backend.conditions._surroundings import SURROUNDINGS
-from hooklaw.errors import UnknownConditionError
+from hooklaw.errors import UnknownConditionError, did_you_mean
 
 __all__ = ["ALL", "CONDITIONS", "UNCHANGED", "Condition", "find_condition"]
 
@@ -30,6 +28,5 @@ def find_condition(name: str) -> Condition:
         return UNCHANGED
     if name in CONDITIONS:
         return CONDITIONS[name]
-    near = get_close_matches(name, CONDITIONS, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(CONDITIONS)} or {ALL}"
+    hint = did_you_mean(name, [*CONDITIONS, ALL], f"choose from {', '.join(CONDITIONS)} or {ALL}")
     raise UnknownConditionError(f"no condition has the name {name!r}: {hint}")

@@ -58,12 +58,12 @@ class Failure(NamedTuple):
 class Target:
     """A backend with its judge: a forked worker inherits it, a spawned worker loads it again."""
 
-    def __init__(self, spec: str) -> None:
-        self.spec = spec
+    def __init__(self, spec: str, imports: Sequence[str] = ()) -> None:
+        self.spec, self._imports = spec, imports
         self._judge: Judge | None = None
 
     def __reduce__(self) -> Any:
-        return Target, (self.spec,)
+        return Target, (self.spec, self._imports)
 
     @property
     def judge(self) -> Judge:
@@ -73,7 +73,7 @@ class Target:
         """
         if self._judge is None:
             try:
-                self._judge = Judge(loading.load(self.spec))
+                self._judge = Judge(loading.load(self.spec, self._imports))
             except NotRunError as error:
                 raise HooklawError(f"{self.spec}: not run: {error}") from error
         return self._judge

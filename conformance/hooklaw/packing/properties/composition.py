@@ -17,7 +17,7 @@ forms = {"use_reentrant": st.sampled_from(["False", "True"])}
 
 @law(
     "packer.checkpoint.within",
-    sources=[HOOKS, CHECKPOINT],
+    sources=[HOOKS.sentence(11), CHECKPOINT.sentence(5)],
     wrong=["closed-by-its-first-backward", "cleared-by-the-next-backward"],
     draws=forms,
 )
@@ -35,7 +35,7 @@ def checkpoint_within(packer, device, tolerance, use_reentrant):
 
 @law(
     "packer.checkpoint.around",
-    sources=[HOOKS, CHECKPOINT],
+    sources=[HOOKS.sentence(11), CHECKPOINT.sentence(6)],
     wrong=["refuses-under-another-pair", "last-in-first-out-assumed"],
     draws=forms,
 )
@@ -54,7 +54,12 @@ def checkpoint_around(packer, device, tolerance, use_reentrant):
     agree("the gradient", gradient(nullcontext), gradient(packer), tolerance * 8)
 
 
-@law("packer.checkpoint.layers", sources=[HOOKS, CHECKPOINT], wrong=["one-buffer-for-each-shape"], draws=forms)
+@law(
+    "packer.checkpoint.layers",
+    sources=[HOOKS.sentence(11), CHECKPOINT.sentence(5)],
+    wrong=["one-buffer-for-each-shape"],
+    draws=forms,
+)
 def checkpoint_layers(packer, device, tolerance, use_reentrant):
     """Checkpointed layers called inside the context and recomputed outside give every parameter its gradient."""
 
@@ -74,7 +79,7 @@ def checkpoint_layers(packer, device, tolerance, use_reentrant):
         agree(f"the gradient of parameter {place}", was, now, tolerance * 8)
 
 
-@law("packer.autocast", sources=[HOOKS, docstring("torch.autocast")], wrong=["dtype-lost"])
+@law("packer.autocast", sources=[HOOKS.sentence(11), docstring("torch.autocast").sentence(2, 8)], wrong=["dtype-lost"])
 def autocast(packer, device, tolerance):
     """Under autocast, which lowers the precision of some tensors, gradients are those of a run without the packer."""
 
@@ -91,7 +96,7 @@ def autocast(packer, device, tolerance):
 
 @law(
     "packer.hooks",
-    sources=[HOOKS, docstring("torch.Tensor.register_hook")],
+    sources=[HOOKS.sentence(11), docstring("torch.Tensor.register_hook").sentence(2, 4)],
     wrong=["tensors-detached-in-place"],
     draws=LEAVES,
 )

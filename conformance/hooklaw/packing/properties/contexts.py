@@ -7,13 +7,13 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from hooklaw.law.rule import docstring
 from hooklaw.packing._cases import LEAVES
-from hooklaw.packing._law import law
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers, watched
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 
 
-@law("packer.context.left", wrong=["closed-when-left"], draws=LEAVES)
+@law("packer.context.left", sources=[HOOKS.sentence(5, 6)], wrong=["closed-when-left"], draws=LEAVES)
 def left(packer, device, tolerance, x):
     """Backward after the context was left is right, even if context and packer no longer exist."""
     context = packer()
@@ -25,7 +25,11 @@ def left(packer, device, tolerance, x):
     agree("the gradient", 2 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.context.entered-again", wrong=["cleared-by-the-next-forward", "numbers-begin-again-with-each-entry"])
+@law(
+    "packer.context.entered-again",
+    sources=[HOOKS.sentence(3, 6)],
+    wrong=["cleared-by-the-next-forward", "numbers-begin-again-with-each-entry"],
+)
 def entered_again(packer, device, tolerance):
     """A context entered a second time works and leaves the first graph intact, or refuses to be entered."""
     first, second = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(5).requires_grad_()
@@ -46,7 +50,11 @@ def entered_again(packer, device, tolerance):
     assert not watched(device), "the packer still packs after the context was left twice"
 
 
-@law("packer.context.nested", wrong=["leaves-its-hooks-when-nested", "one-graph-at-a-time"])
+@law(
+    "packer.context.nested",
+    sources=[HOOKS.sentence(6, 14)],
+    wrong=["leaves-its-hooks-when-nested", "one-graph-at-a-time"],
+)
 def nested(packer, device, tolerance):
     """With one context of the packer inside another, tensors saved in the inner and in the outer come back right."""
 
@@ -65,7 +73,7 @@ def nested(packer, device, tolerance):
     assert not watched(device), "the packer still packs after both contexts were left"
 
 
-@law("packer.context.nested.same", wrong=["one-slot-for-nested-entries"], draws=LEAVES)
+@law("packer.context.nested.same", sources=[HOOKS.sentence(3, 14)], wrong=["one-slot-for-nested-entries"], draws=LEAVES)
 def nested_same(packer, device, tolerance, x):
     """A context entered inside itself works or refuses to be entered; after it nothing is packed."""
     context = packer()
@@ -84,7 +92,7 @@ def nested_same(packer, device, tolerance, x):
     assert not watched(device), "the packer still packs after the context was left"
 
 
-@law("packer.context.innermost", wrong=["composes-with-the-pair-outside"])
+@law("packer.context.innermost", sources=[HOOKS.sentence(14)], wrong=["composes-with-the-pair-outside"])
 def innermost(packer, device, tolerance):
     """A pair inside the context packs there instead of the packer, and a pair outside sees nothing of it."""
     seen = []
@@ -103,7 +111,7 @@ def innermost(packer, device, tolerance):
     agree("the gradient", 2 * y.detach().exp(), x.grad, tolerance * 8)
 
 
-@law("packer.context.outside", wrong=["hooks-left-on-the-stack"], draws=LEAVES)
+@law("packer.context.outside", sources=[HOOKS.sentence(3)], wrong=["hooks-left-on-the-stack"], draws=LEAVES)
 def outside(packer, device, x):
     """After the context was left nothing is packed, and autograd's own check of in-place changes works again."""
     with packer():
@@ -111,7 +119,7 @@ def outside(packer, device, x):
     assert not watched(device), "a tensor saved after the context was left went through the packer"
 
 
-@law("packer.context.exception", wrong=["hooks-left-after-an-exception"], draws=LEAVES)
+@law("packer.context.exception", sources=[HOOKS.sentence(3)], wrong=["hooks-left-after-an-exception"], draws=LEAVES)
 def exception(packer, device, tolerance, x):
     """After an exception in the context nothing is packed, and the next use of the packer is right."""
     try:
@@ -127,7 +135,7 @@ def exception(packer, device, tolerance, x):
     agree("the gradient after the exception", 2 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.context.exception.passed-on", wrong=["exceptions-swallowed"])
+@law("packer.context.exception.passed-on", sources=[HOOKS.sentence(1)], wrong=["exceptions-swallowed"])
 def exception_passed_on(packer, device):
     """An exception raised in the context propagates out of it."""
     try:
@@ -140,7 +148,7 @@ def exception_passed_on(packer, device):
     assert passed_on, "an exception raised in the context did not come out of it"
 
 
-@law("packer.context.backward-exception", wrong=["delete-on-unpack"], draws=LEAVES)
+@law("packer.context.backward-exception", sources=[HOOKS.sentence(5, 11)], wrong=["delete-on-unpack"], draws=LEAVES)
 def backward_exception(packer, device, tolerance, x):
     """After an exception in backward, backward through the retained graph is right."""
     with packer():
@@ -161,7 +169,7 @@ def backward_exception(packer, device, tolerance, x):
     agree("the gradient after the exception", 8 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.context.gradients-off", wrong=["gradients-switched-on"], draws=LEAVES)
+@law("packer.context.gradients-off", sources=[HOOKS.sentence(1)], wrong=["gradients-switched-on"], draws=LEAVES)
 def gradients_off(packer, device, x):
     """The context does not change grad mode."""
     with torch.no_grad(), packer():
@@ -172,7 +180,7 @@ def gradients_off(packer, device, x):
     assert y.requires_grad, "an operation in the context recorded no graph"
 
 
-@law("packer.context.results", wrong=["in-place-on-packs-input"])
+@law("packer.context.results", sources=[HOOKS.sentence(1, 2)], wrong=["in-place-on-packs-input"])
 def results(packer, device):
     """Results computed in the context are bitwise those computed outside: packing changes nothing."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(0.3).requires_grad_()

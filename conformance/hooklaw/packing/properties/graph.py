@@ -60,7 +60,10 @@ def operations(packer, device, steps):
 
 
 @law(
-    "packer.graph.double-backward", sources=[HOOKS, GRAD], wrong=["delete-on-unpack", "unpacks-in-place"], draws=LEAVES
+    "packer.graph.double-backward",
+    sources=[HOOKS.sentence(5, 11), GRAD.sentence(18)],
+    wrong=["delete-on-unpack", "unpacks-in-place"],
+    draws=LEAVES,
 )
 def double_backward(packer, device, tolerance, x):
     """With create_graph a gradient can itself be differentiated, and the second gradient is right."""
@@ -74,7 +77,7 @@ def double_backward(packer, device, tolerance, x):
 
 @law(
     "packer.graph.double-backward.inside",
-    sources=[HOOKS, GRAD],
+    sources=[HOOKS.sentence(3, 11), GRAD.sentence(18)],
     wrong=["closed-by-its-first-backward", "cleared-by-the-next-backward"],
     draws=LEAVES,
 )
@@ -88,7 +91,12 @@ def double_backward_inside(packer, device, tolerance, x):
     agree("the gradient of the penalty", 36 * x.detach() ** 3, x.grad, tolerance)
 
 
-@law("packer.graph.backward-inside", wrong=["packed-only-when-the-context-is-left"], draws=LEAVES)
+@law(
+    "packer.graph.backward-inside",
+    sources=[HOOKS.sentence(5, 11)],
+    wrong=["packed-only-when-the-context-is-left"],
+    draws=LEAVES,
+)
 def backward_inside(packer, device, tolerance, x):
     """Backward can run while the context is open."""
     with packer():

@@ -18,7 +18,7 @@ specials = st.lists(
 
 @law(
     "packer.identity.value",
-    sources=[HOOKS, NOTES],
+    sources=[HOOKS.sentence(11), NOTES.sentence(4)],
     wrong=["rounds-silently", "exceeds-its-tolerance"],
     draws={"shape": shapes, "dtype": st.sampled_from(FLOATS), "seed": seeds},
 )

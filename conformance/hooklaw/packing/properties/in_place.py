@@ -11,7 +11,7 @@ CHECKS = notes("autograd", "in-place-correctness-checks")
 ALIAS = "live-tensor-given-back-unchecked"
 
 
-@law("packer.in-place.pack-input", wrong=["in-place-on-packs-input"])
+@law("packer.in-place.pack-input", sources=[HOOKS.sentence(12)], wrong=["in-place-on-packs-input"])
 def pack_input(packer, device):
     """Packing changes neither the values nor the version of the saved tensor."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).requires_grad_()
@@ -23,7 +23,7 @@ def pack_input(packer, device):
     assert y._version == version, f"a saved tensor's version went from {version} to {y._version}"
 
 
-@law("packer.in-place.output", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
+@law("packer.in-place.output", sources=[CHECKS.sentence(4), HOOKS.sentence(6)], wrong=[ALIAS], draws=LEAVES)
 def output(packer, device, tolerance, x):
     """After an in-place change of a saved result, backward raises an error or the gradient is right."""
     with packer():
@@ -33,7 +33,7 @@ def output(packer, device, tolerance, x):
     right_or_refused("a tensor", y.sum(), x, right, tolerance)
 
 
-@law("packer.in-place.intermediate", sources=[CHECKS, HOOKS], wrong=[ALIAS], draws=LEAVES)
+@law("packer.in-place.intermediate", sources=[CHECKS.sentence(4), HOOKS.sentence(6)], wrong=[ALIAS], draws=LEAVES)
 def intermediate(packer, device, tolerance, x):
     """After an in-place change of a saved operand, backward raises an error or the gradient is right."""
     with packer():
@@ -43,7 +43,12 @@ def intermediate(packer, device, tolerance, x):
     right_or_refused("a tensor", loss, x, 2 * x.detach(), tolerance)
 
 
-@law("packer.in-place.leaf", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"], draws=LEAVES)
+@law(
+    "packer.in-place.leaf",
+    sources=[CHECKS.sentence(4), HOOKS.sentence(6)],
+    wrong=[ALIAS, "parameters-given-back-unchecked"],
+    draws=LEAVES,
+)
 def leaf(packer, device, tolerance, x):
     """After an in-place change of a parameter between forward and backward, backward raises an error or is right."""
     weight = torch.nn.Parameter(x.detach() + 1)
@@ -55,7 +60,11 @@ def leaf(packer, device, tolerance, x):
     right_or_refused("a parameter", loss, x, before, tolerance)
 
 
-@law("packer.in-place.view", sources=[CHECKS, HOOKS], wrong=[ALIAS, "parameters-given-back-unchecked"])
+@law(
+    "packer.in-place.view",
+    sources=[CHECKS.sentence(4), HOOKS.sentence(6)],
+    wrong=[ALIAS, "parameters-given-back-unchecked"],
+)
 def view(packer, device, tolerance):
     """After an in-place change of the base of a saved view, backward raises an error or the gradient is right."""
     x = numbers(2, 3, device=device).requires_grad_()
@@ -69,7 +78,7 @@ def view(packer, device, tolerance):
     right_or_refused("a weight", loss, x, right, tolerance)
 
 
-@law("packer.in-place.unpacked", wrong=["one-buffer-for-all"])
+@law("packer.in-place.unpacked", sources=[HOOKS.sentence(6)], wrong=["one-buffer-for-all"])
 def unpacked(packer, device, tolerance):
     """An unpacked tensor does not change while more tensors are unpacked."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(3).requires_grad_()

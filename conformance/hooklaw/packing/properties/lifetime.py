@@ -7,7 +7,7 @@ import torch
 
 from hooklaw.law.rule import docstring, notes, observed
 from hooklaw.packing._cases import LEAVES
-from hooklaw.packing._law import HOOKS, NOTES, law
+from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, held, numbers
 
 BACKWARD = docstring("torch.Tensor.backward")
@@ -17,7 +17,7 @@ MEMORY = "memory that nothing refers to is missing in the next step"
 
 @law(
     "packer.lifetime.retain-graph",
-    sources=[HOOKS, BACKWARD],
+    sources=[HOOKS.sentence(11), BACKWARD.sentence(14)],
     wrong=["delete-on-unpack", "unpacks-in-place"],
     draws=LEAVES,
 )
@@ -33,7 +33,12 @@ def retain_graph(packer, device, tolerance, x):
         agree(f"the {time} gradient", expected, x.grad, tolerance)
 
 
-@law("packer.lifetime.read-again", sources=[SAVED], wrong=["delete-on-unpack", "unpacks-in-place"], draws=LEAVES)
+@law(
+    "packer.lifetime.read-again",
+    sources=[SAVED.sentence(6)],
+    wrong=["delete-on-unpack", "unpacks-in-place"],
+    draws=LEAVES,
+)
 def read_again(packer, device, tolerance, x):
     """A saved tensor can be read from its Node several times, and backward after that is right."""
     with packer():
@@ -55,7 +60,7 @@ def order(packer, device, tolerance):
         agree(f"gradient {place}", 2 * inputs[place].detach(), inputs[place].grad, tolerance)
 
 
-@law("packer.lifetime.partial", sources=[HOOKS, BACKWARD], wrong=["last-in-first-out-assumed"])
+@law("packer.lifetime.partial", sources=[HOOKS.sentence(5, 11)], wrong=["last-in-first-out-assumed"])
 def partial_backward(packer, device, tolerance):
     """Backward through a part of a graph is right, even if the rest is never unpacked."""
     x, w = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(3).requires_grad_()
@@ -66,7 +71,7 @@ def partial_backward(packer, device, tolerance):
     agree("the gradient", 2 * x.detach(), seen, tolerance)
 
 
-@law("packer.lifetime.two-graphs", wrong=["one-graph-at-a-time"])
+@law("packer.lifetime.two-graphs", sources=[HOOKS.sentence(6)], wrong=["one-graph-at-a-time"])
 def two_graphs(packer, device, tolerance):
     """Two graphs can be alive at once, and neither reads tensors that the other saved."""
     first, second = numbers(3, device=device).requires_grad_(), numbers(3, device=device).mul(5).requires_grad_()
@@ -93,7 +98,12 @@ def one_context_two_graphs(packer, device, tolerance, x):
     agree("the accumulated gradient", 10 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.lifetime.no-cycle", sources=[HOOKS, NOTES], wrong=["live-tensor-kept"], draws=LEAVES)
+@law(
+    "packer.lifetime.no-cycle",
+    sources=[HOOKS.sentence(15), notes("autograd", "registering-default-hooks-for-saved-tensors").sentence(6)],
+    wrong=["live-tensor-kept"],
+    draws=LEAVES,
+)
 def no_cycle(packer, device, x):
     """A graph whose output was saved is freed with its last reference, without the garbage collector."""
     gc.collect()

@@ -69,7 +69,7 @@ def parameters(packer, device):
 
 @law(
     "packer.medium.inputs-of-the-cpu",
-    sources=[HOOKS, SAVE_ON_CPU],
+    sources=[HOOKS.sentence(11), SAVE_ON_CPU.sentence(2)],
     needs=["accelerator"],
     wrong=["left-on-another-device"],
 )

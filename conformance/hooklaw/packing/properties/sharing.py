@@ -2,12 +2,11 @@
 
 import torch
 
-from hooklaw.law.rule import docstring, notes
+from hooklaw.law.rule import notes
 from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import numbers, unchanged
 
 VERSIONS = notes("autograd", "in-place-correctness-checks")
-LINEAR = docstring("torch.nn.Linear")
 
 
 @law("packer.sharing.views", wrong=["storage-keyed-deduplication"])
@@ -36,7 +35,7 @@ def same_address(packer, device, tolerance):
     unchanged(packer, run, tolerance)
 
 
-@law("packer.sharing.twice", wrong=["one-entry-for-each-tensor"])
+@law("packer.sharing.twice", sources=[HOOKS.sentence(3, 11)], wrong=["one-entry-for-each-tensor"])
 def twice(packer, device, tolerance):
     """A tensor that is saved twice, by one operation or by two, comes back both times."""
 
@@ -73,7 +72,11 @@ def reused_address(packer, device, tolerance):
     unchanged(packer, run, tolerance)
 
 
-@law("packer.sharing.changed-between", sources=[HOOKS, VERSIONS], wrong=["deduplication-blind-to-versions"])
+@law(
+    "packer.sharing.changed-between",
+    sources=[HOOKS.sentence(3, 11), VERSIONS.sentence(2)],
+    wrong=["deduplication-blind-to-versions"],
+)
 def changed_between(packer, device, tolerance):
     """A tensor that is saved, changed in place and saved again comes back from the second save with its new values."""
 
@@ -88,7 +91,7 @@ def changed_between(packer, device, tolerance):
     unchanged(packer, run, tolerance)
 
 
-@law("packer.sharing.parameters", sources=[HOOKS, LINEAR], wrong=["parameters-looked-up-by-shape"])
+@law("packer.sharing.parameters", wrong=["parameters-looked-up-by-shape"])
 def parameters(packer, device, tolerance):
     """Parameters and their transposed views come back with their own values, so every parameter's gradient is right."""
 

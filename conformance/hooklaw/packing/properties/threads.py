@@ -9,10 +9,16 @@ from hooklaw.packing._cases import LEAVES
 from hooklaw.packing._law import HOOKS, law
 from hooklaw.packing.properties.parts import agree, numbers, together, watched
 
-THREADS = notes("autograd", "multithreaded-autograd")
+THREADS = notes("autograd", "registering-default-hooks-for-saved-tensors")
+NODES = notes("autograd", "thread-safety-on-autograd-node")
 
 
-@law("packer.threads.backward-elsewhere", sources=[HOOKS, THREADS], wrong=["thread-local-state"], draws=LEAVES)
+@law(
+    "packer.threads.backward-elsewhere",
+    sources=[HOOKS.sentence(11), NODES.sentence(1)],
+    wrong=["thread-local-state"],
+    draws=LEAVES,
+)
 def backward_elsewhere(packer, device, tolerance, x):
     """Backward in another thread than forward is right; on an accelerator it always runs in another thread."""
     with packer():
@@ -21,7 +27,7 @@ def backward_elsewhere(packer, device, tolerance, x):
     agree("the gradient", 2 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.threads.each-its-own", sources=[HOOKS, THREADS], wrong=["thread-shared-state"])
+@law("packer.threads.each-its-own", sources=[HOOKS.sentence(11), THREADS.sentence(9)], wrong=["thread-shared-state"])
 def each_its_own(packer, device, tolerance):
     """Threads that each enter their own context do not read each other's saved tensors."""
     inputs = [numbers(3, device=device).mul(factor).requires_grad_() for factor in range(1, 5)]
@@ -40,7 +46,7 @@ def each_its_own(packer, device, tolerance):
         agree(f"the gradient of thread {place}", 2 * x.detach(), x.grad, tolerance)
 
 
-@law("packer.threads.one-graph", sources=[HOOKS, THREADS], wrong=["unpacking-races"])
+@law("packer.threads.one-graph", sources=[HOOKS.sentence(11), NODES.sentence(1)], wrong=["unpacking-races"])
 def one_graph(packer, device, tolerance):
     """Several threads can run backward through one retained graph at once, and all gradients are right."""
 
@@ -60,7 +66,7 @@ def one_graph(packer, device, tolerance):
         agree("the gradient of a thread", expected, seen, tolerance * 32)
 
 
-@law("packer.threads.others-untouched", wrong=["patches-autograd-for-all-threads"])
+@law("packer.threads.others-untouched", sources=[THREADS.sentence(9)], wrong=["patches-autograd-for-all-threads"])
 def others_untouched(packer, device):
     """Tensors that another thread saves while the context is open in this thread are not packed."""
     seen = []
@@ -71,7 +77,7 @@ def others_untouched(packer, device):
 
 @law(
     "packer.threads.data-parallel",
-    sources=[HOOKS, docstring("torch.nn.DataParallel")],
+    sources=[HOOKS.sentence(11), docstring("torch.nn.DataParallel").sentence(3, 4)],
     needs=["two-devices"],
     wrong=["thread-local-state"],
 )
