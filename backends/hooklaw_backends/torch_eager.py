@@ -166,12 +166,12 @@ class TorchEager(TorchLike):
 
     def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
         if not callable(policy):
-            named = [getattr(getattr(torch.ops.aten, str(name), None), "default", name) for name in policy]
+            named = [getattr(getattr(torch.ops.aten, name, None), "default", name) for name in policy]
             return checkpoints.create_selective_checkpoint_contexts(named, **options)
 
         def chosen(ctx: Any, operation: Any, *_: Any, **__: Any) -> Any:
             name = operation.name().partition("::")[2].partition(".")[0]
-            return getattr(checkpoints.CheckpointPolicy, policy(ctx, name))
+            return getattr(checkpoints.CheckpointPolicy, str(policy(ctx, name)))
 
         return checkpoints.create_selective_checkpoint_contexts(chosen, **options)
 
