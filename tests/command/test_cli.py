@@ -128,6 +128,10 @@ def test_unknown_verb(verb):
 
 MISTAKES = {
     "option": (("run", "--reslts=r.jsonl"), "unrecognized arguments: --reslts=r.jsonl: did you mean --results;"),
+    "word without its option": (
+        ("run", "order"),
+        "unrecognized arguments: order: words are selected with -k, as -k order;",
+    ),
     "option of a verb in a verb": (("expect", "check", "--bakend", "x"), "--bakend x: did you mean --backend;"),
     "choice": (("list", "--format", "txt"), "argument --format: invalid choice: 'txt': did you mean text;"),
     "word": (("list", "ordr"), "no rule matches 'ordr': did you mean order"),
@@ -200,6 +204,20 @@ def test_explain_words_as_data(verb):
 
     assert [page["page"] for page in found["pages"]] == ["views"]
     assert "tensor-hook.fire.view-apart" in [rule["id"] for rule in found["rules"]]
+
+
+def test_explain_a_question(verb):
+    """A question is answered by its page, with the answer, the rules or properties, and where the programs are."""
+    order, offloader = verb("explain", "in which order do my hooks fire"), verb("explain", "is my offloader safe")
+
+    assert [(done.returncode, done.stderr) for done in (order, offloader)] == [(0, "")] * 2
+    for said in (
+        "1  tensor hooks       y.register_hook  ",
+        "`hooklaw docs order` prints",
+        "MUST   order.six-steps.leaf",
+    ):
+        assert said in order.stdout
+    assert "properties of packers:\n  packer.identity.value\n" in offloader.stdout
 
 
 def test_explain_a_chapter_on_a_backend(verb):

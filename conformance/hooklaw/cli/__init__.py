@@ -55,10 +55,16 @@ class Parser(argparse.ArgumentParser):
         """Refuse what is not known, and name the option that was meant."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            options = re.findall(r"--?[a-z][\w-]*", self.format_usage())
-            hint = did_you_mean(rest[0].partition("=")[0], options, "") if rest[0].startswith("-") else ""
+            hint = self._meant(rest[0].partition("=")[0])
             self.error(f"unrecognized arguments: {' '.join(rest)}" + (f": {hint.rstrip('?')}" if hint else ""))
         return found, rest
+
+    def _meant(self, word: str) -> str:
+        """Return what a word may mean that is not understood where it stands."""
+        options = re.findall(r"--?[a-z][\w-]*", self.format_usage())
+        if word.startswith("-"):
+            return did_you_mean(word, options, "")
+        return f"words are selected with -k, as -k {word}" if "-k" in options else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
