@@ -30,7 +30,7 @@ def sequence(backend: Backend, functions: Any, segments: int, **how: Any) -> Any
 @rule(
     "checkpoint-sequential.grads",
     level=Level.MUST,
-    sources=[SEQUENTIAL],
+    sources=[SEQUENTIAL.sentence(2, 11, 20)],
     needs=NEEDS,
     mutants=["sequential-forgets-the-rest"],
 )
@@ -53,7 +53,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.last-segment",
     level=Level.MUST,
-    sources=[SEQUENTIAL],
+    sources=[SEQUENTIAL.sentence(4, 5)],
     needs=NEEDS,
     mutants=["sequential-checkpoints-every-segment", "sequential-checkpoints-nothing"],
 )
@@ -71,7 +71,7 @@ def test_last_segment(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.modules",
     level=Level.MUST,
-    sources=[SEQUENTIAL],
+    sources=[SEQUENTIAL.sentence(10)],
     needs=[*NEEDS, Capability.MODULES],
     mutants=["sequential-forgets-the-rest"],
 )
@@ -93,7 +93,7 @@ def test_modules(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.nonreentrant.grad",
     level=Level.MUST,
-    sources=[SEQUENTIAL],
+    sources=[SEQUENTIAL.sentence(18, 19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
     mutants=["sequential-is-reentrant"],
 )
@@ -125,7 +125,7 @@ def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.use-reentrant-required",
     level=Level.MUST,
-    sources=[SEQUENTIAL],
+    sources=[SEQUENTIAL.sentence(6, 7)],
     needs=NEEDS,
     mutants=["sequential-is-never-reentrant"],
 )

@@ -17,7 +17,7 @@ DEBUG = docstring("torch.utils.checkpoint.set_checkpoint_debug_enabled")
 @rule(
     "checkpoint.not-tensors",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(5, 56)],
     needs=NEEDS,
     mutants=["checkpoint-drops-what-is-no-tensor", "checkpoint-returns-tensors-only"],
 )
@@ -49,7 +49,7 @@ def test_not_tensors(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.no-tensors",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(56)],
     needs=NEEDS,
     mutants=["checkpoint-drops-what-is-no-tensor"],
 )
@@ -71,7 +71,7 @@ class Pair:
 @rule(
     "checkpoint.nonreentrant.custom-objects",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
     mutants=["checkpoint-overlooks-tensors-in-objects", "checkpoint-is-reentrant"],
 )
@@ -102,7 +102,7 @@ def _draws(backend: Backend, trace: Trace) -> Any:
 @rule(
     "checkpoint.preserve-rng-state",
     level=Level.MUST,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(33, 35), page("checkpoint")],
     needs=[*NEEDS, Capability.RANDOM],
     mutants=["checkpoint-draws-new-random-numbers"],
 )
@@ -125,7 +125,7 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.preserve-rng-state.continues",
     level=Level.MUST,
-    sources=[CHECKPOINT, page("checkpoint")],
+    sources=[CHECKPOINT.sentence(33, 35), page("checkpoint")],
     needs=[*NEEDS, Capability.RANDOM],
     mutants=["recomputation-leaves-the-generator-behind"],
 )
@@ -151,7 +151,7 @@ def test_generator_continues(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.preserve-rng-state.off",
     level=Level.MAY,
-    sources=[CHECKPOINT],
+    sources=[CHECKPOINT.sentence(33, 34)],
     needs=[*NEEDS, Capability.RANDOM],
     mutants=["checkpoint-always-preserves-the-generator"],
 )
@@ -218,7 +218,7 @@ def test_options_of_the_other_kind(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.debug",
     level=Level.MUST,
-    sources=[CHECKPOINT, DEBUG],
+    sources=[CHECKPOINT.sentence(50), DEBUG.sentence(1, 2)],
     needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
     mutants=["checkpoint-debug-ignored", "checkpoint-debug-context-ignored"],
 )
@@ -251,7 +251,7 @@ def test_debug(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.debug.context-overrides",
     level=Level.MUST,
-    sources=[DEBUG],
+    sources=[DEBUG.sentence(3, 4)],
     needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
     mutants=["checkpoint-debug-context-ignored"],
 )
@@ -309,7 +309,7 @@ def _two_parts(backend: Backend, trace: Trace) -> Any:
 @rule(
     "checkpoint.group",
     level=Level.MUST,
-    sources=[GROUP],
+    sources=[GROUP.sentence(1)],
     needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP],
     mutants=["graph-exec-group-ignored"],
 )
@@ -329,7 +329,7 @@ def test_group(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.group.own",
     level=Level.MUST,
-    sources=[GROUP],
+    sources=[GROUP.sentence(1)],
     needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP, Capability.RETAIN_GRAPH],
     mutants=["graph-exec-groups-share"],
 )

@@ -40,7 +40,7 @@ def only_exp(policy: str) -> Any:
 @rule(
     "checkpoint.selective.saved",
     level=Level.MUST,
-    sources=[POLICY, CONTEXTS],
+    sources=[POLICY.sentence(3), CONTEXTS.sentence(4)],
     needs=NEEDS,
     mutants=["selective-checkpoint-saves-nothing"],
 )
@@ -53,7 +53,7 @@ def test_saved(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.offloaded",
     level=Level.MUST,
-    sources=[POLICY],
+    sources=[POLICY.sentence(5)],
     needs=NEEDS,
     mutants=["selective-checkpoint-saves-nothing"],
 )
@@ -69,7 +69,7 @@ def test_offloaded(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.recomputed",
     level=Level.MUST,
-    sources=[POLICY, CONTEXTS],
+    sources=[POLICY.sentence(4), CONTEXTS.sentence(4)],
     needs=NEEDS,
     mutants=["selective-checkpoint-saves-everything"],
 )
@@ -83,7 +83,7 @@ def test_recomputed(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.list",
     level=Level.MUST,
-    sources=[CONTEXTS],
+    sources=[CONTEXTS.sentence(5)],
     needs=NEEDS,
     mutants=["selective-checkpoint-saves-nothing", "selective-checkpoint-saves-everything"],
 )
@@ -111,7 +111,7 @@ def test_bad_list(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.grads",
     level=Level.MUST,
-    sources=[CONTEXTS],
+    sources=[CONTEXTS.sentence(1, 2)],
     needs=[*NEEDS, Capability.SIN_COS, Capability.MULTI_OUTPUT],
     mutants=["selective-checkpoint-detaches"],
 )
@@ -142,7 +142,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.policy-calls",
     level=Level.MUST,
-    sources=[CONTEXT],
+    sources=[CONTEXT.sentence(3)],
     needs=NEEDS,
     mutants=["selective-checkpoint-asks-again"],
 )
@@ -166,7 +166,7 @@ def test_policy_calls(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.changed",
     level=Level.MUST,
-    sources=[CONTEXTS],
+    sources=[CONTEXTS.sentence(6, 7)],
     needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE, Capability.SIN_COS],
     mutants=["changes-of-selected-tensors-undetected", "changes-of-selected-tensors-always-refused"],
 )
