@@ -123,8 +123,8 @@ class TorchEager(TorchLike):
         return tensor.as_subclass(PlainTensor)
 
     # operations
-    def detect_anomaly(self) -> AbstractContextManager[Any]:
-        return torch.autograd.set_detect_anomaly(True)  # unlike detect_anomaly, it does not warn
+    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
+        return torch.autograd.set_detect_anomaly(True, check_nan=check_nan)  # unlike detect_anomaly, it does not warn
 
     def channels_last(self, tensor: Any) -> Any:
         return tensor.contiguous(memory_format=torch.channels_last)

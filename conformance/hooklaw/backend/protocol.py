@@ -199,8 +199,8 @@ class Backend(Protocol):
     def increment_version(self, tensors: Any) -> None:
         """Increment the version counter of a tensor or of several."""
 
-    def detect_anomaly(self) -> AbstractContextManager[Any]:
-        """Make backward fail inside if a gradient is NaN."""
+    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
+        """Make backward fail inside if a gradient is NaN, unless `check_nan` is False."""
 
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
         """Split along the first dimension; all parts are outputs of one Node."""

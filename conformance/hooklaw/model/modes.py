@@ -94,9 +94,9 @@ def inference_mode() -> Generator[None]:
 
 
 @contextmanager
-def detect_anomaly() -> Generator[None]:
-    """Make backward fail inside, in any thread, if a Node returns NaN."""
-    before, _everywhere.detecting_anomaly = _everywhere.detecting_anomaly, True
+def detect_anomaly(*, check_nan: bool = True) -> Generator[None]:
+    """Make backward fail inside, in any thread, if a Node returns NaN and `check_nan` is on."""
+    before, _everywhere.detecting_anomaly = _everywhere.detecting_anomaly, check_nan
     try:
         yield
     finally:
