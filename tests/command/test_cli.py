@@ -19,6 +19,7 @@ from hooklaw.results.verdict import Outcome
 SEEN = "x.grad should be [100.0, 100.0], was [1.0, 1.0]"
 KNOWN = entry(saw=SEEN)
 RULE_KEYS = {"id", "chapter", "statement", "level", "basis", "sources", "needs", "mutants", "except_under"}
+IN_PROCESS = ["--in-process"]
 
 
 def test_list_json_is_a_contract(verb):
@@ -475,6 +476,18 @@ def test_run_under_conditions(judge, tmp_path):
     assert [run.header.title for run in runs] == ["toy:backend under hooked", "toy:backend under thread"]
     assert "toy:backend under hooked (toy 1.0.0+plain, " in done.stdout
     assert "not run: the condition thread needs threads, which toy lacks" in done.stdout
+
+
+def test_run_of_what_dies_under_a_condition_alone(judge, tmp_path):
+    """A rule that is known to end the process under a condition alone is run there, unless nothing contains it."""
+    (tmp_path / "expect.toml").write_text(entry() + entry(rule="toy.order", outcome="crash", condition="hooked"))
+    contained, bare = (
+        judge("--condition", "hooked", "--expectations", "expect.toml", *how) for how in ([], IN_PROCESS)
+    )
+
+    assert (contained.returncode, bare.returncode) == (2, 0)
+    assert "1 fixed" in contained.stdout
+    assert "1 not run" in bare.stdout
 
 
 def test_run_under_all_conditions(judge, tmp_path):

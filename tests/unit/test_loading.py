@@ -190,6 +190,7 @@ def test_missing_attribute(module, attribute):
         ("capabilities", "'tensor-hooks'", "its capabilities are not a set"),
         ("versions", "None", "its versions are not a mapping"),
         ("lacks", "['nodes']", "its lacks are not a mapping"),
+        ("not_under", "{'float61': 'no'}", "its not_under names no condition: .*'float61': did you mean float64"),
     ],
 )
 def test_malformed_attribute(module, attribute, value, said):

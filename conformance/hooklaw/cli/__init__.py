@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from hooklaw import __version__
-from hooklaw.errors import HooklawError, did_you_mean
+from hooklaw.errors import HooklawError, NotRunError, did_you_mean
 from hooklaw.results.text import printable_lines
 from hooklaw.results.verdict import Exit
 
@@ -80,6 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except HooklawError as error:
         complain(error)
+        return Exit.BROKEN.code
+    except NotRunError as error:
+        sys.stderr.write(f"hooklaw: cannot be judged here: {error}\n")
         return Exit.BROKEN.code
     except KeyboardInterrupt:
         sys.stderr.write("hooklaw: interrupted\n")

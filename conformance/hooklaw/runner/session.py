@@ -76,7 +76,7 @@ def judge(
             recorder = Recorder(under, rules, writer=writer, selection=wanted.selection, shard=shard)
             on_start(under, rules)
             may_idle = wanted.allow_not_run or _may_idle(wanted, under)
-            run = _run(_executes(made, under), recorder, _deadly_last(there, subject), on_result)
+            run = _run(_executes(made, subject, condition), recorder, _deadly_last(there, under), on_result)
             yield Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run, allow_not_run=may_idle))
             if recorder.run.interrupted:
                 return
@@ -95,14 +95,15 @@ def _deadly_last(chosen: Sequence[Listed], subject: Subject) -> list[Listed]:
     return sorted(chosen, key=lambda found: subject.ends_process(found.rule.id))
 
 
-def _executes(made: Executor, subject: Subject) -> Callable[[Listed], Execution]:
-    """Return what executes a rule under the subject's condition; one that ends the process is not run again there."""
+def _executes(made: Executor, subject: Subject, condition: str) -> Callable[[Listed], Execution]:
+    """Return what executes a rule under a condition; one that ends the process without it is not run again there."""
+    not_run = subject.under(condition).not_run
 
     def execute(listed: Listed) -> Execution:
-        why = subject.not_run or (subject.condition and subject.ends_process(listed.rule.id) and ENDS)
+        why = not_run or (condition and subject.ends_process(listed.rule.id) and ENDS)
         if why:
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
-        return made.execute(listed, subject.condition)
+        return made.execute(listed, condition)
 
     return execute
 
