@@ -270,10 +270,10 @@ class Backend(Protocol):
     def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's argument
         """Turn the early stop of every non-reentrant checkpoint made inside on or off."""
 
-    def checkpoint_sequential(self, functions: Sequence[Any], segments: int, *inputs: Any, **how: Any) -> Any:
+    def checkpoint_sequential(self, functions: Sequence[Any], segments: int, value: Any, **how: Any) -> Any:
         """Run functions one after the other on one input, in segments that are checkpoints except for the last.
 
-        `how` is ``use_reentrant``; more inputs than one, which are an error, are for the rule that says so.
+        `how` is ``use_reentrant``.
         """
 
     def set_checkpoint_debug_enabled(self, enabled: bool | None) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's
