@@ -403,7 +403,7 @@ def test_run_markdown(judge):
     done = judge("--in-process", "--format", "markdown")
 
     assert "| toy:backend | 2 | 4 | " in done.stdout
-    assert "- **fail** `toy.broken` on toy:backend: " in done.stdout
+    assert "- **fail** `toy.broken` (MUST) on toy:backend: " in done.stdout
 
 
 def test_run_of_what_this_machine_lacks(judge, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -358,7 +359,8 @@ def _children(pid):
 def test_junit_under_pytest(environment, tmp_path):
     """Under plain pytest a case of the JUnit file bears the rule's id, level and sources."""
     command = [sys.executable, "-m", "pytest", "-p", "hooklaw.plugin", "--import-mode=importlib", "-c", "/dev/null"]
-    words = [f"--rootdir={tmp_path}", str(TOY_RULES), "--backend", "toy:backend", "--junitxml=x.xml"]
+    shutil.copytree(TOY_RULES, tmp_path / "rules", ignore=shutil.ignore_patterns("__pycache__"))
+    words = [f"--rootdir={tmp_path}", "rules", "--backend", "toy:backend", "--junitxml=x.xml"]
     env = environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     subprocess.run([*command, *words], cwd=tmp_path, env=env, capture_output=True, check=False)
     cases = {each.get("name"): each for each in ET.parse(tmp_path / "x.xml").getroot().iter("testcase")}  # noqa: S314 - our own

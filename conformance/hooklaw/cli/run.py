@@ -150,7 +150,8 @@ def _why_broken(sessions: Sequence[Session]) -> str:
 def _broken(sessions: Sequence[Session]) -> dict[str, str]:
     """Return why nothing was judged, by what was to be judged."""
     broken = {session.backend: session.error for session in sessions if session.error}
-    idle = [each.run for each in sessions if each.run and each.exit is Exit.BROKEN and not each.run.count()[1]]
+    runs = [each.run for each in sessions if each.run and each.exit is Exit.BROKEN]
+    idle = [run for run in runs if not run.interrupted and not run.count()[1]]
     return broken | {run.header.subject: _why_idle(run).removeprefix("hooklaw: ").strip() for run in idle}
 
 
