@@ -19,6 +19,7 @@ from hooklaw.results.verdict import Outcome
 SEEN = "x.grad should be [100.0, 100.0], was [1.0, 1.0]"
 KNOWN = entry(saw=SEEN)
 RULE_KEYS = {"id", "chapter", "statement", "level", "basis", "sources", "needs", "mutants", "except_under"}
+IN_PROCESS = ["--in-process"]
 
 
 def test_list_json_is_a_contract(verb):
@@ -128,6 +129,10 @@ def test_unknown_verb(verb):
 
 MISTAKES = {
     "option": (("run", "--reslts=r.jsonl"), "unrecognized arguments: --reslts=r.jsonl: did you mean --results;"),
+    "word without its option": (
+        ("run", "order"),
+        "unrecognized arguments: order: words are selected with -k, as -k order;",
+    ),
     "option of a verb in a verb": (("expect", "check", "--bakend", "x"), "--bakend x: did you mean --backend;"),
     "choice": (("list", "--format", "txt"), "argument --format: invalid choice: 'txt': did you mean text;"),
     "word": (("list", "ordr"), "no rule matches 'ordr': did you mean order"),
@@ -200,6 +205,20 @@ def test_explain_words_as_data(verb):
 
     assert [page["page"] for page in found["pages"]] == ["views"]
     assert "tensor-hook.fire.view-apart" in [rule["id"] for rule in found["rules"]]
+
+
+def test_explain_a_question(verb):
+    """A question is answered by its page, with the answer, the rules or properties, and where the programs are."""
+    order, offloader = verb("explain", "in which order do my hooks fire"), verb("explain", "is my offloader safe")
+
+    assert [(done.returncode, done.stderr) for done in (order, offloader)] == [(0, "")] * 2
+    for said in (
+        "1  tensor hooks       y.register_hook  ",
+        "`hooklaw docs order` prints",
+        "MUST   order.six-steps.leaf",
+    ):
+        assert said in order.stdout
+    assert "properties of packers:\n  packer.identity.value\n" in offloader.stdout
 
 
 def test_explain_a_chapter_on_a_backend(verb):
@@ -457,6 +476,18 @@ def test_run_under_conditions(judge, tmp_path):
     assert [run.header.title for run in runs] == ["toy:backend under hooked", "toy:backend under thread"]
     assert "toy:backend under hooked (toy 1.0.0+plain, " in done.stdout
     assert "not run: the condition thread needs threads, which toy lacks" in done.stdout
+
+
+def test_run_of_what_dies_under_a_condition_alone(judge, tmp_path):
+    """A rule that is known to end the process under a condition alone is run there, unless nothing contains it."""
+    (tmp_path / "expect.toml").write_text(entry() + entry(rule="toy.order", outcome="crash", condition="hooked"))
+    contained, bare = (
+        judge("--condition", "hooked", "--expectations", "expect.toml", *how) for how in ([], IN_PROCESS)
+    )
+
+    assert (contained.returncode, bare.returncode) == (2, 0)
+    assert "1 fixed" in contained.stdout
+    assert "1 not run" in bare.stdout
 
 
 def test_run_under_all_conditions(judge, tmp_path):

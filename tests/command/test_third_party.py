@@ -1,20 +1,15 @@
 """What a third party does in the first hour, from a wheel and outside of the repository, word for word."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
-import venv
 from configparser import ConfigParser
-from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from hooklaw.cli.new_backend import files
+from installed import shell_in
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -30,26 +25,9 @@ COMMAND = re.compile(r"^PYTHONPATH=\. hooklaw .+$", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
-    """Return a shell in an environment with hooklaw's wheel; what else these tests have is there too, but no clone."""
+    """Return a shell in an environment with hooklaw's wheel."""
     folder = tmp_path_factory.mktemp("installed")
-    build = {"PIP_NO_BUILD_ISOLATION": "0"} if find_spec("hatchling") else {}  # 0 means none: what is here builds
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | build
-    variables |= {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    venv.create(folder, with_pip=not find_spec("pip"))
-    (site,) = folder.glob("lib/python*/site-packages")
-    (site / "tests.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
-
-    def run(line, cwd=folder, **more):
-        return subprocess.run(
-            ["bash", "-ec", line],
-            cwd=cwd,
-            env=variables | more,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-
+    run = shell_in(folder)
     wheels = shlex.quote(str(folder / "wheels"))
     done = run(
         f"python -m pip wheel -q --no-deps -w {wheels} {shlex.quote(str(ROOT))}\n"
@@ -59,7 +37,7 @@ def shell(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(folder)
-    return SimpleNamespace(run=run, site=site)
+    return run
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -67,22 +45,22 @@ def test_page(shell, tmp_path, page):
     """The files that a page has its reader save are judged, and each command of the page exits with 0."""
     if framework := PAGES[page]:
         pytest.importorskip(framework)
-    text = shell.run(f"hooklaw docs {page}").stdout
+    text = shell(f"hooklaw docs {page}").stdout
     for name, content in SAVED.findall(text):
         (tmp_path / name).write_text(content)
     commands = COMMAND.findall(text)
 
     assert len(commands) >= 2
     for line in commands:
-        done = shell.run(line, cwd=tmp_path)
+        done = shell(line, cwd=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
 
 
 def test_wheel_has_the_pages(shell):
     """Each page of the repository can be printed from the wheel."""
-    names = {line.split()[0] for line in shell.run("hooklaw docs").stdout.splitlines()[:-2]}
+    names = {line.split()[0] for line in shell("hooklaw docs").stdout.splitlines()[:-2]}
 
-    assert {path.stem for path in (ROOT / "docs").glob("*.md")} == names
+    assert {path.stem for path in (ROOT / "docs").rglob("*.md")} == names
 
 
 def test_device_of_an_installed_package(shell, tmp_path):
@@ -99,7 +77,7 @@ def test_device_of_an_installed_package(shell, tmp_path):
     (made / "entry_points.txt").write_text("[torch.backends]\n{} = {}\n".format(*entry_point))
 
     line = "hooklaw explain tensor-hook.order.registration --backend torch-eager:npy"
-    without, done = shell.run(line, cwd=tmp_path), shell.run(line, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    without, done = shell(line, cwd=tmp_path), shell(line, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
     assert "on torch-eager:npy (torch" not in without.stdout
     assert done.returncode == 0, done.stderr
@@ -108,25 +86,25 @@ def test_device_of_an_installed_package(shell, tmp_path):
 
 def test_new_backend(shell, tmp_path):
     """In an empty folder `hooklaw new-backend` writes a package whose CI passes at once, step by step."""
-    assert shell.run("hooklaw new-backend mylib", cwd=tmp_path).returncode == 0
+    assert shell("hooklaw new-backend mylib", cwd=tmp_path).returncode == 0
     folder = tmp_path / "mylib"
     workflow = yaml.safe_load((folder / ".github" / "workflows" / "hooklaw.yml").read_text())
     steps = [step["run"] for step in workflow["jobs"]["hooklaw"]["steps"] if "run" in step]
 
     for line in steps:
-        done = shell.run(line, cwd=folder)
+        done = shell(line, cwd=folder)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
     assert {"mylib.jsonl", "mylib.html"} <= {path.name for path in (folder / "out").iterdir()}
-    assert "mylib" in shell.run("hooklaw run --backend mylibb").stderr.partition("did you mean ")[2]
+    assert "mylib" in shell("hooklaw run --backend mylibb").stderr.partition("did you mean ")[2]
 
 
 def test_new_backend_fails_when_the_framework_breaks(shell, tmp_path):
     """The same steps fail once the framework breaks a rule that it kept."""
-    assert shell.run("hooklaw new-backend fragile", cwd=tmp_path).returncode == 0
+    assert shell("hooklaw new-backend fragile", cwd=tmp_path).returncode == 0
     framework = tmp_path / "fragile" / "fragile_hooklaw" / "tiny.py"
     framework.write_text(framework.read_text().replace("new + tensor.gradient", "new"))
 
-    done = shell.run("hooklaw run --backend fragile_hooklaw:backend", cwd=tmp_path / "fragile", PYTHONPATH=".")
+    done = shell("hooklaw run --backend fragile_hooklaw:backend", cwd=tmp_path / "fragile", PYTHONPATH=".")
 
     assert done.returncode == 1
     assert "grad-accum.adds" in done.stdout

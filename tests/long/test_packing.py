@@ -11,7 +11,7 @@ from importlib import metadata
 
 import pytest
 
-from helpers import DATA, complaint
+from helpers import DATA, complaint, entry
 from hooklaw.errors import PackerError, RuleDefinitionError
 from hooklaw.law.rule import Level, Rule, observed
 from hooklaw.packing import _law, _service
@@ -376,8 +376,8 @@ def test_records_make_a_report(verb, tmp_path):
 
 def test_known_fault(verb, tmp_path):
     """A failure in the expectation file is known, with exit code 0; a fixed one has exit code 2."""
-    entry = '[[expect]]\nrule = "packer.lifetime.no-cycle"\noutcome = "fail"\nreason = "it keeps the tensor"\n'
-    (tmp_path / "known.toml").write_text(entry)
+    known = entry(rule="packer.lifetime.no-cycle", reason="it keeps the tensor", saw="outlives its last reference")
+    (tmp_path / "known.toml").write_text(known)
     arguments = ("-k", "no-cycle", "--expectations", "known.toml")
     known, mended = (verb("packer", spec, *arguments) for spec in ("torch.autograd.graph:save_on_cpu", RIGHT))
 

@@ -165,6 +165,13 @@ def test_needs():
     )
 
 
+def test_not_under():
+    """What a backend says of a condition is passed on."""
+    picky = type("Picky", (), {"name": "picky", "not_under": {"subclass": "it has no classes"}})()
+
+    assert find_condition("subclass").why_not(picky) == "picky cannot be judged under subclass: it has no classes"
+
+
 def test_page():
     """The page of conditions describes each of them in its own words, in their order."""
     page = Path(__file__).parents[2].joinpath("docs", "conditions.md").read_text(encoding="utf-8")

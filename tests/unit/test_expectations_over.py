@@ -237,6 +237,53 @@ def test_update_twice(update, write):
     assert update(PASS) == (NOTHING, [(["pass"], NOW)])
 
 
+def update_new(verb, tmp_path, result, **header):
+    """Update a new file from a result on torch 2.13; return what was said and the file's text."""
+    run = made.run("toy", [RULE], [result], versions={"torch": "2.13.0+cpu"}, **header)
+    done = verb("expect", "update", made.write(tmp_path / "results.jsonl", run), "--file", "new.toml")
+    file = tmp_path / "new.toml"
+    return done.stdout, file.read_text() if file.exists() else None
+
+
+def test_new_file_lies_over_the_shipped_one(verb, tmp_path):
+    """A new file lies over the shipped file that judged the run, and says for which device it is."""
+    said, text = update_new(verb, tmp_path, FAIL, expectations="torch-eager", device="npy")
+
+    assert text.startswith('over = "torch-eager"\n\n[[expect]]\nrule = "order.first" # seen ')
+    assert 'when = "torch==2.13.0 and device==npy"\n' in text
+    assert said.endswith("new.toml: written, 1 change\n")
+
+
+@pytest.mark.parametrize("judged_by", ["", "mine.toml", "torch-egger"])
+def test_new_file_that_lies_over_none(verb, tmp_path, judged_by):
+    """A run that was judged by no shipped file makes a file that stands alone."""
+    assert update_new(verb, tmp_path, FAIL, expectations=judged_by)[1].startswith("[[expect]]\n")
+
+
+def test_new_file_with_nothing_to_say(verb, tmp_path):
+    """A run that is as the shipped file expects makes no file."""
+    assert update_new(verb, tmp_path, PASS, expectations="torch-eager") == ("new.toml: nothing to change\n", None)
+
+
+def test_update_leaves_an_installed_file(verb, tmp_path):
+    """A file that an installed package lists as its own is not changed; one beside it is."""
+    (tmp_path / "law-1.0.dist-info").mkdir()
+    (tmp_path / "law-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: law\nVersion: 1.0\n")
+    (tmp_path / "law-1.0.dist-info" / "RECORD").write_text("law/known.toml,sha256=x,1\n")
+    (tmp_path / "law").mkdir()
+    run = made.run("toy", [RULE], [FAIL], versions={"torch": "2.13.0"})
+    results = made.write(tmp_path / "results.jsonl", run)
+    owned = tmp_path / "law" / "known.toml"
+    owned.write_text("")
+    done = verb("expect", "update", results, "--file", owned)
+
+    assert (done.returncode, owned.read_text()) == (3, "")
+    assert "law/known.toml belongs to the installed package law 1.0, which an update would not survive" in complaint(
+        done
+    )
+    assert verb("expect", "update", results, "--file", tmp_path / "law" / "mine.toml").returncode == 0
+
+
 def test_run_names_the_lower_file(judge, file, write):
     """A rule that passes though the lower file expects it to fail is fixed; the run says where the entry stands."""
     write(entry(rule="toy.order"), "")

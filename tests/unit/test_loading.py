@@ -190,6 +190,7 @@ def test_missing_attribute(module, attribute):
         ("capabilities", "'tensor-hooks'", "its capabilities are not a set"),
         ("versions", "None", "its versions are not a mapping"),
         ("lacks", "['nodes']", "its lacks are not a mapping"),
+        ("not_under", "{'float61': 'no'}", "its not_under names no condition: .*'float61': did you mean float64"),
     ],
 )
 def test_malformed_attribute(module, attribute, value, said):
@@ -222,3 +223,27 @@ def test_the_toy_is_a_backend():
 def test_error_kinds_have_no_duplicates():
     """Each kind of error has a name of its own."""
     assert len(set(ErrorKind)) == len(ErrorKind.__members__)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("hooklaw_backend.paddle:backend", "No module named 'hooklaw_backend' (did you mean hooklaw_backends?)"),
+        ("hooklaw.model.adaptor:backend", "No module named 'hooklaw.model.adaptor' (did you mean adapter?)"),
+        ("hooklaw.model.adapter:backed", "has no attribute 'backed' (did you mean backend?)"),
+    ],
+)
+def test_mistyped_module_or_attribute(spec, said):
+    """A mistyped module or attribute is answered with those that exist."""
+    with pytest.raises(BackendImportError) as caught:
+        loading.load(spec)
+
+    assert said in str(caught.value)
+
+
+def test_import_that_a_module_lacks(module):
+    """A module that lacks a package of its own is not taken for a mistyped name."""
+    module("import torhc")
+
+    with pytest.raises(BackendImportError, match="No module named 'torhc'$"):
+        loading.load("mine:backend")

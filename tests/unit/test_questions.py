@@ -52,6 +52,7 @@ def test_page(page):
 
     assert page.question.endswith("?")
     assert len(page.answer.split()) > 20
+    assert "Also asked" not in page.answer
     assert len(page.rules) >= 5
     assert [rule for rule in page.rules if rule not in known and not rule.startswith("packer.")] == []
 

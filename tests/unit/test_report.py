@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import made_records as made
@@ -240,6 +241,17 @@ class TestPage:
             ("not-run", "1"),
         ]
         assert [(mark.word, on) for mark, on in alone.brief] == [("pass", "")]
+
+    def test_a_rule_that_fails_differently(self):
+        """A rule that fails in another way than its entry says is marked so, with what the entry says is seen."""
+        entry = msgspec.structs.replace(made.known(), saw=["was no error"])
+        page = build([made.run("a", [made.rule()], [made.failed(expectation=entry)])])
+        (row,) = page.sheets[0].chapters[0].rows
+        text = made.report([made.run("a", [made.rule()], [made.failed(expectation=entry)])])
+
+        assert [(mark.word, mark.alarming) for mark in row.marks] == [("fails differently", True)]
+        assert page.sheets[0].columns[0].regressions == ["order.first"]
+        assert '"saw":"was no error"' in text.replace(": ", ":")
 
     def test_nothing_is_called_a_regression(self):
         """A report compares with nothing earlier: a failure without an entry is not expected."""

@@ -6,8 +6,17 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from hooklaw.backend.conditions import find_condition
 from hooklaw.backend.protocol import Backend, check_contract
-from hooklaw.errors import BackendImportError, NotRunError, UnknownBackendError, did_you_mean, misspelt
+from hooklaw.errors import (
+    BackendContractError,
+    BackendImportError,
+    NotRunError,
+    UnknownBackendError,
+    UnknownConditionError,
+    did_you_mean,
+    misspelt,
+)
 
 GROUP = "hooklaw.backends"
 BUILTIN = {
@@ -54,7 +63,16 @@ def load(spec: str, imports: Sequence[str] = ()) -> Backend:
     factory = _import(spec, target)
     backend = _make(spec, factory, argument) if callable(factory) else factory
     check_contract(backend, spec)
+    _check_conditions(backend, spec)
     return cast("Backend", backend)
+
+
+def _check_conditions(backend: Any, spec: str) -> None:
+    try:
+        for name in getattr(backend, "not_under", {}):
+            find_condition(name)
+    except UnknownConditionError as error:
+        raise BackendContractError(f"backend {spec!r}: its not_under names no condition: {error}") from error
 
 
 def device_of(backend: Backend) -> str:

@@ -26,12 +26,13 @@ type_of_hook = Callable[..., Any]
 class Backend(Protocol):
     """A framework as rules see it. Each verb raises the framework's own errors.
 
-    Six more attributes are optional. ``reset()`` is called before each rule, to undo what a failed rule left behind.
+    Seven more attributes are optional. ``reset()`` is called before each rule, to undo what a failed rule left behind.
     ``examples`` limits the number of examples of a property. ``findings`` is the path of the file of known findings of
     `hooklaw fuzz`. ``replay_program(program)`` replays a fuzzed program in the backend's own way, e.g. compiled: it
     returns a `hooklaw.fuzz.replay.run.Replayed`, in which only the order of events of the same name counts, or raises
     `NotReplayedError` with the reason. ``code_of_program(program)`` returns that program as code. ``imports_late``
-    names modules that take long to import and that a capability's verbs import at their first call.
+    names modules that take long to import and that a capability's verbs import at their first call. ``not_under`` says
+    for a condition, by name, why it makes no sense for the backend.
     """
 
     name: str

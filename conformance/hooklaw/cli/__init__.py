@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from hooklaw import __version__
-from hooklaw.errors import HooklawError, did_you_mean
+from hooklaw.errors import HooklawError, NotRunError, did_you_mean
 from hooklaw.results.text import printable_lines
 from hooklaw.results.verdict import Exit
 from hooklaw.workers.signals import ending_signals_interrupt
@@ -56,10 +56,16 @@ class Parser(argparse.ArgumentParser):
         """Refuse what is not known, and name the option that was meant."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            options = re.findall(r"--?[a-z][\w-]*", self.format_usage())
-            hint = did_you_mean(rest[0].partition("=")[0], options, "") if rest[0].startswith("-") else ""
+            hint = self._meant(rest[0].partition("=")[0])
             self.error(f"unrecognized arguments: {' '.join(rest)}" + (f": {hint.rstrip('?')}" if hint else ""))
         return found, rest
+
+    def _meant(self, word: str) -> str:
+        """Return what a word may mean that is not understood where it stands."""
+        options = re.findall(r"--?[a-z][\w-]*", self.format_usage())
+        if word.startswith("-"):
+            return did_you_mean(word, options, "")
+        return f"words are selected with -k, as -k {word}" if "-k" in options else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -75,6 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except HooklawError as error:
         complain(error)
+        return Exit.BROKEN.code
+    except NotRunError as error:
+        sys.stderr.write(f"hooklaw: cannot be judged here: {error}\n")
         return Exit.BROKEN.code
     except KeyboardInterrupt:
         sys.stderr.write("hooklaw: interrupted\n")

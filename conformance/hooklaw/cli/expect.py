@@ -62,7 +62,7 @@ def _check(args: argparse.Namespace) -> int:
     stale = False
     for path, found in read:
         under = [entry for known in found.known_under for entry in unclear(known)]
-        entries = [*found.stale, *found.unclear, *under]
+        entries = sorted([*found.stale, *found.unclear, *under], key=lambda entry: (entry.file, entry.line))
         stale = stale or bool(entries)
         for entry in entries:
             sys.stdout.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")

@@ -15,6 +15,7 @@ import json
 import sys
 import textwrap
 from itertools import zip_longest
+from pathlib import Path
 
 import msgspec
 
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
     add_imports(parser)
+    parser.add_argument("--expectations", default="", metavar="FILE", help="instead of the backend's own file")
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -58,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     specs: list[str] = args.backend or ["torch-eager"]
     for spec in specs:
         loading.resolve(spec)
-    sessions = [_try(spec, found, args.imports) for spec in specs]
+    sessions = [_try(spec, found, args) for spec in specs]
     runs = [session.run for session in sessions if session.run]
     sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
     return worst(session.exit for session in sessions).code
@@ -90,9 +92,11 @@ def _property(property_id: str, args: argparse.Namespace) -> int:
     return Exit.OK.code
 
 
-def _try(spec: str, found: Registered, imports: list[str]) -> Session:
+def _try(spec: str, found: Registered, args: argparse.Namespace) -> Session:
+    file = args.expectations and str(Path(args.expectations).absolute())
+    wanted = Wanted(backend=spec, imports=args.imports, expectations=file, only=found.rule.id, allow_not_run=True)
     try:
-        (session,) = judge(Wanted(backend=spec, imports=imports, only=found.rule.id, allow_not_run=True))
+        (session,) = judge(wanted)
     except HooklawError as error:
         sys.stderr.write(f"hooklaw: {error}\n")
         return Session(None, Exit.BROKEN)

@@ -61,6 +61,9 @@ def main(args: argparse.Namespace) -> int:
             devices += judged[0].further_devices if devices == ["cpu"] and not args.device else []
     verdicts = [report.of_run(each.run) for each in judged]
     say(report.render(verdicts, args.format))
+    stale = {entry for each in judged for entry in each.run.stale}
+    for entry in sorted(stale, key=lambda entry: (entry.file, entry.line)):
+        sys.stderr.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")
     broken = [row for found in verdicts for row in found.rows if row.outcome == Outcome.ERROR]
     for row in broken[:1]:
         sys.stderr.write(f"hooklaw: {len(broken)} could not be judged, {row.property_id} first: {row.detail}\n")

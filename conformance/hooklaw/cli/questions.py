@@ -52,7 +52,7 @@ def _page(path: Path) -> Page:
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     body, _, _ = text.partition("\n## ")
     asked = "".join(re.findall(rf"^{ASKED}(.*)$", body, re.MULTILINE))
-    answer = re.sub(rf"^(?:{ASKED}.*\n|```.*)\n", "", _LINK.sub(r"\1", body), flags=re.MULTILINE)
+    answer = re.sub(rf"^(?:{ASKED}.*\n*|```.*\n)", "", _LINK.sub(r"\1", body), flags=re.MULTILINE)
     rules = dict.fromkeys(re.findall(r"^\| `([a-z0-9.-]+)` \|", text, re.MULTILINE))
     return Page(path.stem, title.lstrip("# "), answer.strip("\n"), _stems([title, asked]), [*rules])
 

@@ -12,6 +12,7 @@ from hooklaw.cli.questions import Page, find_pages, telling
 from hooklaw.errors import UnknownRuleError
 from hooklaw.law.collection import catalogue, load_rules, search_rules
 from hooklaw.law.rule import Registered, Rule
+from hooklaw.packing.example import PREFIX
 
 QUESTION = 3
 """How many telling words make a question; where there are fewer, a word that is nowhere is a mistake."""
@@ -43,6 +44,8 @@ class Topic(NamedTuple):
         lines = [line for page in self.pages for line in _page(page)]
         shown = self.rules if self.heading.startswith("chapter") else self.rules[:MOST]
         lines += [self.heading, *map(_line, shown)] if shown else []
+        properties = [name for page in self.pages for name in page.rules if name.startswith(PREFIX)]
+        lines += ["properties of packers:", *(f"  {name}" for name in properties)] if properties else []
         if len(shown) < len(self.rules):
             lines.append(f"  and {len(self.rules) - len(shown)} more: hooklaw list {self.asked}")
         return "\n".join([*lines, "", "`hooklaw explain ID` prints a rule whole and runs it"]) + "\n"

@@ -120,7 +120,7 @@ class Direct:
     def execute(self, listed: Listed, condition: str = "") -> Execution:
         """Execute a rule, unless it is known to end the process."""
         assert self._service is not None  # noqa: S101 - rules are collected first
-        if self._subject.ends_process(listed.rule.id):
+        if self._subject.under(condition).ends_process(listed.rule.id):
             why = "known to end the process, and nothing contains it here (--in-process)"
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
         return self._service.execute(Try(listed.rule.id, listed.file, condition))

@@ -82,7 +82,8 @@ def judge(
             recorder = Recorder(under, rules, writer=writer, selection=_selection(wanted), shard=shard)
             on_start(under, rules)
             may_idle = wanted.allow_not_run or _may_idle(wanted, under)
-            run = _run(executed(_execute(under), _deadly_last(there, subject), made), recorder, on_result)
+            executions = executed(_execute(subject, condition), _deadly_last(there, under), made)
+            run = _run(executions, recorder, on_result)
             yield Session(run, Exit.BROKEN if run.interrupted else exit_of_run(run, allow_not_run=may_idle))
             if recorder.run.interrupted:
                 return
@@ -125,14 +126,15 @@ def _deadly_last(chosen: Sequence[Listed], subject: Subject) -> list[Listed]:
     return sorted(chosen, key=lambda found: subject.ends_process(found.rule.id))
 
 
-def _execute(subject: Subject) -> Execute:
-    """Return what executes a rule under the subject's condition; one that ends the process is not run again there."""
+def _execute(subject: Subject, condition: str) -> Execute:
+    """Return what executes a rule under a condition; one that ends the process without it is not run again there."""
+    not_run = subject.under(condition).not_run
 
     def execute(made: Executor, listed: Listed) -> Execution:
-        why = subject.not_run or (subject.condition and subject.ends_process(listed.rule.id) and ENDS)
+        why = not_run or (condition and subject.ends_process(listed.rule.id) and ENDS)
         if why:
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
-        return made.execute(listed, subject.condition)
+        return made.execute(listed, condition)
 
     return execute
 

@@ -47,6 +47,8 @@ class Condition(NamedTuple):
 
     def why_not(self, backend: Backend) -> str:
         """Return why a backend cannot be judged under the condition, or an empty string."""
+        if said := getattr(backend, "not_under", {}).get(self.name):
+            return f"{backend.name} cannot be judged under {self.name}: {said}"
         lacks = [str(need) for need in self.needs if need not in backend.capabilities]
         lacks += [f"the verb {verb}" for verb in self.verbs if not hasattr(backend, verb)]
         return f"the condition {self.name} needs {', '.join(lacks)}, which {backend.name} lacks" if lacks else ""
