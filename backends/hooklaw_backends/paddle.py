@@ -139,6 +139,9 @@ class Paddle(TorchLike):
     def transpose(self, tensor: Any, first: int, second: int) -> Any:
         return paddle.swapaxes(tensor, first, second)
 
+    def stride(self, tensor: Any) -> tuple[int, ...]:
+        return tuple(tensor.stride())
+
     def expand(self, tensor: Any, *shape: int) -> Any:
         sizes = zip(tensor.stride(), tensor.shape, shape, strict=True)
         return paddle.as_strided(tensor, shape, [stride if now == then else 0 for stride, now, then in sizes])

@@ -131,7 +131,7 @@ def test_import_that_kills_the_process(judge, adapter, old, text, said):
 @pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
 def test_what_nobody_foresaw(judge, adapter, old, tmp_path, how):
     """A backend whose attributes raise is one sentence too."""
-    odd = "class Odd:\n    def __str__(self): raise ValueError('no word')\n"
+    odd = "class Odd(str):\n    def __str__(self): raise ValueError('no word')\n"
     adapter(odd + "class Broken(Toy): versions = {'toy': Odd()}\nmade = Broken()")
     done = judge("--results=old.jsonl", *how, backend="broken:made")
 

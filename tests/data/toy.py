@@ -8,27 +8,42 @@ from hooklaw.errors import NotRunError
 
 
 class Tensor:
-    """A vector, or a number, that knows how to hand a gradient to what it was made of."""
+    """Numbers with a shape, which know how to hand a gradient to what they were made of."""
 
-    def __init__(self, data, sources=(), *, requires_grad=False):
+    def __init__(self, data, sources=(), *, requires_grad=False, shape=None):
         self.data, self.sources, self.hooks, self.grad = data, sources, {}, None
+        self.shape = (len(data),) if shape is None else shape
         self.requires_grad = requires_grad or any(source.requires_grad for source, _ in sources)
+
+    def made(self, data, *sources):
+        """Make a tensor of this shape."""
+        return Tensor(data, sources, shape=self.shape)
 
     def __mul__(self, other):
         """Multiply by a tensor or a number."""
         if not isinstance(other, Tensor):
-            return Tensor([one * other for one in self.data], [(self, lambda grad: [one * other for one in grad])])
-        return Tensor(_times(self.data, other.data), [(self, _by(other.data)), (other, _by(self.data))])
+            return self.made([one * other for one in self.data], (self, lambda grad: [one * other for one in grad]))
+        return self.made(_times(self.data, other.data), (self, _by(other.data)), (other, _by(self.data)))
 
     __rmul__ = __mul__
+
+    def __add__(self, other):
+        """Add a tensor or a number."""
+        if not isinstance(other, Tensor):
+            return self.made([one + other for one in self.data], (self, list))
+        return self.made(_plus(self.data, other.data), (self, list), (other, list))
+
+    def __sub__(self, other):
+        """Subtract a tensor or a number."""
+        return self + other * -1
 
     def receive(self, grad):
         """Run the hooks on a gradient and return what they make of it."""
         for hook in list(self.hooks.values()):
-            new = hook(Tensor(grad))
+            new = hook(self.made(grad))
             grad = grad if new is None else new.data
         if not self.sources:
-            self.grad = Tensor(grad if self.grad is None else _plus(grad, self.grad.data))
+            self.grad = self.made(grad if self.grad is None else _plus(grad, self.grad.data))
         return grad
 
 
@@ -63,6 +78,21 @@ def _by(factors):
     return lambda grad: _times(grad, factors)
 
 
+def _flat(data):
+    return [one for part in data for one in _flat(part)] if isinstance(data, list | tuple) else [data]
+
+
+def _shape(data):
+    return (len(data), *(_shape(data[0]) if data else ())) if isinstance(data, list | tuple) else ()
+
+
+def _nested(data, shape):
+    if not shape:
+        return data[0]
+    size = len(data) // shape[0] if shape[0] else 0
+    return [_nested(data[at * size : (at + 1) * size], shape[1:]) for at in range(shape[0])]
+
+
 class Handle:
     """Removes a hook."""
 
@@ -86,16 +116,16 @@ class Toy:
     expectations = None
 
     def tensor(self, data, *, requires_grad=False, dtype="float32"):
-        return Tensor(list(data), requires_grad=requires_grad)
+        return Tensor(_flat(data), requires_grad=requires_grad, shape=_shape(data))
 
     def is_tensor(self, value):
         return isinstance(value, Tensor)
 
     def tolist(self, tensor):
-        return tensor.data
+        return _nested(tensor.data, tensor.shape)
 
     def shape(self, tensor):
-        return (len(tensor.data),)
+        return tensor.shape
 
     def dtype(self, tensor):
         return "float32"
@@ -116,17 +146,17 @@ class Toy:
         tensor.grad = value
 
     def detach(self, tensor):
-        return Tensor(tensor.data)
+        return tensor.made(tensor.data)
 
     def clone(self, tensor):
         return tensor * 1.0
 
     def sum(self, tensor):
-        return Tensor([sum(tensor.data)], [(tensor, lambda grad: grad * len(tensor.data))])
+        return Tensor([sum(tensor.data)], [(tensor, lambda grad: grad * len(tensor.data))], shape=())
 
     def exp(self, tensor):
         out = [math.exp(one) for one in tensor.data]
-        return Tensor(out, [(tensor, _by(out))])
+        return tensor.made(out, (tensor, _by(out)))
 
     def call(self, fn, *tensors):
         return fn(*tensors)

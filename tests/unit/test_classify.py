@@ -16,6 +16,7 @@ from framework import work
 
 class Adapter(Toy):
     name = "mine"
+    versions = {{"framework": "1.0"}}
 
     def sum(self, tensor):
         return self.helper(tensor)
@@ -100,7 +101,56 @@ def test_adapter_is_broken(blamed, tmp_path, verb, said):
     """A programming error in the adapter is an error that names backend, verb and line."""
     found = blamed(verb=verb)
 
-    assert (Outcome.ERROR, f"backend 'mine': verb 'sum' raised {said}", f"{tmp_path}/adapter.py:12") == found
+    assert (Outcome.ERROR, f"backend 'mine': verb 'sum' raised {said}", f"{tmp_path}/adapter.py:13") == found
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("return {}['oops']", "KeyError: 'oops'"),
+        ("raise KeyError('oops')", "KeyError: 'oops'"),
+        ("return [][3]", "IndexError: list index out of range"),
+        ("first, second = [1]", "ValueError: not enough values to unpack (expected 2, got 1)"),
+        ("assert tensor, 'no tensor'", "AssertionError: no tensor"),
+        ("import json; json.loads('{{')", "JSONDecodeError: Expecting property name enclosed in double quotes"),
+        ("self.exp()", "TypeError: Toy.exp() missing 1 required positional argument: 'tensor'"),
+    ],
+)
+def test_a_line_of_the_adapter_fails(blamed, verb, said):
+    """Whatever a line of the adapter raises of itself is an error, also what is no programming error by its type."""
+    outcome, found, _ = blamed(verb=verb)
+
+    assert outcome is Outcome.ERROR
+    assert found.startswith(f"backend 'mine': verb 'sum' raised {said}")
+
+
+def test_a_module_that_the_adapter_brings_fails(blamed, tmp_path):
+    """A helper beside the adapter is the adapter's, unless it is the framework."""
+    (tmp_path / "helper.py").write_text("def help_me():\n    return None.nothing\n")
+
+    outcome, said, where = blamed(verb="import helper; helper.help_me()")
+
+    assert (Outcome.ERROR, f"{tmp_path}/helper.py:2") == (outcome, where)
+    assert said.startswith("backend 'mine': verb 'sum' raised AttributeError")
+
+
+@pytest.mark.parametrize("expected", ["ErrorKind.NO_GRADIENT", "ErrorKind.GRAPH_FREED"])
+def test_an_expected_exception_of_the_adapter_is_an_error(blamed, expected):
+    """An exception of the adapter's own lines is an error also where the rule expects an exception."""
+    outcome, said, where = blamed(
+        rule=f"from hooklaw import ErrorKind\n    with trace.raises({expected}): backend.sum(None)",
+        verb="return int('x', 2) if tensor else [][3]",
+    )
+
+    assert (outcome, said) == (Outcome.ERROR, "backend 'mine': verb 'sum' raised IndexError: list index out of range")
+    assert where.endswith("adapter.py:13")
+
+
+def test_code_in_c_speaks_for_the_framework(blamed):
+    """An error that a call of C code raises in a line of the adapter is the framework's."""
+    outcome, said, _ = blamed(verb="return bytes([3, 4]).index(5)")
+
+    assert (outcome, said) == (Outcome.FAIL, "sum raised ValueError: subsection not found")
 
 
 def test_adapter_passes_an_error_on(blamed):

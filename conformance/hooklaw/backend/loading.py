@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from hooklaw.backend.check import check_contract
 from hooklaw.backend.conditions import find_condition
-from hooklaw.backend.protocol import Backend, check_contract
+from hooklaw.backend.protocol import Backend
 from hooklaw.errors import (
     BackendContractError,
     BackendImportError,
@@ -57,14 +58,19 @@ def load(spec: str, imports: Sequence[str] = ()) -> Backend:
 
     Raises UnknownBackendError, BackendImportError, BackendContractError, or NotRunError if it cannot run here.
     """
+    backend = make(spec, imports)
+    check_contract(backend, spec)
+    _check_conditions(backend, spec)
+    return cast("Backend", backend)
+
+
+def make(spec: str, imports: Sequence[str] = ()) -> Any:
+    """Import and make the backend, which may not be one yet; raises what `load` raises, but for the contract."""
     target, argument = resolve(spec)
     for module in imports:
         import_module(module)
     factory = _import(spec, target)
-    backend = _make(spec, factory, argument) if callable(factory) else factory
-    check_contract(backend, spec)
-    _check_conditions(backend, spec)
-    return cast("Backend", backend)
+    return _make(spec, factory, argument) if callable(factory) else factory
 
 
 def _check_conditions(backend: Any, spec: str) -> None:

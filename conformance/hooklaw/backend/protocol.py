@@ -8,17 +8,14 @@ tensors and with Python numbers, and a verb for everything else. An adapter is a
 # a verb of the protocol has a docstring and no body
 # pyright: reportReturnType=false
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
 from hooklaw.backend.capabilities import CORE_VERBS, Capability, ErrorKind
-from hooklaw.errors import BackendContractError, did_you_mean
 
-__all__ = ["CORE_VERBS", "Backend", "Capability", "ErrorKind", "check_contract", "type_of_hook"]
+__all__ = ["CORE_VERBS", "Backend", "Capability", "ErrorKind", "type_of_hook"]
 
 type_of_hook = Callable[..., Any]
 
@@ -405,43 +402,3 @@ class Backend(Protocol):
 
     def replica_count(self) -> int:
         """Return how many replicas `data_parallel` runs, at least two."""
-
-
-def check_contract(backend: Any, known_as: str) -> None:
-    """Raise BackendContractError unless the object has a backend's attributes and the verbs it declares."""
-    for attribute in ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations"):
-        if not hasattr(backend, attribute):
-            raise BackendContractError(
-                f"backend {known_as!r} has no attribute {attribute!r}: "
-                "`hooklaw docs add-a-backend` names the seven it needs",
-            )
-    _check_kinds(backend, known_as)
-    _check_names(backend.capabilities, Capability, known_as, "capability")
-    _check_names(backend.lacks, Capability, known_as, "capability")
-    _check_names(backend.errors, ErrorKind, known_as, "error kind")
-    for verb in CORE_VERBS:
-        _check_verb(backend, verb, known_as, "which every backend needs")
-    for capability in sorted(backend.capabilities):
-        for verb in Capability(capability).verbs:
-            _check_verb(backend, verb, known_as, f"which its capability {str(capability)!r} needs")
-
-
-def _check_kinds(backend: Any, known_as: str) -> None:
-    if not isinstance(backend.capabilities, AbstractSet):
-        raise BackendContractError(f"backend {known_as!r}: its capabilities are not a set")
-    for attribute in ("lacks", "errors", "versions", "notes"):
-        if not isinstance(getattr(backend, attribute), Mapping):
-            raise BackendContractError(f"backend {known_as!r}: its {attribute} are not a mapping")
-
-
-def _check_names(names: Iterable[str], kind: type[StrEnum], known_as: str, what: str) -> None:
-    known = set(kind)
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(str(name), kind, f"choose from {', '.join(sorted(kind))}")
-            raise BackendContractError(f"backend {known_as!r} declares the unknown {what} {name!r}: {hint}")
-
-
-def _check_verb(backend: Any, verb: str, known_as: str, why: str) -> None:
-    if not callable(getattr(backend, verb, None)):
-        raise BackendContractError(f"backend {known_as!r} lacks the verb {verb!r}, {why}")

@@ -19,6 +19,7 @@ VERBS = {
     "list": ("hooklaw.cli.list", "list the rules"),
     "explain": ("hooklaw.cli.explain", "print one rule, its sources, and what really happens"),
     "repro": ("hooklaw.cli.repro", "print a rule as a script without hooklaw, ready for an upstream issue"),
+    "check-backend": ("hooklaw.cli.check_backend", "check an adapter before the framework is judged"),
     "report": ("hooklaw_reports.cli", "make one HTML file of result files"),
     "diff": ("hooklaw.cli.diff", "compare two record files: regressed, fixed, new, gone"),
     "merge": ("hooklaw.cli.merge", "join the records of shards and of machines in one file"),

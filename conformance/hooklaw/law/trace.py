@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hooklaw.backend.blame import is_adapters
 from hooklaw.backend.protocol import Backend, ErrorKind
 
 LONGEST = 16
@@ -141,14 +142,20 @@ class Trace:
         except Mismatch:
             raise
         except types as error:
-            got = f"{type(error).__name__}: {_first_line(error)}"
+            got = self._raised(error)
             self._judge("raises", wanted, got, held=phrase.lower() in str(error).lower())
         except Exception as error:
-            got = f"{type(error).__name__}: {_first_line(error)}"
+            got = self._raised(error)
             self.checks.append(Check("raises", wanted, got, held=False))
             raise Mismatch(f"expected {wanted} ({names}), raised {got}") from error
         else:
             self._judge("raises", wanted, "no error", held=False)
+
+    def _raised(self, error: BaseException) -> str:
+        """Return in a line what was raised; raise it again if the adapter is to blame, whatever the rule expects."""
+        if is_adapters(error, self._backend):
+            raise error
+        return f"{type(error).__name__}: {_first_line(error)}"
 
     def snapshot(self, value: Any) -> Any:
         """Return the value as plain data for a record, shortened if it is long."""

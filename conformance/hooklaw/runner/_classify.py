@@ -1,32 +1,34 @@
 """Whose fault an exception is: the backend broke the law (fail), or the suite or the adapter broke (error)."""
 
 import re
-import sys
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
 from types import TracebackType
 from typing import Any
 
+from hooklaw.backend.blame import files_of, is_adapters, is_file_of
 from hooklaw.law.trace import Mismatch
 from hooklaw.results.verdict import Outcome
 
 HERE = Path(__file__).parents[1]
 PROGRAMMING = (AttributeError, NameError, ImportError, NotImplementedError)
-"""Exceptions that, raised in our own code or an adapter's, mean that this code is wrong."""
+"""Exceptions that, raised in our own code, mean that this code is wrong."""
 
 
 def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
     """Return the outcome, one line that says what happened, and the source line.
 
     A Mismatch is a fail. Any other exception is a fail too, since a framework may not raise where the rule
-    demands none, unless a programming error was raised by the rule or the adapter themselves.
+    demands none, unless the adapter is to blame for it, or a programming error was raised by the rule itself.
     """
     frames = _since_rule(extract_tb(error.__traceback__))
     where = _place(_last_outside(frames))
-    if isinstance(error, AssertionError):
-        return Outcome.FAIL, _text(error), where
     verb = _verb(error.__traceback__, backend)
     said = f"{type(error).__name__}: {_text(error)}"
+    if is_adapters(error, backend):
+        return Outcome.ERROR, f"backend {backend.name!r}: {verb and f'verb {verb!r} '}raised {said}", _place(frames[-1])
+    if isinstance(error, AssertionError):
+        return Outcome.FAIL, _text(error), where
     if _broken_here(error, frames, backend):
         who = f"backend {backend.name!r}: verb {verb!r} raised " if verb else "the rule itself raised "
         return Outcome.ERROR, who + said, _place(frames[-1])
@@ -34,33 +36,27 @@ def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
 
 
 def _broken_here(error: BaseException, frames: list[FrameSummary], backend: Any) -> bool:
-    last = Path(frames[-1].filename)
-    adapter = _files_of(backend)
+    last = frames[-1].filename
     if type(error) is TypeError:  # not what an engine of our own raises for a wrong hook
-        return _is_ours(last) and last not in adapter and not _came_through_framework(frames, adapter)
-    return isinstance(error, PROGRAMMING) and (_is_ours(last) or last in adapter)
+        return _is_ours(Path(last)) and not is_file_of(last, backend) and not _came_through_framework(frames, backend)
+    return isinstance(error, PROGRAMMING) and _is_ours(Path(last))
 
 
-def _came_through_framework(frames: list[FrameSummary], adapter: set[Path]) -> bool:
-    return any(not _is_ours(path) and path not in adapter for path in (Path(one.filename) for one in frames))
+def _came_through_framework(frames: list[FrameSummary], backend: Any) -> bool:
+    return any(not _is_ours(Path(one.filename)) and not is_file_of(one.filename, backend) for one in frames)
 
 
 def _verb(traceback: TracebackType | None, backend: Any) -> str:
     """Return the verb that the rule, or a hook of it, called last; what an adapter calls within itself is no verb."""
-    found, adapter, inside = "", _files_of(backend), False
+    found, adapter, inside = "", files_of(type(backend)), False
     while traceback:
         code = traceback.tb_frame.f_code
         entered = not inside
-        inside = Path(code.co_filename) in adapter
+        inside = code.co_filename in adapter
         if entered and inside and traceback.tb_frame.f_locals.get("self") is backend:
             found = code.co_name
         traceback = traceback.tb_next
     return found
-
-
-def _files_of(backend: Any) -> set[Path]:
-    modules = (sys.modules.get(made.__module__) for made in type(backend).__mro__)
-    return {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
 
 
 def _is_ours(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.backend.check import check_briefly
 from hooklaw.backend.conditions import CONDITIONS, find_condition
 from hooklaw.errors import NotRunError
 from hooklaw.law.collection import collect, file_of, files, load_rules
@@ -18,6 +19,7 @@ from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 from hooklaw.runner._classify import place
 from hooklaw.runner.execute import execute
+from hooklaw.runner.left_behind import Surroundings
 
 if TYPE_CHECKING:
     from hooklaw.backend.protocol import Backend
@@ -78,9 +80,10 @@ class RuleService:
     Settings = RuleSettings
     Request = Collect | Try
 
-    def __init__(self, settings: RuleSettings) -> None:
+    def __init__(self, settings: RuleSettings, made: "Backend | None" = None) -> None:
+        """Load the backend, unless it is made already."""
         self._settings = settings
-        self._backend: Backend | None = None
+        self._backend = made
         self.error: BaseException | None = None
         """What the rule that was executed last has raised."""
         gc.disable()  # while frameworks load there is little garbage, and much to look through
@@ -98,12 +101,14 @@ class RuleService:
         return self.collect(request.where) if isinstance(request, Collect) else self.execute(request)
 
     def _load(self) -> Subject:
-        spec = self._settings.backend
+        spec, before = self._settings.backend, Surroundings()
         try:
-            made = self._backend = loading.load(spec, self._settings.imports)
+            made = self._backend = self._backend or loading.load(spec, self._settings.imports)
+            check_briefly(made, spec)
         except NotRunError as reason:
             return Subject(spec, not_run=str(reason))
-        return Subject(spec, _texts(made.versions), _texts(made.notes), device=loading.device_of(made))
+        notes = {**made.notes, **({"left behind": "; ".join(left)} if (left := before.left()) else {})}
+        return Subject(spec, _texts(made.versions), _texts(notes), device=loading.device_of(made))
 
     def collect(self, where: list[str]) -> Collected:
         """Import the rules, and read what the backend is known to break of them."""

@@ -98,6 +98,8 @@ class Supervisor(Generic[Hello, Result]):
                 self._greeting = self._read(self._hello, LOADING_LIMIT, None)
             except WorkerDiedError as died:
                 said = "\n".join([died.death.detail, *(f"  {line}" for line in died.death.stderr.splitlines())])
+                if died.death.outcome is Outcome.TIMEOUT:
+                    break  # minutes have passed, and would again
             except BaseException:
                 self.retire()
                 raise
