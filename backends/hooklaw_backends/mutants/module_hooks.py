@@ -250,9 +250,9 @@ def module_with_backward_hooks_records(self: Mutant, forward: Hook, *args: Any, 
 
 
 @overriding("mul_")
-def changes_in_place_around_modules_accepted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
-    """A forbidden in-place change is made on a detached tensor instead of raising an error."""
+def changes_in_place_around_modules_accepted(_: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A forbidden in-place change is made on a new tensor instead of raising an error."""
     try:
         return old(tensor, factor)
     except RuntimeError:
-        return old(self.detach(tensor), factor)
+        return tensor * factor

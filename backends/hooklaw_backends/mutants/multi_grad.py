@@ -8,6 +8,16 @@ from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, handle_of, 
 
 
 @overriding("register_multi_grad_hook")
+def multi_grad_hook_in_mode_any_refuses_constants(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode any on a tensor that does not require grad is an error."""
+    if mode == "any" and not all(map(self.requires_grad, tensors)):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return old(tensors, hook, mode=mode)
+
+
+@overriding("register_multi_grad_hook")
 def multi_grad_hook_once_a_tensor(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """A multi-grad hook runs once for each of its tensors."""
     return handle_of([old([each], hook, **how) for each in tensors])

@@ -37,6 +37,15 @@ def retain_grad_counts_leaf_twice(self: Mutant, old: Hook, tensor: Any) -> None:
         old(tensor)
 
 
+@overriding("retain_grad")
+def retain_grad_overwrites_the_grad_of_a_leaf(self: Mutant, old: Hook, tensor: Any) -> None:
+    """After retain_grad each backward overwrites a leaf's .grad instead of adding to it."""
+    if self.is_leaf(tensor):
+        self.register_hook(tensor, lambda _: self.set_grad(tensor, None))
+    else:
+        old(tensor)
+
+
 @overriding("retains_grad")
 def retains_grad_true_for_leaf(self: Mutant, old: Hook, tensor: Any) -> bool:
     """retains_grad of a leaf is True."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, overriding, pairs
 
-RUN = threading.Thread.run
+START = threading.Thread.start
 
 
 @overriding("backward")
@@ -34,24 +34,30 @@ def concurrent_backward_loses_a_hook_call(self: Mutant, tensor: Any, hook: Hook)
 @overriding("grad")
 def concurrent_backward_mixes_gradients(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad returns the gradients of the call before it."""
-    self.kept = [*self.kept[-1:], old(*given, **how)]
-    return self.kept[0]
+    self.kept.append(old(*given, **how))  # at once: of two calls that race, one must see the other
+    return self.kept[-2:][0]
 
 
 @contextmanager
 def everywhere(enter: Callable[[], AbstractContextManager[Any]]) -> Generator[None]:
     """Enter a context here and in every thread that starts meanwhile."""
 
-    def run(thread: threading.Thread) -> None:
-        with enter():
-            RUN(thread)
+    def start(thread: threading.Thread) -> None:
+        own = thread.run  # of the thread's class, which may have its own
 
-    threading.Thread.run = run  # type: ignore[method-assign]
+        def run() -> None:
+            with enter():
+                own()
+
+        thread.run = run  # type: ignore[method-assign]
+        START(thread)
+
+    threading.Thread.start = start  # type: ignore[method-assign]
     try:
         with enter():
             yield
     finally:
-        threading.Thread.run = RUN  # type: ignore[method-assign]
+        threading.Thread.start = START  # type: ignore[method-assign]
 
 
 @overriding("saved_tensors_hooks")

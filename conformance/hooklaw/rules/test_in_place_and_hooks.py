@@ -249,7 +249,7 @@ def test_view_old_grad_fn(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.IN_PLACE, Capability.VIEWS],
-    mutants=["hook-bound-to-the-first-grad-fn", "view-keeps-its-old-history"],
+    mutants=["view-keeps-its-old-history"],
 )
 def test_after_alias(backend: Backend, trace: Trace) -> None:
     """A hook registered on a view after its data changed through another view receives the gradient for the new value.

@@ -328,7 +328,7 @@ def test_constants(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the hook is registered on the other tensors")],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-refuses-constants"],
+    mutants=["multi-grad-hook-in-mode-any-refuses-constants"],
 )
 def test_constants_in_mode_any(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any ignores a tensor that does not require grad."""
