@@ -38,8 +38,8 @@ def files(args: argparse.Namespace) -> dict[str, Path]:
     """Return the files to write by option; OutputError if the step summary has no name."""
     if args.summary == "" and not os.environ.get(STEP_SUMMARY):
         raise OutputError(f"--summary: {STEP_SUMMARY} is not set: name the file with --summary=FILE")
-    given = {"junitxml": args.junitxml, "summary": args.summary and Path(args.summary), "badge": args.badge}
-    return {option: path for option, path in given.items() if path}
+    given = {"junitxml": args.junitxml, "summary": args.summary, "badge": args.badge}
+    return {option: Path(path) for option, path in given.items() if path}
 
 
 def refuse_mistakes(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> None:
