@@ -91,6 +91,18 @@ def test_the_short_form_is_short(name):
     check_briefly(WRONG[name](), "mine:made")
 
 
+def test_a_verb_that_always_raises_is_one_fault():
+    """What many probes find is said once."""
+
+    class Broken(Toy):
+        def sum(self, tensor):
+            raise KeyError("oops")
+
+    found = [fault.what for fault in hooklaw.check_backend(Broken()).faults]
+
+    assert found == ["sum", "call"]  # call runs a function that sums
+
+
 def test_no_verb_is_called_after_a_wrong_declaration():
     """A wrong declaration would only be followed by errors that it causes."""
     report = hooklaw.check_backend(WRONG["VersionIsANumber"]())

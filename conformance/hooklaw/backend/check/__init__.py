@@ -63,7 +63,7 @@ def report_of(
     return AdapterReport(
         backend=backend,
         versions={str(name): str(version) for name, version in versions.items()},
-        faults=[*dict.fromkeys(faults)],
+        faults=_each_once(faults),
         probes=len(tried),
         not_applicable=len(PROBES) - len(tried) if tried else 0,
     )
@@ -80,3 +80,11 @@ def check_backend(backend: Any) -> AdapterReport:
     probes = [] if run_probe(backend, DECLARATIONS) else named_probes(backend)
     versions = versions if isinstance(versions, Mapping) else {}
     return report_of(str(name), versions, probes, lambda probe: run_probe(backend, probe))
+
+
+def _each_once(faults: Sequence[Fault]) -> list[Fault]:
+    """Leave out what many probes find: a verb that raises the same each time is one fault."""
+    found: dict[tuple[str, str, str], Fault] = {}
+    for fault in faults:
+        found.setdefault((fault.what, fault.got, "" if fault.raised else fault.given), fault)
+    return [*found.values()]
