@@ -17,6 +17,7 @@ except ImportError as missing:
     raise NotRunError("paddle is not installed: pip install 'hooklaw[paddle]'") from missing
 
 Hook = Callable[..., Any]
+RECOMPUTE = "recompute is part of paddle.distributed.fleet, which this backend does not set up"
 LACKS = {
     Capability.RETAINS_GRAD: "a tensor has retain_grads(), but no attribute that says whether it was called",
     Capability.POST_ACCUMULATE: "hooks after accumulation need a private method, which passes no tensor to them",
@@ -31,7 +32,13 @@ LACKS = {
     Capability.GRADIENT_EDGES: "gradients can be taken only with respect to tensors",
     Capability.EDGE_ROOTS: "backward starts at tensors only",
     Capability.ALLOW_MUTATION: "no context allows in-place changes of saved tensors",
-    Capability.CHECKPOINT: "recompute is part of paddle.distributed.fleet, which this backend does not set up",
+    Capability.CHECKPOINT: RECOMPUTE,
+    Capability.CHECKPOINT_SEQUENTIAL: RECOMPUTE,
+    Capability.CHECKPOINT_DEBUG: RECOMPUTE,
+    Capability.GRAPH_EXEC_GROUP: RECOMPUTE,
+    Capability.SELECTIVE_CHECKPOINT: RECOMPUTE,
+    Capability.RANDOM: "no rule that Paddle can be judged by draws random numbers",
+    Capability.AUTOCAST: "no rule that Paddle can be judged by uses autocast",
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or submodule is registered",
     Capability.STATE_DICT: "state_dict has post-hooks only, and loading has no hooks",
     Capability.OPTIMIZERS: "an optimizer has no hooks",

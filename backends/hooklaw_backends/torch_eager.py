@@ -15,7 +15,6 @@ from hooklaw.backend.torchlike import named
 try:
     import torch
     from torch.autograd.function import once_differentiable
-    from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 except ImportError as missing:
     raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
 
@@ -23,11 +22,12 @@ from hooklaw_backends import _data_parallel
 
 modules = torch.nn.modules.module
 optimizers = import_module("torch.optim.optimizer")  # torch.optim hides this module
+checkpoints = import_module("torch.utils.checkpoint")
 Hook = Callable[..., Any]
 HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
 CHANNELS_LAST_DIMENSIONS = 4
-EARLY_STOP_OPTION = "early_stop" in signature(checkpoint).parameters
+EARLY_STOP_OPTION = "early_stop" in signature(checkpoints.checkpoint).parameters
 """Before torch 2.9 only a context manager sets early_stop."""
 EDGE_ROOTS = "GradientEdge" in str(signature(torch.autograd.backward).parameters["tensors"].annotation)
 """Before torch 2.7 backward starts at tensors only."""
@@ -89,6 +89,8 @@ class TorchEager(TorchLike):
         ErrorKind.UNUSED_CONFLICT: (ValueError,),
         ErrorKind.LOAD_HOOK_RETURN: (AssertionError,),
         ErrorKind.OUTSIDE_MUTATION: (AssertionError,),
+        ErrorKind.CHECKPOINT_OPTION: (ValueError,),
+        ErrorKind.CHECKPOINT_POLICY: (ValueError,),
     }
 
     def __init__(self, device: str = "cpu", name: str = "") -> None:
@@ -100,6 +102,8 @@ class TorchEager(TorchLike):
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
         if not EDGE_ROOTS:
             self.lacks[Capability.EDGE_ROOTS] = f"torch {torch.__version__} runs backward from tensors only"
+        if not hasattr(checkpoints, "GraphExecGroup"):
+            self.lacks[Capability.GRAPH_EXEC_GROUP] = f"torch {torch.__version__} has no GraphExecGroup"
         self.capabilities = frozenset(Capability) - self.lacks.keys()
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
@@ -119,8 +123,8 @@ class TorchEager(TorchLike):
         return tensor.as_subclass(PlainTensor)
 
     # operations
-    def detect_anomaly(self) -> AbstractContextManager[Any]:
-        return torch.autograd.set_detect_anomaly(True)  # unlike detect_anomaly, it does not warn
+    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
+        return torch.autograd.set_detect_anomaly(True, check_nan=check_nan)  # unlike detect_anomaly, it does not warn
 
     def channels_last(self, tensor: Any) -> Any:
         return tensor.contiguous(memory_format=torch.channels_last)
@@ -146,14 +150,40 @@ class TorchEager(TorchLike):
         return torch.autograd.grad(outputs, inputs, grad_outputs, **how)
 
     # saved tensors
-    set_checkpoint_early_stop = staticmethod(set_checkpoint_early_stop)
+    set_checkpoint_early_stop = staticmethod(checkpoints.set_checkpoint_early_stop)
+    set_checkpoint_debug_enabled = staticmethod(checkpoints.set_checkpoint_debug_enabled)
+    checkpoint_sequential = staticmethod(checkpoints.checkpoint_sequential)
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         early = nullcontext()
         if "early_stop" in how and not EARLY_STOP_OPTION:
-            early = set_checkpoint_early_stop(how.pop("early_stop"))
+            early = checkpoints.set_checkpoint_early_stop(how.pop("early_stop"))
         with early:
-            return checkpoint(fn, *inputs, **how)
+            return checkpoints.checkpoint(fn, *inputs, **how)
+
+    def graph_exec_group(self) -> AbstractContextManager[Any]:
+        return checkpoints.GraphExecGroup()
+
+    def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
+        if not callable(policy):
+            named = [getattr(getattr(torch.ops.aten, name, None), "default", name) for name in policy]
+            return checkpoints.create_selective_checkpoint_contexts(named, **options)
+
+        def chosen(ctx: Any, operation: Any, *_: Any, **__: Any) -> Any:
+            name = operation.name().partition("::")[2].partition(".")[0]
+            return getattr(checkpoints.CheckpointPolicy, str(policy(ctx, name)))
+
+        return checkpoints.create_selective_checkpoint_contexts(chosen, **options)
+
+    # random numbers and autocast
+    manual_seed = staticmethod(torch.manual_seed)
+    rand_like = staticmethod(torch.rand_like)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self._device.type, torch.bfloat16)
+
+    def is_autocast_enabled(self) -> bool:
+        return torch.is_autocast_enabled(self._device.type)
 
     def saved_tensors(self, node: Any) -> list[Any]:
         if "saved_tensors" in dir(node):  # a custom Function; hasattr would unpack the tensors once more

@@ -4,6 +4,7 @@ It is loaded by name (``-p hooklaw.plugin``), never by being installed.
 """
 
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hooklaw.results.records import Execution, Writer
 from hooklaw.results.verdict import Expectation, Outcome, Verdict, as_known, judge
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
 from hooklaw.runner.worker import Listed, RuleSettings
+from hooklaw.workers.signals import ending_signals_interrupt
 from hooklaw.workers.watchdog import RULE_LIMIT
 
 WITHOUT_VERDICT = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
@@ -49,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUNNER] = runner = RuleRunner(config)
     config.pluginmanager.register(runner, "hooklaw-runner")
     if not hasattr(config, "workerinput"):  # in a worker of xdist its controller records
+        signals = ExitStack()
+        signals.enter_context(ending_signals_interrupt())
+        config.add_cleanup(signals.close)
         config.pluginmanager.register(Records(config), "hooklaw-records")
 
 
@@ -99,6 +104,8 @@ class RuleItem(pytest.Item):
         self.rule, self.spec = rule, spec
         self.done: Execution | None = None
         self._line = function.__code__.co_firstlineno - 1
+        sources = [("source", " ".join(filter(None, [str(source), source.url]))) for source in rule.sources]
+        self.user_properties += [("rule", rule.id), ("level", str(rule.level)), *sources]
         self.extra_keyword_matches.update((rule.chapter, str(rule.level), function.__name__))
 
     def runtest(self) -> None:

@@ -81,6 +81,16 @@ def test_messages_name_pages_that_a_wheel_has():
     assert named
 
 
+def test_the_shards_of_the_ci_page(hooklaw_command, tmp_path):
+    """The commands that run shards and merge them follow each other, and each exits with 0."""
+    (block,) = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
+
+    assert len(block.splitlines()) == 4
+    for line in block.splitlines():
+        done = hooklaw_command(*shlex.split(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
 def test_links_lead_somewhere():
     """Every relative link of a page is a file."""
     broken = [

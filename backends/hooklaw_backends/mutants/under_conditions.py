@@ -39,10 +39,10 @@ class _Cornered(Mutant):
             self.depth, self.retains = self.depth - 1, before
 
     @contextmanager
-    def detect_anomaly(self) -> Any:
+    def detect_anomaly(self, *, check_nan: bool = True) -> Any:
         before, self.detects = self.detects, True
         try:
-            with super().detect_anomaly():
+            with super().detect_anomaly(check_nan=check_nan):
                 yield
         finally:
             self.detects = before

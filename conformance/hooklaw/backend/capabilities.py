@@ -138,6 +138,28 @@ class Capability(StrEnum):
         "checkpoint",
         "set_checkpoint_early_stop",
     )
+    CHECKPOINT_SEQUENTIAL = (
+        "checkpoint-sequential",
+        "a list of functions can be checkpointed in segments",
+        "checkpoint_sequential",
+    )
+    CHECKPOINT_DEBUG = (
+        "checkpoint-debug",
+        "the errors of a checkpoint can include the operations that ran",
+        "set_checkpoint_debug_enabled",
+    )
+    GRAPH_EXEC_GROUP = (
+        "graph-exec-group",
+        "a context lets several backward passes share one recomputation of a checkpoint",
+        "graph_exec_group",
+    )
+    SELECTIVE_CHECKPOINT = (
+        "selective-checkpoint",
+        "a checkpoint can save what chosen operations return",
+        "create_selective_checkpoint_contexts",
+    )
+    RANDOM = "random-numbers", "random numbers come from a generator that can be seeded", "manual_seed", "rand_like"
+    AUTOCAST = "autocast", "operations can choose their dtype in a context", "autocast", "is_autocast_enabled"
     SAVE_ON_CPU = "save-on-cpu", "a context keeps saved tensors on the CPU", "save_on_cpu"
     ACCELERATOR = "accelerator", "tensors live on a device other than the host's CPU", "memory_allocated"
     SERIALIZATION = "serialization", "a tensor can be saved and loaded", "save", "load", "unserializable_hook"
@@ -248,6 +270,12 @@ class ErrorKind(StrEnum):
     """a reentrant checkpoint was run through by a backward that it does not support, or all its outputs are detached"""
     CHECKPOINT_KIND = "checkpoint-kind"
     """checkpoint was called without use_reentrant"""
+    CHECKPOINT_OPTION = "checkpoint-option"
+    """a checkpoint was given an option that its kind does not have"""
+    CHECKPOINT_SELECTIVE = "checkpoint-selective"
+    """what a selective checkpoint had saved was changed in place, or used in a second backward"""
+    CHECKPOINT_POLICY = "checkpoint-policy"
+    """a selective checkpoint was given a list of something else than operations"""
     CHECKPOINT_MISMATCH = "checkpoint-mismatch"
     """a checkpoint recomputed other tensors than it computed in forward"""
     REQUIRES_GRAD_OF_NON_LEAF = "requires-grad-of-non-leaf"

@@ -197,8 +197,8 @@ class Backend(Protocol):
     def increment_version(self, tensors: Any) -> None:
         """Increment the version counter of a tensor or of several."""
 
-    def detect_anomaly(self) -> AbstractContextManager[Any]:
-        """Make backward fail inside if a gradient is NaN."""
+    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
+        """Make backward fail inside if a gradient is NaN, unless `check_nan` is False."""
 
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
         """Split along the first dimension; all parts are outputs of one Node."""
@@ -263,11 +263,45 @@ class Backend(Protocol):
     def checkpoint(self, fn: Callable[..., Any], *inputs: Any, **how: Any) -> Any:
         """Run a function that backward recomputes.
 
-        `how` is ``use_reentrant``, ``early_stop``, ``determinism_check``, ``context_fn``, and the function's keywords.
+        `how` is ``use_reentrant``, ``early_stop``, ``determinism_check``, ``context_fn``, and the function's keywords;
+        with their capabilities also ``preserve_rng_state`` and ``debug``.
         """
 
     def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's argument
         """Turn the early stop of every non-reentrant checkpoint made inside on or off."""
+
+    def checkpoint_sequential(self, functions: Sequence[Any], segments: int, value: Any, **how: Any) -> Any:
+        """Run functions one after the other on one input, in segments that are checkpoints except for the last.
+
+        `how` is ``use_reentrant``.
+        """
+
+    def set_checkpoint_debug_enabled(self, enabled: bool | None) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's
+        """Turn ``debug`` of every non-reentrant checkpoint made inside on or off."""
+
+    def graph_exec_group(self) -> AbstractContextManager[Any]:
+        """Recompute each non-reentrant checkpoint at most once for all backward passes inside."""
+
+    def create_selective_checkpoint_contexts(
+        self, policy: Callable[..., str] | Sequence[str], **options: bool
+    ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+        """Return what `checkpoint` takes from ``context_fn``.
+
+        ``policy(ctx, operation)`` gets the name of an operation, e.g. ``exp``, and returns that of a CheckpointPolicy,
+        e.g. ``MUST_SAVE``; a list of names saves these operations. The option is ``allow_cache_entry_mutation``.
+        """
+
+    def manual_seed(self, seed: int) -> None:
+        """Seed the generator of random numbers."""
+
+    def rand_like(self, tensor: Any) -> Any:
+        """Return random numbers between 0 and 1 in the tensor's shape and dtype."""
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Let operations inside choose a dtype of lower precision."""
+
+    def is_autocast_enabled(self) -> bool:
+        """Whether autocast is on in this thread."""
 
     def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
         """Keep tensors saved inside on the CPU."""

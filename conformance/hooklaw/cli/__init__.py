@@ -12,6 +12,7 @@ from hooklaw import __version__
 from hooklaw.errors import HooklawError, NotRunError, did_you_mean
 from hooklaw.results.text import printable_lines
 from hooklaw.results.verdict import Exit
+from hooklaw.workers.signals import ending_signals_interrupt
 
 VERBS = {
     "run": ("hooklaw.cli.run", "judge backends by the rules"),
@@ -109,7 +110,9 @@ def _run(words: list[str]) -> int:
         prog=f"hooklaw {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.add_arguments(verb)
-    return module.main(verb.parse_args(words[1:]))
+    args = verb.parse_args(words[1:])
+    with ending_signals_interrupt():
+        return module.main(args)
 
 
 def complain(what: object) -> None:

@@ -11,7 +11,6 @@ Example:
 import argparse
 import importlib
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -66,7 +65,6 @@ def main(args: argparse.Namespace) -> int:
         return _compare(args)
     _refuse_mistakes(args)
     progress = BenchmarkProgress()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # workers and folders are cleaned up
     try:
         run, left = _measure(args, args.results, progress)
         progress.end()
@@ -76,7 +74,6 @@ def main(args: argparse.Namespace) -> int:
             reports.write(args.report, [run])
     finally:
         progress.end()
-        signal.signal(signal.SIGTERM, before)
     return _exit(run, left).code
 
 

@@ -23,7 +23,7 @@ from hooklaw.cli import say
 from hooklaw.results.diff import Change, Changed, Comparison, compare, exit_of_all
 from hooklaw.results.naming import differing
 from hooklaw.results.records import Result, Run, read_all
-from hooklaw.results.text import markdown, name, printable
+from hooklaw.results.text import code, markdown, name, printable
 from hooklaw.results.verdict import Verdict
 
 FORMATS = ("text", "json", "markdown")
@@ -196,6 +196,6 @@ def _markdown(found: Sequence[Comparison]) -> str:
 
 def _bullet(each: Comparison, cell: Changed) -> str:
     said = "; ".join(map(markdown, _said(cell)))
-    rule = f"`{name(cell.rule.id).replace('`', '')}`"
-    head = f"- **{cell.change.words}** {rule} ({cell.rule.level}) on {markdown(_title(each))}, {_outcomes(cell)}"
+    rule = f"{code(cell.rule.id)} ({cell.rule.level})"
+    head = f"- **{cell.change.words}** {rule} on {markdown(_title(each))}, {_outcomes(cell)}"
     return head + (f": {said}\n" if said else "\n")

@@ -13,6 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from hooklaw.cli import outputs
 from hooklaw.errors import OutputError
 from hooklaw.results.merge import lines, merged
 from hooklaw.results.naming import names
@@ -27,16 +28,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file from `hooklaw run --results=FILE`")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MERGED", help="the file to write")
+    outputs.add_outputs(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Write one file of all runs and print what each came to; what it holds does not change the exit code."""
     if args.output.resolve() in {path.resolve() for path in args.files}:
         raise OutputError(f"{args.output} is one of the files to merge: name another file with -o")
+    outputs.refuse_mistakes(
+        {"merged records": args.output} | {str(path): path for path in args.files}, outputs.files(args)
+    )
     runs = merged(read_parts(args.files))
     text = "".join(encode(line).decode() for line in lines(runs))
     with output_errors(f"write the records to {args.output}", "; name another file with -o"):
         replace_file(args.output, text)
     for run, name in zip(runs, names(runs), strict=True):
         sys.stdout.write(printable(f"{args.output}: {name}: {sentence(run)}") + "\n")
+    outputs.write(args, runs)
     return Exit.OK.code

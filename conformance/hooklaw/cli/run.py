@@ -10,19 +10,18 @@ Examples:
 import argparse
 import importlib
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from hooklaw.backend import loading
 from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
-from hooklaw.cli import complain, say, summary
-from hooklaw.cli.options import RULES_BY, add_imports, add_limit
+from hooklaw.cli import complain, outputs, say, summary
+from hooklaw.cli.last_failed import Failed, failed_in_file, remember, remembered
+from hooklaw.cli.options import RULES_BY, add_imports, add_limit, positive
 from hooklaw.cli.progress import StatusLine
-from hooklaw.errors import HooklawError, OutputError
+from hooklaw.errors import HooklawError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
-from hooklaw.results.output import make_room, output_errors
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.shards import part
@@ -44,6 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="repeatable: what should make no difference, e.g. float16, strided, thread; all for each in turn",
     )
     parser.add_argument("--shard", default="1/1", metavar="K/N", help="one of N shards of the rules, by their ids")
+    parser.add_argument(
+        "--last-failed",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="only the rules that failed in the last run here, or in the run of a record; all if none failed",
+    )
+    parser.add_argument("-j", "--jobs", type=positive, default=1, metavar="N", help="run rules in N workers")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, and the verdicts alone")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep the records (JSON lines)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="leave an HTML report")
     add_imports(parser)
@@ -62,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rules", default=RULES_PACKAGE, metavar="PACKAGE", help="other rules than hooklaw's own")
     parser.add_argument("--format", choices=summary.FORMATS, default="text")
+    outputs.add_outputs(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -69,37 +78,60 @@ def main(args: argparse.Namespace) -> int:
     backends: list[str] = args.backend or ["torch-eager"]
     _conditions(args.conditions)
     args.part = part(args.shard)
-    _refuse_mistakes(backends, args.results, args.report)
+    _refuse_mistakes(backends, args)
+    failed = _last_failed(backends, args)
     with Writer(args.results) if args.results else nullcontext() as writer:
-        sessions = list(_sessions(backends, args, writer))
+        sessions = list(_sessions([spec for spec in backends if failed is None or failed[spec]], args, failed, writer))
     runs = [session.run for session in sessions if session.run]
-    say(summary.render(runs, args.format) if runs else "")
+    ended = worst(session.exit for session in sessions)
+    remember(runs, args.rules)
+    say(summary.render(runs, args.format, quiet=args.quiet) if runs else "")
     sys.stderr.write(_why_broken(sessions))
+    outputs.write(args, runs, _broken(sessions), ended)
     if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
-    return worst(session.exit for session in sessions).code
+    return ended.code
 
 
-def _sessions(backends: Sequence[str], args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
+Failures = dict[str, Failed]
+
+
+def _last_failed(backends: Sequence[str], args: argparse.Namespace) -> Failures | None:
+    """Return what failed before on each backend, or None where all rules are to be run."""
+    if args.last_failed is None:
+        return None
+    file = args.last_failed and Path(args.last_failed)
+    before = {spec: failed_in_file(file, spec) if file else remembered(spec, args.rules) for spec in backends}
+    found = {
+        spec: {condition: ids for condition, ids in failed.items() if condition in _conditions(args.conditions)}
+        for spec, failed in before.items()
+    }
+    if any(found.values()):
+        return found
+    sys.stderr.write("nothing is known to have failed in the last run: all rules are run\n")
+    return None
+
+
+def _sessions(
+    backends: Sequence[str], args: argparse.Namespace, failed: Failures | None, writer: Writer | None
+) -> Iterator[Session]:
     for spec in backends:
-        for session in _judge(spec, args, writer):
+        for session in _judge(spec, args, None if failed is None else failed[spec], writer):
             yield session
             if session.run and session.run.interrupted:
                 return
 
 
-def _refuse_mistakes(backends: Sequence[str], results: Path | None, report: Path | None) -> None:
+def _refuse_mistakes(backends: Sequence[str], args: argparse.Namespace) -> None:
     """Know before anything runs what would spoil the run's end."""
     for spec in backends:
         loading.resolve(spec)
     if len(set(backends)) < len(backends):
         raise HooklawError("a backend is named twice: name each once")
-    if not report:
-        return
-    if results and report.resolve() == results.resolve():
-        raise OutputError(f"{report} is to hold both the results and the report: name two files")
-    with output_errors(f"write the report to {report}", "; name another file with --report=FILE"):
-        make_room(report)
+    if args.in_process and args.jobs > 1:
+        raise HooklawError("--in-process has no workers, and --jobs asks for several: leave one of them out")
+    report = {"report": args.report} if args.report else {}
+    outputs.refuse_mistakes({"results": args.results} if args.results else {}, report | outputs.files(args))
 
 
 def _why_broken(sessions: Sequence[Session]) -> str:
@@ -115,6 +147,14 @@ def _why_broken(sessions: Sequence[Session]) -> str:
     return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
 
 
+def _broken(sessions: Sequence[Session]) -> dict[str, str]:
+    """Return why nothing was judged, by what was to be judged."""
+    broken = {session.backend: session.error for session in sessions if session.error}
+    runs = [each.run for each in sessions if each.run and each.exit is Exit.BROKEN]
+    idle = [run for run in runs if not run.interrupted and not run.count()[1]]
+    return broken | {run.header.subject: _why_idle(run).removeprefix("hooklaw: ").strip() for run in idle}
+
+
 def _why_idle(run: Run) -> str:
     head = run.header
     why = head.not_run or ", ".join(sorted({result.outcome for result in run.results.values()})) or "no rule is left"
@@ -122,12 +162,14 @@ def _why_idle(run: Run) -> str:
     return f"hooklaw: {what}: {why}; if that is as it should be, say --allow-not-run\n"
 
 
-def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterator[Session]:
+def _judge(spec: str, args: argparse.Namespace, failed: Failed | None, writer: Writer | None) -> Iterator[Session]:
     wanted = Wanted(
         backend=spec,
         conditions=_conditions(args.conditions),
         selection=args.selection,
         part=args.part,
+        failed=failed,
+        jobs=args.jobs,
         rules=args.rules,
         imports=args.imports,
         expectations=args.expectations and str(Path(args.expectations).absolute()),
@@ -136,12 +178,12 @@ def _judge(spec: str, args: argparse.Namespace, writer: Writer | None) -> Iterat
         probe_unsupported=args.probe_unsupported,
         allow_not_run=args.allow_not_run,
     )
-    progress = RunProgress(spec)
+    progress = RunProgress(spec, quiet=args.quiet)
     try:
         yield from judge(wanted, writer, on_start=progress.start, on_result=progress.step)
     except HooklawError as error:
         complain(error)
-        yield Session(None, Exit.BROKEN)
+        yield Session(None, Exit.BROKEN, spec, str(error))
     finally:
         progress.end()
 
@@ -161,29 +203,25 @@ def _report(report: Path, runs: list[Run]) -> None:
 
 
 class RunProgress(StatusLine):
-    """Names each rule on a terminal, each chapter that is done elsewhere."""
+    """One line on a terminal that names the rule that was judged last; elsewhere nothing."""
 
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, *, quiet: bool = False) -> None:
         super().__init__()
-        self._spec = spec
-        self._chapter_of: dict[str, str] = {}
-        self._left: Counter[str] = Counter()
-        self._done = 0
+        self._spec, self._quiet = spec, quiet
+        self._done = self._all = 0
 
     def start(self, subject: Subject, rules: Sequence[Rule]) -> None:
-        """Learn how much there is to do."""
-        self._done = 0
-        self._chapter_of = {rule.id: rule.chapter for rule in rules}
-        self._left = Counter(self._chapter_of.values())
-        under = f" under {subject.condition}" if subject.condition else ""
-        sys.stderr.write(f"{self._spec}{under}: {len(self._chapter_of)} rules in {len(self._left)} chapters\n")
+        """Learn how much there is to do; where nothing can be judged, there is nothing to show."""
+        self._done, self._all = 0, 0 if subject.not_run else len(rules)
+        self._name = f"{self._spec} under {subject.condition}" if subject.condition else self._spec
 
     def step(self, result: Result) -> None:
-        """Show that one more is done."""
+        """Show that another rule is done."""
         self._done += 1
-        chapter = self._chapter_of[result.rule]
-        self._left[chapter] -= 1
-        if self._live:
-            self.say(f"{self._done}/{len(self._chapter_of)} {result.rule}")
-        elif not self._left[chapter]:
-            self.say(f"  {self._done:4}/{len(self._chapter_of)} {chapter}")
+        if self._all and not self._quiet:
+            self.update(f"{self._name}: {self._done}/{self._all} {result.rule}")
+
+    def end(self) -> None:
+        """Clear the line, if there is one."""
+        if self._done and self._all and not self._quiet:
+            super().end()

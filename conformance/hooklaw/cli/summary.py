@@ -6,12 +6,17 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hooklaw.law.rule import Rule
+from hooklaw.results.naming import names
 from hooklaw.results.records import Result, Run
 from hooklaw.results.summary import count, sentence, words
-from hooklaw.results.text import printable
+from hooklaw.results.text import code, markdown, printable
 from hooklaw.results.verdict import FAILS_DIFFERENTLY, HOLDS_THOUGH_DENIED, Outcome, Verdict, as_known
 
 FORMATS = ("text", "json", "markdown")
+LIMIT = 1 << 20
+"""Bytes that GitHub takes of a step's summary."""
+RESERVED = 100
+"""Of these, bytes for the line that says how much is left out."""
 ORDER = ("crash", "timeout", "error", "fail", FAILS_DIFFERENTLY, "fixed")
 
 
@@ -22,9 +27,26 @@ def cells(run: Run) -> Iterable[tuple[Rule, Result, Verdict]]:
             yield rule, result, run.verdict(rule)
 
 
-def render(runs: Sequence[Run], form: str) -> str:
-    """Return the summary of some runs as text, JSON or markdown."""
+def render(runs: Sequence[Run], form: str, *, quiet: bool = False) -> str:
+    """Return the summary of some runs as text, JSON or markdown; a quiet text has the verdicts alone."""
+    if quiet and form == "text":
+        return "".join(f"{printable(_verdict(run))}\n" for run in runs)
     return {"text": _text, "json": _json, "markdown": _markdown}[form](runs)
+
+
+def within(runs: Sequence[Run], limit: int) -> str:
+    """Return the summary as markdown of at most so many bytes: cells that find no room are counted."""
+    lines = _markdown(runs).splitlines(keepends=True)
+    room = limit - RESERVED
+    kept: list[str] = []
+    for line in lines:
+        room -= len(line.encode())
+        if room < 0:
+            break
+        kept.append(line)
+    left = len(lines) - len(kept)
+    more = f"\n{left} more lines had no room here\n" if left else ""
+    return "".join(kept) + more if limit >= RESERVED else ""
 
 
 def needing_a_look(run: Run) -> list[tuple[str, Rule, Result]]:
@@ -38,9 +60,13 @@ def _text(runs: Sequence[Run]) -> str:
     return "\n".join(printable(line) for run in runs for line in _one(run)) + "\n"
 
 
-def _one(run: Run) -> list[str]:
+def _verdict(run: Run) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in list(run.header.versions.items())[:2])
-    lines = [f"{run.header.subject} ({versions}): {sentence(run)}"]
+    return f"{run.header.subject} ({versions}): {sentence(run)}"
+
+
+def _one(run: Run) -> list[str]:
+    lines = [_verdict(run)]
     for what, rule, result in needing_a_look(run):
         lines.append(f"  {what.upper():8} {rule.id} ({rule.level})")
         said = _why_fixed(result) if what == "fixed" else result.detail
@@ -95,15 +121,21 @@ def _json(runs: Sequence[Run]) -> str:
 def _markdown(runs: Sequence[Run]) -> str:
     head = "| backend | hold | judged | known | regressions | fixed | unsupported |\n|---|---|---|---|---|---|---|\n"
     rows: list[str] = []
-    for run in runs:
+    for run, called in zip(runs, names(runs), strict=True):
         counts = count(run)
         numbers = (counts.passed, counts.judged, counts.known, counts.regressions, counts.fixed, counts.unsupported)
-        rows.append(f"| {run.header.subject} | {' | '.join(map(str, numbers))} |\n")
-    look = [
-        f"- **{what}** `{rule.id}` on {run.header.subject}: {result.detail}"
-        + (f" (known: {as_known(result.expectation)})" if result.expectation else "")
-        + "\n"
-        for run in runs
-        for what, rule, result in needing_a_look(run)
-    ]
+        not_run = f" (not run: {markdown(run.header.not_run)})" if run.header.not_run else ""
+        rows.append(f"| {markdown(called)}{not_run} | {' | '.join(map(str, numbers))} |\n")
+    look = [line for run in runs for line in _bullets(run)]
     return head + "".join(rows) + ("\n" + "".join(look) if look else "")
+
+
+def _bullets(run: Run) -> Iterable[str]:
+    subject = markdown(run.header.subject)
+    for what, rule, result in needing_a_look(run):
+        said = _why_fixed(result) if what == "fixed" else result.detail
+        known = f" (known: {as_known(result.expectation)})" if result.expectation and what != "fixed" else ""
+        yield f"- **{what}** {code(rule.id)} ({rule.level}) on {subject}: {markdown(said + known)}\n"
+    for entry in run.stale:
+        place = code(f"{entry.file}:{entry.line}")
+        yield f"- **stale** {place}: the entry for {code(entry.rule)} {markdown(entry.why)}\n"

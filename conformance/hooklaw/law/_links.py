@@ -1,7 +1,11 @@
 """Links: where PyTorch's reference shows a docstring, which has a page of its own or is part of another page."""
 
 DOCS = "https://docs.pytorch.org/docs/stable/"
-ABSENT = ("torch.utils.hooks.", "torch.utils.checkpoint.set_checkpoint_early_stop")
+ABSENT = (
+    "torch.utils.hooks.",
+    "torch.utils.checkpoint.set_checkpoint_early_stop",
+    "torch.utils.checkpoint.GraphExecGroup",
+)
 """Beginnings of names that no page of the reference lists."""
 PAGES = {
     "torch.autograd.Function": "autograd",

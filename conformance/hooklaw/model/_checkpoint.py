@@ -5,19 +5,37 @@ A reentrant checkpoint is one Node, whose backward runs the function again and t
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 from hooklaw.model import engine
-from hooklaw.model.errors import CheckpointKindError, CheckpointMismatchError, CheckpointReentrantError
+from hooklaw.model.errors import (
+    CheckpointKindError,
+    CheckpointMismatchError,
+    CheckpointOptionError,
+    CheckpointReentrantError,
+)
 from hooklaw.model.flags import on
 from hooklaw.model.function import CustomNode, custom_function
 from hooklaw.model.hooks import Gradients, Hook
-from hooklaw.model.modes import Pair, current_pass, early_stops, grad_mode, recording, saved_tensors_hooks
+from hooklaw.model.modes import (
+    Pair,
+    autocast,
+    autocasting,
+    current_pass,
+    debugs,
+    early_stops,
+    generator,
+    grad_mode,
+    recomputed_here,
+    recording,
+    saved_tensors_hooks,
+    watching,
+)
 from hooklaw.model.record import SavedTensor
-from hooklaw.model.strided import Shape
+from hooklaw.model.strided import Shape, Strided
 from hooklaw.model.tensor import Tensor
 
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
@@ -27,30 +45,68 @@ def _no_contexts() -> Contexts:
     return nullcontext(), nullcontext()
 
 
-def checkpoint(
+def checkpoint(  # noqa: PLR0913 - torch's own options
     fn: Hook,
     *inputs: Any,
     use_reentrant: bool | None = None,
     early_stop: bool = True,
     determinism_check: str = "default",
     context_fn: Callable[[], Contexts] = _no_contexts,
+    preserve_rng_state: bool = True,
+    debug: bool = False,
     **keywords: Any,
 ) -> Any:
     """Run `fn` now, and again in each backward that needs the tensors it would have saved."""
     if use_reentrant is None and not on("regions-are-reentrant-unless-told"):
         raise CheckpointKindError("checkpoint needs use_reentrant: pass True or False")
+    around = partial(_as_now, generator().getstate() if preserve_rng_state else None, autocasting())
     if use_reentrant is not False:
-        return _reentrant(fn, inputs)(*inputs, **keywords)
+        if context_fn is not _no_contexts or debug or keywords:
+            raise CheckpointOptionError("a reentrant checkpoint takes no context_fn, no debug and no keywords")
+        return _reentrant(fn, inputs, around)(*inputs)
     if not recording():
         return fn(*inputs, **keywords)
     first, again = context_fn()
-    how = _How(again, early_stops(early_stop), compares=determinism_check != "none")
+    ran = _Operations() if debugs(debug) else None
+    how = _How(again, around, early_stops(early_stop), compares=determinism_check != "none", ran=ran)
     recomputed = _Recomputed(partial(fn, **keywords), inputs, how)
-    with saved_tensors_hooks(Pair(recomputed.pack, recomputed.unpack)), first:
+    with saved_tensors_hooks(Pair(recomputed.pack, recomputed.unpack)), first, ran.noted(ran.before) if ran else _none:
         result = fn(*inputs, **keywords)
     recomputed.has_returned = True
     return result
 
+
+def checkpoint_sequential(functions: Sequence[Hook], segments: int, value: Any, **how: Any) -> Any:
+    """Run functions one after the other; each segment of them except the last is a checkpoint."""
+    if how.get("use_reentrant") is None and not on("regions-are-reentrant-unless-told"):
+        raise CheckpointKindError("checkpoint_sequential needs use_reentrant: pass True or False")
+    size = len(functions) // segments
+    for nr in range(segments - 1):
+        value = checkpoint(partial(_in_turn, functions[nr * size : (nr + 1) * size]), value, **how)
+    return _in_turn(functions[(segments - 1) * size :], value)
+
+
+def _in_turn(functions: Sequence[Hook], value: Any) -> Any:
+    for function in functions:
+        value = function(value)
+    return value
+
+
+@contextmanager
+def _as_now(state: Any, autocasts: bool) -> Generator[None]:  # noqa: FBT001 - it is the mode
+    """Set the generator of random numbers, unless `state` is None, and autocast as they were in the first run."""
+    before = generator().getstate()
+    if state:
+        generator().setstate(state)
+    try:
+        with autocast(autocasts):
+            yield
+    finally:
+        if state:
+            generator().setstate(before)
+
+
+_none = nullcontext()
 
 # --- non-reentrant checkpoints
 
@@ -60,11 +116,31 @@ class _Placeholder:
 
 
 class _How(NamedTuple):
-    """How a checkpoint is recomputed: inside which context, whether in part, whether compared with the first run."""
+    """How a checkpoint is recomputed: inside which contexts, whether in part, whether compared with the first run."""
 
     context: AbstractContextManager[Any]
+    around: Callable[[], AbstractContextManager[None]]
     early_stop: bool
     compares: bool
+    ran: "_Operations | None"
+
+
+class _Operations:
+    """The names of the operations that ran in the first run and in the last one, for errors."""
+
+    def __init__(self) -> None:
+        self.before: list[str] = []
+        self.again: list[str] = []
+
+    def noted(self, names: list[str]) -> AbstractContextManager[None]:
+        """Note the operations that run inside."""
+
+        def note(name: str, data: Strided) -> Strided:
+            names.append(name)
+            return data
+
+        names.clear()
+        return watching(note)
 
 
 class _Packed(NamedTuple):
@@ -96,8 +172,7 @@ class _Recomputed:
 
     def unpack(self, place: _Placeholder) -> Tensor:
         """Return the recomputed tensor for this place. Each pass recomputes for itself, and reads each result once."""
-        now = current_pass()
-        memory: dict[object, Any] = now.memory if now else {}
+        memory = recomputed_here()
         if self not in memory:
             memory[self] = self._run_again()
         if place not in memory[self]:
@@ -114,28 +189,41 @@ class _Recomputed:
             self._add(computed, tensor)
             return tensor
 
+        ran = self.how.ran
+        noted = ran.noted(ran.again) if ran else _none
         try:
-            with saved_tensors_hooks(Pair(pack, lambda tensor: tensor)), grad_mode(enabled=True), self.how.context:
+            with (
+                saved_tensors_hooks(Pair(pack, lambda tensor: tensor)),
+                grad_mode(enabled=True),
+                self.how.around(),
+                self.how.context,
+                noted,
+            ):
                 self.fn(*inputs)
         except _EnoughError:
             pass
         if len(computed) < len(self.packed):
-            raise CheckpointMismatchError(f"{len(computed)} tensors were recomputed, {len(self.packed)} were saved")
+            raise self._mismatch(f"{len(computed)} tensors were recomputed, {len(self.packed)} were saved")
         return dict(self._compared(computed))
 
     def _add(self, computed: list[Tensor], tensor: Tensor) -> None:
         if len(computed) < len(self.packed):
             computed.append(tensor)
         elif self.has_returned:
-            raise CheckpointMismatchError("the recomputation saved more tensors than the first run")
+            raise self._mismatch("the recomputation saved more tensors than the first run")
         if self.how.early_stop and len(computed) == len(self.packed):
             raise _EnoughError
+
+    def _mismatch(self, said: str) -> CheckpointMismatchError:
+        ran = self.how.ran
+        more = f"; first ran {', '.join(ran.before)}; then {', '.join(ran.again)}" if ran else ""
+        return CheckpointMismatchError(said + more)
 
     def _compared(self, computed: Sequence[Tensor]) -> Iterator[tuple[_Placeholder, Tensor]]:
         for before, tensor in zip(self.packed, computed, strict=True):
             place = before.place()
             if place and self.how.compares and (tensor.shape, tensor.dtype) != (before.shape, before.dtype):
-                raise CheckpointMismatchError(f"a tensor was recomputed as {tensor.dtype}{tensor.shape}")
+                raise self._mismatch(f"a tensor was recomputed as {tensor.dtype}{tensor.shape}")
             if place:
                 yield place, tensor
 
@@ -143,7 +231,7 @@ class _Recomputed:
 # --- reentrant checkpoints
 
 
-def _reentrant(fn: Hook, inputs: Sequence[Any]) -> Hook:
+def _reentrant(fn: Hook, inputs: Sequence[Any], around: Callable[[], AbstractContextManager[None]]) -> Hook:
     """Make a custom Function of the checkpoint: as in any Function, forward is not recorded."""
     others = [None if isinstance(value, Tensor) else value for value in inputs]
 
@@ -158,10 +246,11 @@ def _reentrant(fn: Hook, inputs: Sequence[Any]) -> Hook:
         again = [
             next(tensors) if is_tensor else other for is_tensor, other in zip(node.are_tensors, others, strict=True)
         ]
-        with grad_mode(enabled=True):
+        with grad_mode(enabled=True), around():
             result = fn(*again)
         outputs = result if isinstance(result, tuple) else (result,)
-        pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=False) if output.requires_grad]
+        given = [(output, grad) for output, grad in zip(outputs, grads, strict=False) if isinstance(output, Tensor)]
+        pairs = [(output, grad) for output, grad in given if output.requires_grad]
         if not pairs:
             raise CheckpointReentrantError("no output of a reentrant checkpoint requires grad when it is run again")
         roots, seeds = zip(*pairs, strict=True)

@@ -14,8 +14,21 @@ from typing import Any
 import hooklaw
 from hooklaw import Capability, ErrorKind
 from hooklaw.backend.torchlike import TorchLike
-from hooklaw.model import _legacy, _module, _multi_grad, _mutation, _replicas, engine, errors, flags, modes, ops, views
-from hooklaw.model._checkpoint import checkpoint
+from hooklaw.model import (
+    _legacy,
+    _module,
+    _multi_grad,
+    _mutation,
+    _replicas,
+    _selective,
+    engine,
+    errors,
+    flags,
+    modes,
+    ops,
+    views,
+)
+from hooklaw.model._checkpoint import checkpoint, checkpoint_sequential
 from hooklaw.model._function_options import function
 from hooklaw.model._module import Module, register
 from hooklaw.model._optimizer import SGD, every_optimizer
@@ -77,6 +90,9 @@ class Reference(TorchLike):
         ErrorKind.CHECKPOINT_KIND: (errors.CheckpointKindError,),
         ErrorKind.CHECKPOINT_REENTRANT: (errors.CheckpointReentrantError,),
         ErrorKind.CHECKPOINT_MISMATCH: (errors.CheckpointMismatchError,),
+        ErrorKind.CHECKPOINT_OPTION: (errors.CheckpointOptionError,),
+        ErrorKind.CHECKPOINT_SELECTIVE: (errors.CheckpointSelectiveError,),
+        ErrorKind.CHECKPOINT_POLICY: (errors.CheckpointPolicyError,),
         ErrorKind.MODULE_HOOK_RETURN: (errors.ModuleHookError,),
         ErrorKind.MODULE_HOOK_KINDS: (errors.HookKindsError,),
         ErrorKind.MODULE_IN_PLACE: (errors.ModuleInPlaceError,),
@@ -141,6 +157,7 @@ class Reference(TorchLike):
     sum = staticmethod(ops.summed)
     exp = staticmethod(ops.exp)
     sin = staticmethod(ops.sin)
+    rand_like = staticmethod(ops.rand_like)
     cos = staticmethod(ops.cos)
     split = staticmethod(views.split)
     transpose = staticmethod(views.transpose)
@@ -151,6 +168,9 @@ class Reference(TorchLike):
 
     def cos_(self, tensor: Tensor) -> Tensor:
         return views.in_place(tensor, ops.cos)
+
+    def manual_seed(self, seed: int) -> None:
+        modes.generator().seed(seed)
 
     def increment_version(self, tensors: Any) -> None:
         for tensor in _tuple(tensors):
@@ -229,7 +249,13 @@ class Reference(TorchLike):
 
     # saved tensors
     checkpoint = staticmethod(checkpoint)
+    checkpoint_sequential = staticmethod(checkpoint_sequential)
     set_checkpoint_early_stop = staticmethod(modes.set_checkpoint_early_stop)
+    set_checkpoint_debug_enabled = staticmethod(modes.set_checkpoint_debug_enabled)
+    graph_exec_group = staticmethod(modes.graph_exec_group)
+    create_selective_checkpoint_contexts = staticmethod(_selective.create_selective_checkpoint_contexts)
+    autocast = staticmethod(modes.autocast)
+    is_autocast_enabled = staticmethod(modes.autocasting)
     disable_saved_tensors_hooks = staticmethod(modes.disable_saved_tensors_hooks)
     allow_mutation_on_saved_tensors = staticmethod(_mutation.allow_mutation_on_saved_tensors)
 

@@ -125,5 +125,17 @@ class CheckpointMismatchError(RuntimeError):
     """A checkpoint recomputed other tensors than it computed in forward."""
 
 
+class CheckpointOptionError(ValueError):
+    """A checkpoint was given an option that its kind does not have."""
+
+
+class CheckpointSelectiveError(RuntimeError):
+    """What a selective checkpoint had saved was changed in place, or used in a second backward."""
+
+
+class CheckpointPolicyError(ValueError):
+    """A selective checkpoint was given a list of something else than operations."""
+
+
 class SavedHooksSetError(RuntimeError):
     """A saved tensor was given a second pair of hooks."""

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hooklaw.model.errors import NestedMutationError, SavedHooksDisabledError
@@ -10,6 +11,7 @@ from hooklaw.model.flags import on
 
 if TYPE_CHECKING:
     from hooklaw.model.engine import Pass
+    from hooklaw.model.strided import Strided
 
 
 class Pair(NamedTuple):
@@ -19,6 +21,10 @@ class Pair(NamedTuple):
     unpack: Callable[[Any], Any]
 
 
+Watcher = Callable[[str, "Strided"], "Strided"]
+"""Gets an operation's name and what it computed; returns the data to use."""
+
+
 class _Modes(threading.local):
     recording = True
     inferring = False
@@ -26,11 +32,16 @@ class _Modes(threading.local):
     disabled: str | None = None
     mutable = False
     running: "Pass | None" = None
+    autocasting = False
+    group: dict[object, Any] | None = None
+    watchers: tuple[Watcher, ...] = ()
 
 
 class _Everywhere:
     detecting_anomaly = False
     early_stop: bool | None = None
+    debug: bool | None = None
+    random = Random(0)  # noqa: S311 - nothing is secret
 
 
 _here = _Modes()
@@ -83,9 +94,9 @@ def inference_mode() -> Generator[None]:
 
 
 @contextmanager
-def detect_anomaly() -> Generator[None]:
-    """Make backward fail inside, in any thread, if a Node returns NaN."""
-    before, _everywhere.detecting_anomaly = _everywhere.detecting_anomaly, True
+def detect_anomaly(*, check_nan: bool = True) -> Generator[None]:
+    """Make backward fail inside, in any thread, if a Node returns NaN and `check_nan` is on."""
+    before, _everywhere.detecting_anomaly = _everywhere.detecting_anomaly, check_nan
     try:
         yield
     finally:
@@ -105,6 +116,60 @@ def set_checkpoint_early_stop(enable: bool) -> Generator[None]:  # noqa: FBT001 
         yield
     finally:
         _everywhere.early_stop = before
+
+
+def debugs(asked: bool) -> bool:  # noqa: FBT001 - it is the option
+    """Whether a checkpoint made now explains its errors; set_checkpoint_debug_enabled overrides its option."""
+    return asked if _everywhere.debug is None else _everywhere.debug
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Generator[None]:  # noqa: FBT001 - torch's own argument
+    """Turn the explanation of errors on or off for every non-reentrant checkpoint made inside; None leaves it."""
+    before, _everywhere.debug = _everywhere.debug, enabled
+    try:
+        yield
+    finally:
+        _everywhere.debug = before
+
+
+def generator() -> Random:
+    """Return the generator of random numbers, of all threads."""
+    return _everywhere.random
+
+
+def autocast(enabled: bool = True) -> AbstractContextManager[None]:  # noqa: FBT001, FBT002 - it is the mode
+    """Turn autocast on or off inside; no operation of the engine is of those whose dtype it changes."""
+    return _setting("autocasting", lambda: enabled)
+
+
+def autocasting() -> bool:
+    """Whether autocast is on in this thread."""
+    return _here.autocasting
+
+
+def graph_exec_group() -> AbstractContextManager[None]:
+    """Let all passes inside share what checkpoints recompute."""
+    return _setting("group", dict[object, Any])
+
+
+def recomputed_here() -> dict[object, Any]:
+    """Return what the group, or else the running pass, has recomputed; an empty memory outside of both."""
+    if _here.group is not None:
+        return _here.group
+    return _here.running.memory if _here.running else {}
+
+
+def watching(watcher: Watcher) -> AbstractContextManager[None]:
+    """Show a watcher each operation inside."""
+    return _setting("watchers", lambda: (*_here.watchers, watcher))
+
+
+def watched(name: str, data: "Strided") -> "Strided":
+    """Return an operation's data after the watchers."""
+    for watcher in _here.watchers:
+        data = watcher(name.removesuffix("Backward0").lower(), data)
+    return data
 
 
 def running(now: "Pass") -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklaw.model._numbers import WIDTH, is_complex
+from hooklaw.model.modes import generator
 from hooklaw.model.record import record
 from hooklaw.model.strided import Shape, Strided, contiguous, filled, offsets
 from hooklaw.model.tensor import Tensor
@@ -122,6 +123,12 @@ def repeating(before: Shape, shape: Shape, strides: Shape) -> Shape:
     if any(then not in (1, now) for then, now in zip(before, shape[missing:], strict=True)):
         raise RuntimeError(f"shape {before} cannot be repeated to {shape}")
     return (*[0] * missing, *kept)
+
+
+def rand_like(x: Tensor) -> Tensor:
+    """Draw random numbers in a tensor's shape and dtype."""
+    drawn = [generator().random() for _ in range(x.data.size)]
+    return record("Rand_like", (), filled(drawn, x.shape, x.dtype, x.data.layout()), tuple)
 
 
 def gather(x: Tensor, places: Sequence[int], shape: Shape) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from hooklaw.model import errors
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Hook
-from hooklaw.model.modes import Pair, grad_mode, innermost_pair
+from hooklaw.model.modes import Pair, grad_mode, innermost_pair, watched
 from hooklaw.model.node import AccumulateGrad, Edge, Node
 from hooklaw.model.strided import Strided
 from hooklaw.model.tensor import Tensor, edges_of
@@ -94,7 +94,7 @@ def record(name: str, inputs: Sequence[Any], data: Strided, derivative: Hook, sa
 
     ``derivative(grad, *saved)`` returns a gradient for each input; ``save(output)`` returns the tensors to save.
     """
-    output = Tensor(data)
+    output = Tensor(watched(name, data))
     edges = edges_of(inputs)
     if edges:
         node = Node(name, edges, derivative)

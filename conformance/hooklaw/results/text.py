@@ -33,5 +33,10 @@ def markdown(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\`*_[]" else letter for letter in shown)
 
 
+def code(text: str) -> str:
+    """Return a name as code in markdown."""
+    return f"`{name(text).replace('`', '').replace('|', '')}`"
+
+
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode()

@@ -90,3 +90,48 @@ def test_nan_of_a_hook(backend: Backend, trace: Trace) -> None:
         loss = backend.call(forward, leaf(backend))
         with trace.raises(ErrorKind.NOT_A_NUMBER):
             backend.backward(loss)
+
+
+@rule(
+    "detect-anomaly.nan.double-backward",
+    level=Level.MUST,
+    sources=[ANOMALY.sentence(4)],
+    needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected"],
+)
+def test_double_backward(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection a NaN that the backward of a backward computes is an error.
+
+    Any backward computation is checked, so also that of a gradient.
+    """
+    nan = float("nan")
+    fails_twice = backend.custom_function(lambda _ctx, grad: grad * 2, lambda _ctx, grad: grad * nan)
+
+    def double(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    function = backend.custom_function(double, lambda ctx, grad: fails_twice(grad * ctx.saved_tensors[0]))
+    x = leaf(backend)
+    with backend.detect_anomaly():
+        (first,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
+        trace.expect_value("first derivative", [2.0, 4.0], first)
+        with trace.raises(ErrorKind.NOT_A_NUMBER):
+            backend.backward(backend.sum(first))
+
+
+@rule(
+    "detect-anomaly.check-nan",
+    level=Level.MUST,
+    sources=[ANOMALY.sentence(4)],
+    needs=[Capability.ANOMALY],
+    mutants=["check-nan-ignored"],
+    except_under={"anomaly": "it runs a pass in which NaN is not checked"},
+)
+def test_check_nan(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection with check_nan=False a NaN in a backward is not an error."""
+    x = leaf(backend)
+    with backend.detect_anomaly(check_nan=False):
+        backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
+
+    trace.expect_value("x.grad", [float("nan")] * 2, backend.grad_of(x))

@@ -240,3 +240,19 @@ def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("inner", [7.0, 7.0]))
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "backward.inputs.unused",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("nothing is accumulated, without an error")],
+    needs=[Capability.BACKWARD_INPUTS],
+    mutants=["unused-backward-inputs-refused"],
+)
+def test_unused_inputs(backend: Backend, trace: Trace) -> None:
+    """A leaf among backward's inputs that the root does not depend on gets no .grad, and is no error."""
+    x, unused = leaf(backend), leaf(backend)
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x), inputs=[x, unused])
+
+    trace.expect_value("gradients", [[2.0, 4.0], None], [backend.grad_of(x), backend.grad_of(unused)])

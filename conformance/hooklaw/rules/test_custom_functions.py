@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, page, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
 
 RECORDED = notes("autograd", "setting-requires-grad")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
@@ -319,3 +319,50 @@ def test_tensor_in_a_list(backend: Backend, trace: Trace) -> None:
     result = backend.call(lambda x: function([x]), backend.tensor([1.0, 2.0], requires_grad=True))
 
     trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+
+
+@rule(
+    "custom-function.context-attributes",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[EXTENDING, observed("ctx is an object that lives from forward to backward")],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["context-attributes-lost"],
+)
+def test_attributes(backend: Backend, trace: Trace) -> None:
+    """What the forward of a custom Function stores in an attribute of ctx is there in its backward."""
+
+    def scale(ctx, x):
+        ctx.factor, ctx.note = 3.0, {"plus": [1.0]}
+        return x * 3
+
+    function = backend.custom_function(scale, lambda ctx, grad: grad * ctx.factor + ctx.note["plus"][0])
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
+
+    trace.expect_value("x.grad", [4.0, 4.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.returned-input",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the output is a view of the input with the Function in its history")],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
+    mutants=["returned-inputs-are-themselves"],
+)
+def test_returned_input(backend: Backend, trace: Trace) -> None:
+    """An input that a custom Function returns comes out as another tensor, a non-leaf with hooks of its own."""
+    function = backend.custom_function(lambda _ctx, x: x, lambda _ctx, grad: grad * 3)
+
+    def forward(x):
+        y = function(x)
+        trace.log("same, leaf", [y is x, backend.is_leaf(y)])
+        backend.register_hook(y, trace.saw("output"))
+        return backend.sum(y) + backend.sum(x * 2)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("input"))
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("same, leaf", [False, False]), ("output", [1.0, 1.0]), ("input", [5.0, 5.0]))

@@ -146,3 +146,76 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     grads = backend.grad(backend.get_gradient_edge(y), [x], backend.tensor([10.0, 100.0]))
 
     trace.expect_value("gradients", [[20.0, 400.0]], grads)
+
+
+@rule(
+    "gradient-edge.outlives-tensor",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an edge refers to the Node, which refers to the rest of the graph")],
+    needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS],
+    mutants=["gradient-edges-die-with-their-tensor"],
+)
+def test_outlives_its_tensor(backend: Backend, trace: Trace) -> None:
+    """A backward from a gradient edge works after the edge's tensor and every later one was deleted."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * x, x)
+    edge = backend.get_gradient_edge(y)
+    del y
+    backend.backward_from_edge(edge, backend.tensor([1.0, 10.0]))
+
+    trace.expect_value("x.grad", [2.0, 40.0], backend.grad_of(x))
+
+
+@rule(
+    "gradient-edge.materialize-grads",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("an error says that an edge cannot be materialized")],
+    needs=[*NEEDS, Capability.MATERIALIZE_GRADS],
+    mutants=["unused-edges-are-none"],
+)
+def test_materialize(backend: Backend, trace: Trace) -> None:
+    """autograd.grad with materialize_grads=True is an error if an input is the gradient edge of an unused tensor."""
+    x, unused = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    loss = backend.call(lambda x: backend.sum(x * x), x)
+
+    with trace.raises(ErrorKind.UNUSED_INPUT):
+        backend.grad(loss, [backend.get_gradient_edge(unused)], materialize_grads=True)
+
+
+@rule(
+    "gradient-edge.backward-inputs.others",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("nothing is accumulated, without an error")],
+    needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.BACKWARD_INPUTS],
+    mutants=["edges-among-backward-inputs-ignored"],
+)
+def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
+    """A backward whose only input is the edge of a non-leaf, or of an unused leaf, changes the .grad of no leaf."""
+    for kind in ("non-leaf", "unused"):
+        x, unused = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        y = backend.call(lambda x: x * x, x)
+        loss = backend.sum(y)
+        backend.backward(loss, inputs=[backend.get_gradient_edge(y if kind == "non-leaf" else unused)])
+
+        trace.expect_value(f"gradients, {kind}", [None, None], [backend.grad_of(x), backend.grad_of(unused)])
+
+
+@rule(
+    "gradient-edge.grad-outputs.shape",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the check is that of a root that is a tensor")],
+    needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT],
+    mutants=["gradients-of-edges-unchecked"],
+)
+def test_grad_outputs_shape(backend: Backend, trace: Trace) -> None:
+    """A gradient for a gradient edge that does not have its tensor's shape is an error, in grad and in backward."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    wrong = backend.tensor([1.0, 2.0, 3.0])
+    with trace.raises(ErrorKind.ROOT_GRADIENT):
+        backend.grad(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), [x], wrong)
+    with trace.raises(ErrorKind.ROOT_GRADIENT):
+        backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), wrong)

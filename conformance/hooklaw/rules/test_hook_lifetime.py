@@ -290,3 +290,34 @@ def test_context_cycle(backend: Backend, trace: Trace) -> None:
     collect()
 
     trace.expect("last reference", "freed")
+
+
+@rule(
+    "custom-function.lifetime.dirty",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a saved output does not keep itself alive, be it an input or a view changed in place")],
+    needs=[*FREED, Capability.FUNCTION_MARKS, Capability.IN_PLACE, Capability.VIEWS, Capability.TENSOR_HOOKS],
+    mutants=["contexts-outlive-the-graph"],
+    except_under={"packed": "an identity pack may keep an output and its graph alive"},
+)
+def test_dirty(backend: Backend, trace: Trace) -> None:
+    """An input, or a view, that a custom Function changed in place, marked dirty and saved is freed with the graph."""
+
+    def double(ctx, x):
+        ctx.mark_dirty(x)
+        ctx.mark = marks.pop()
+        backend.mul_(x, 2)
+        ctx.save_for_backward(x)
+        return x
+
+    function = backend.custom_function(double, lambda _, grad: grad * 2)
+    for view in (lambda y: y, lambda y: backend.view(y, 2)):
+        marks = [Mark(trace, "freed")]
+        with without_collector():
+            y = view(leaf(backend) * 1)
+            y = function(y)
+            trace.log("last reference")
+            del y
+
+        trace.expect("last reference", "freed")

@@ -276,3 +276,29 @@ def test_handle(backend: Backend, trace: Trace) -> None:
         backend.call(module, backend.tensor([1.0, 2.0]))
 
     trace.expect(*["older", "newer"] * 2)
+
+
+@rule(
+    "module.forward-pre.removes-itself",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a call runs the hooks that were registered when it began")],
+    needs=[Capability.MODULES],
+    mutants=["forward-pre-hooks-cannot-remove-themselves"],
+)
+def test_removes_itself(backend: Backend, trace: Trace) -> None:
+    """A forward pre-hook may remove itself while it runs: the call goes on, and later calls do not run it."""
+    module = doubling(backend, trace)
+    handles: list[Any] = []
+
+    def once(_module, _args):
+        trace.log("hook")
+        handles[0].remove()
+
+    handles.append(backend.register_forward_pre_hook(module, once))
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("next"))
+    x = backend.tensor([1.0, 2.0])
+    module(x)
+    module(x)
+
+    trace.expect("hook", "next", ("forward", [1.0, 2.0]), "next", ("forward", [1.0, 2.0]))

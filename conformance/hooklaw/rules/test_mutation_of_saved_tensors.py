@@ -206,3 +206,30 @@ def test_outside(backend: Backend, trace: Trace) -> None:
 
     with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
         backend.backward(loss)
+
+
+@rule(
+    "allow-mutation.double-backward",
+    level=Level.MUST,
+    sources=[MUTATION.sentence(1, 2)],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["mutation-of-saved-tensors-not-allowed"],
+)
+def test_double_backward(backend: Backend, trace: Trace) -> None:
+    """Inside the context the backward of a backward too uses saved tensors as they were before in-place changes.
+
+    The docstring says that in-place changes of saved tensors are allowed, of whichever backward.
+    """
+
+    def forward(x):
+        y = x * 1
+        z = y * y * y
+        backend.mul_(y, 0)
+        return backend.sum(z)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.allow_mutation_on_saved_tensors():
+        (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+        (second,) = backend.grad(backend.sum(first), [x])
+
+    trace.expect_value("derivatives", [[3.0, 12.0], [6.0, 12.0]], [first, second])

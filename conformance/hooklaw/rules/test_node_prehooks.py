@@ -312,3 +312,48 @@ def test_undefined(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("node pre-hook", [None]), ("node post-hook", [None]))
     trace.expect_value("x.grad", None, backend.grad_of(x))
+
+
+@rule(
+    "node-prehook.fire.backward-inputs.others",
+    level=Level.MUST,
+    sources=[FIRED.sentence(8, 15)],
+    needs=[*NODE_HOOKS, Capability.BACKWARD_INPUTS],
+    mutants=["backward-inputs-ignored"],
+)
+def test_other_leaf(backend: Backend, trace: Trace) -> None:
+    """The hooks and pre-hooks of a leaf's AccumulateGrad do not run if the leaf is not among backward's inputs.
+
+    A Node's hooks run only when the Node is executed, and this one is not.
+    """
+    x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    nodes = {"x": backend.accumulate_grad(x), "other": backend.accumulate_grad(other)}
+    for label, node in nodes.items():
+        backend.node_register_prehook(node, lambda *_, label=label: trace.log(f"{label} pre-hook"))
+        backend.node_register_hook(node, lambda *_, label=label: trace.log(f"{label} hook"))
+    backend.backward(backend.call(lambda x, other: backend.sum(x * other), x, other), inputs=[x])
+
+    trace.expect("x pre-hook", "x hook")
+
+
+@rule(
+    "node-prehook.handle.remove-next",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the hooks of an execution are fixed when it begins")],
+    needs=NODE_HOOKS,
+    mutants=["node-pre-hooks-of-an-execution-change"],
+)
+def test_removes_the_next(backend: Backend, trace: Trace) -> None:
+    """A Node pre-hook that an earlier pre-hook of the same execution removes may still run in that execution."""
+
+    def forward(x):
+        y = x * 2
+        handles = []
+        backend.node_register_prehook(backend.grad_fn(y), lambda _: trace.log("first") or handles[0].remove())
+        handles.append(backend.node_register_prehook(backend.grad_fn(y), lambda _: trace.log("removed")))
+        return backend.sum(y)
+
+    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True)))
+
+    trace.expect("first", "removed")

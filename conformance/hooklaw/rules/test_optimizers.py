@@ -318,3 +318,26 @@ def test_no_hooks(backend: Backend, trace: Trace) -> None:
     backend.zero_grad(optimizer, set_to_none=False)
 
     trace.expect()
+
+
+@rule(
+    "optim.global-hooks.order",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("global pre-hooks come first, global post-hooks last")],
+    needs=NEEDS,
+)
+def test_order_of_global_hooks(backend: Backend, trace: Trace) -> None:
+    """A global step pre-hook runs before the pre-hooks of the optimizer, a global step post-hook after its own."""
+    _, optimizer = prepared(backend)
+    backend.register_step_pre_hook(optimizer, lambda *_: trace.log("own pre-hook"))
+    backend.register_step_post_hook(optimizer, lambda *_: trace.log("own post-hook"))
+    handles = [
+        backend.register_optimizer_step_pre_hook(lambda *_: trace.log("global pre-hook")),
+        backend.register_optimizer_step_post_hook(lambda *_: trace.log("global post-hook")),
+    ]
+    backend.step(optimizer)
+    for handle in handles:
+        handle.remove()
+
+    trace.expect("global pre-hook", "own pre-hook", "own post-hook", "global post-hook")

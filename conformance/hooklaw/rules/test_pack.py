@@ -282,3 +282,21 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     with trace.raises_type(PackError):
         backend.call(forward, backend.tensor([0.0], requires_grad=True))
     trace.expect()
+
+
+@rule(
+    "saved-tensor.pack.arguments",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("Python's own TypeError reaches the caller")],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["errors-of-pack-swallowed"],
+)
+def test_too_many_arguments(backend: Backend, trace: Trace) -> None:
+    """A pack hook that needs more than one argument makes the operation that saves a tensor an error."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with (
+        backend.saved_tensors_hooks(lambda tensor, _more: tensor, lambda packed: packed),
+        trace.raises_type(TypeError),
+    ):
+        backend.exp(x)

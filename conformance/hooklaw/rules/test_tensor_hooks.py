@@ -1,5 +1,8 @@
 """Tensor hooks: when they fire, and with which gradient."""
 
+from functools import partial
+from typing import Any
+
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
@@ -355,3 +358,55 @@ def test_view_and_base(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("base", [7.0, 7.0]))
+
+
+class CallableObject:
+    """A hook that is not a function, and has no name."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def __call__(self, grad: Any) -> Any:
+        """Log the gradient, and return another."""
+        self.trace.log("hook", grad)
+        return grad * 10
+
+
+@rule(
+    "tensor-hook.callable-object",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("nothing but a call is asked of a hook")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["hooks-must-be-functions"],
+)
+def test_callable_object(backend: Backend, trace: Trace) -> None:
+    """A hook may be any callable object, for example one without a name or a partial function."""
+    for hook in (CallableObject(trace), partial(CallableObject.__call__, CallableObject(trace))):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.register_hook(x, hook)
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+        trace.expect(("hook", [2.0, 2.0]))
+        trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.arg.kept",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a gradient that something else refers to is copied into .grad")],
+    needs=[Capability.TENSOR_HOOKS],
+    mutants=["kept-gradients-become-grad"],
+)
+def test_kept_gradient(backend: Backend, trace: Trace) -> None:
+    """A gradient that a leaf's hook kept does not change when a later backward adds to the leaf's .grad."""
+    kept: list[Any] = []
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handle = backend.register_hook(x, kept.append)
+    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    handle.remove()
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect_value("kept", [[2.0, 2.0]], kept)
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))

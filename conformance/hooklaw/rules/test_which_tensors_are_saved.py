@@ -1,6 +1,6 @@
 """Which tensors operations save, and so pass to a pack hook."""
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -238,3 +238,24 @@ def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
     for label in ("pack", "unpack"):
         trace.expect_value(label, [[2.0], [10.0]], sorted(trace.values(label)))
     trace.expect_value("x.grad", [10.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.which.number",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a number is saved as it is, or not as a tensor that hooks see")],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+)
+def test_numbers(backend: Backend, trace: Trace) -> None:
+    """A Python number in a product, on either side, is not packed."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", lambda t: t), lambda packed: packed):
+            return backend.sum(x * 2 + 3 * x)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect()
+    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))

@@ -39,6 +39,10 @@ class Executor(Protocol):
         """Execute a rule, perhaps under a condition."""
         ...
 
+    def interrupt(self) -> None:
+        """Have a thread that waits for an execution hear that its worker died."""
+        ...
+
     def close(self) -> None:
         """End what was started."""
         ...
@@ -64,7 +68,7 @@ class Contained:
             hello=Subject,
             answer=Collected | Execution | str,
         )
-        self.start, self.close = self._worker.start, self._worker.close
+        self.start, self.close, self.interrupt = self._worker.start, self._worker.close, self._worker.interrupt
 
     def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
         """Return what is judged, and the rules; WorkerError where no worker survives loading them."""
@@ -138,6 +142,9 @@ class Direct:
             why = "known to end the process, and nothing contains it here (--in-process)"
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
         return self._service.execute(Try(listed.rule.id, listed.file, condition))
+
+    def interrupt(self) -> None:
+        """Do nothing: it runs in no thread of its own."""
 
     def close(self) -> None:
         """Leave it at that: the interpreter's last collection need not look at a whole framework."""

@@ -121,11 +121,16 @@ class Supervisor(Generic[Hello, Result]):
 
     def retire(self) -> None:
         """Declare the worker unfit: it is ended, and the next request starts another."""
-        if self._process:
-            self._process.end()
-        self._process = self._greeting = None
+        process, self._process, self._greeting = self._process, None, None
+        if process:
+            process.end()
 
     close = retire
+
+    def interrupt(self) -> None:
+        """Kill the worker: a thread that waits for its answer hears that it died."""
+        if process := self._process:
+            process.kill()
 
     def __enter__(self) -> Self:
         self.start()
@@ -220,10 +225,10 @@ class _Process:
     def death(self, limit: float | None) -> Death:
         """End the process and return how it died; `limit` is given where it did not answer within it."""
         if limit is not None:
-            self._kill()
+            self.kill()
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(GRACE)
-        self._kill()
+        self.kill()
         outcome, detail, where = last_words(self._words)
         if limit is not None and outcome is not Outcome.TIMEOUT:
             outcome, detail, where = Outcome.TIMEOUT, late(limit), ""
@@ -231,15 +236,16 @@ class _Process:
 
     def end(self) -> None:
         """Kill the process and remove its folder."""
-        self._kill()
+        self.kill()
         self._popen.wait()
         for stream in (self._popen.stdin, self._popen.stdout, self._stderr):
             _pipe(stream).close()
         self._made_folder.cleanup()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Kill the process, with what it started."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)  # with what it started
+            os.killpg(self._popen.pid, signal.SIGKILL)
 
     def _tail(self) -> str:
         end = self._stderr.seek(0, os.SEEK_END)

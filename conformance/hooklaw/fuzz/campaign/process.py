@@ -176,7 +176,8 @@ def limit_time(seconds: float) -> None:
 def _run(target: Target, task: Callable[..., None], pipe: Connection, marks: Any, arguments: tuple[Any, ...]) -> None:
     _be_quiet()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for each in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)
     try:
         judge = target.judge
         _note_steps(judge, marks)

@@ -1,0 +1,151 @@
+"""Mutants of what a checkpoint passes on and restores, and of what its recomputation is shared by."""
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
+
+
+@overriding("checkpoint")
+def checkpoint_drops_what_is_no_tensor(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """The function of a checkpoint gets None in place of an argument that is not a tensor."""
+    return old(fn, *(value if _has_tensors(self, value) else None for value in inputs), **how)
+
+
+def _has_tensors(self: Mutant, value: Any) -> bool:
+    return self.is_tensor(value) or not isinstance(value, int | float | str)
+
+
+@overriding("checkpoint")
+def checkpoint_returns_tensors_only(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint returns None in place of an output that is not a tensor."""
+    output = old(*given, **how)
+    if not isinstance(output, tuple):
+        return output
+    return tuple(value if self.is_tensor(value) else None for value in output)
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_objects(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint takes the tensors inside a user's object for constants."""
+    return old(fn, *(_detached(self, value) for value in inputs), **how)
+
+
+def _detached(self: Mutant, value: Any) -> Any:
+    if self.is_tensor(value) or not hasattr(value, "__dataclass_fields__"):
+        return value
+    return type(value)(*(self.detach(inside) for inside in vars(value).values()))
+
+
+@with_options("checkpoint", preserve_rng_state=False)
+def checkpoint_draws_new_random_numbers() -> None:
+    """The recomputation of a checkpoint never restores the state of the generator."""
+
+
+@overriding("checkpoint")
+def checkpoint_always_preserves_the_generator(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint ignores preserve_rng_state=False."""
+    how.pop("preserve_rng_state", None)
+    return old(*given, **how)
+
+
+class _RunsAgain(Mutant):
+    """A mutant that runs a checkpoint's function in its own way when it is recomputed."""
+
+    def again(self, fn: Hook, *given: Any, **keywords: Any) -> Any:
+        raise NotImplementedError
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        runs: list[int] = []
+
+        def counted(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            return fn(*given, **keywords) if len(runs) == 1 else self.again(fn, *given, **keywords)
+
+        return super().checkpoint(counted, *inputs, **how)
+
+
+class RecomputationLeavesTheGeneratorBehind(Mutant):
+    """After a backward the generator is where it was in the last recomputation."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def noted(*given: Any, **keywords: Any) -> Any:
+            self.kept.append(True)
+            return fn(*given, **keywords)
+
+        return super().checkpoint(noted, *inputs, **how)
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        if self.kept:
+            self.manual_seed(0)
+
+
+class RecomputationWithoutAutocast(_RunsAgain):
+    """The recomputation of a checkpoint finds autocast as it was never on."""
+
+    is_again = False
+
+    def again(self, fn: Hook, *given: Any, **keywords: Any) -> Any:
+        self.is_again = True
+        try:
+            return fn(*given, **keywords)
+        finally:
+            self.is_again = False
+
+    def is_autocast_enabled(self) -> bool:
+        return not self.is_again and super().is_autocast_enabled()
+
+
+@overriding("checkpoint")
+def checkpoint_debug_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint ignores debug=True."""
+    how.pop("debug", None)
+    return old(*given, **how)
+
+
+@overriding("set_checkpoint_debug_enabled")
+def checkpoint_debug_context_ignored(self: Mutant, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
+    """set_checkpoint_debug_enabled has no effect."""
+    return nullcontext()
+
+
+@overriding("graph_exec_group")
+def graph_exec_group_ignored(self: Mutant, old: Hook) -> AbstractContextManager[Any]:
+    """A GraphExecGroup has no effect."""
+    return nullcontext()
+
+
+@overriding("graph_exec_group")
+@contextmanager
+def graph_exec_groups_share(self: Mutant, old: Hook) -> Generator[None]:
+    """What one GraphExecGroup recomputed is used in the next one too: each backward in the next adds nothing."""
+    if self.kept:
+        raise RuntimeError("the group's tensors were used before")
+    self.kept.append(True)
+    with old():
+        yield
+
+
+class CheckpointIsRecomputedByTheOuterPassOnly(Mutant):
+    """autograd.grad inside a hook is an error if the backward around it runs through a checkpoint."""
+
+    depth = 0
+    has_checkpoint = False
+
+    def checkpoint(self, *given: Any, **how: Any) -> Any:
+        self.has_checkpoint = True
+        return super().checkpoint(*given, **how)
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        self.depth += 1
+        try:
+            super().backward(*given, **how)
+        finally:
+            self.depth -= 1
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        if self.depth and self.has_checkpoint:
+            raise RuntimeError("the checkpoint is being recomputed")
+        return super().grad(*given, **how)

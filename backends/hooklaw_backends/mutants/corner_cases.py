@@ -1,0 +1,155 @@
+"""Mutants of edges, arguments and handles in cases that few programs reach."""
+
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, packing
+from hooklaw_backends.mutants.shared import Handle
+
+
+class GradientEdgesDieWithTheirTensor(Mutant):
+    """A gradient edge cannot be used once its tensor was deleted."""
+
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        edge = super().get_gradient_edge(tensor)
+        self.kept.append((edge, weakref.ref(tensor)))
+        return edge
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        if any(kept is edge and alive() is None for kept, alive in self.kept):
+            raise RuntimeError("the tensor of this edge was deleted")
+        super().backward_from_edge(edge, gradient)
+
+
+@overriding("grad")
+def unused_edges_are_none(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """autograd.grad with materialize_grads=True returns None for the edge of an unused tensor."""
+    try:
+        return old(*given, **how)
+    except RuntimeError:
+        if not how.get("materialize_grads"):
+            raise
+        return old(*given, **{**how, "materialize_grads": False, "allow_unused": True})
+
+
+@overriding("grad", "backward_from_edge")
+def gradients_of_edges_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A gradient of the wrong shape for a gradient edge is no error."""
+    with suppress(RuntimeError):
+        return old(*given, **how)
+
+
+@overriding("backward")
+def unused_backward_inputs_refused(
+    self: Mutant, old: Hook, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A leaf among backward's inputs that the root does not depend on is an error."""
+    known = list(self.leaves_of(root))
+    for tensor in inputs or ():
+        if self.is_tensor(tensor) and self.is_leaf(tensor) and not any(tensor is leaf for leaf in known):
+            raise RuntimeError("an input of backward is not used")
+    old(root, gradient, inputs=inputs, **how)
+
+
+@overriding("node_register_prehook")
+def node_pre_hooks_of_an_execution_change(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node pre-hook that another pre-hook removes does not run any more in the same execution."""
+    removed: list[bool] = []
+    handle = old(node, lambda grads: None if removed else hook(grads))
+    return Handle(lambda: (removed.append(True), handle.remove()))
+
+
+@overriding("register_hook")
+def hooks_must_be_functions(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook without a name is an error."""
+    if not hasattr(hook, "__name__"):
+        raise TypeError("a hook must have a name")
+    return old(tensor, hook)
+
+
+class KeptGradientsBecomeGrad(Mutant):
+    """The gradient that a leaf's hook gets becomes .grad itself, so a later backward changes it in place."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.is_leaf(tensor):
+            return super().register_hook(tensor, hook)
+        leaf = weakref.ref(tensor)
+        return super().register_hook(tensor, lambda grad: (self.kept.append((leaf, grad)), hook(grad))[1])
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        while self.kept:
+            leaf, grad = self.kept.pop()
+            if leaf() is not None and self.tolist(self.grad_of(leaf())) == self.tolist(grad):
+                self.set_grad(leaf(), grad)
+
+
+@overriding("detect_anomaly")
+def check_nan_ignored(self: Mutant, old: Hook, **_: bool) -> AbstractContextManager[Any]:
+    """Anomaly detection makes a NaN an error even with check_nan=False."""
+    return old()
+
+
+@overriding("register_forward_pre_hook")
+def forward_pre_hooks_cannot_remove_themselves(self: Mutant, old: Hook, module: Any, hook: Hook, **how: bool) -> Any:
+    """Removing a forward pre-hook while it runs is an error."""
+
+    def run(*given: Any) -> Any:
+        running.append(True)
+        try:
+            return hook(*given)
+        finally:
+            running.pop()
+
+    def remove() -> None:
+        if running:
+            raise RuntimeError("the hook is running")
+        handle.remove()
+
+    running: list[bool] = []
+    handle = old(module, run, **how)
+    return Handle(remove)
+
+
+@overriding("custom_function")
+def context_attributes_lost(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
+    """A number or dict that a custom Function's forward stores on ctx is not there in backward."""
+
+    def forgetful(ctx: Any, *inputs: Any) -> Any:
+        before = set(vars(ctx))
+        output = forward(ctx, *inputs)
+        for name in set(vars(ctx)) - before:
+            if isinstance(vars(ctx)[name], float | dict):
+                delattr(ctx, name)
+        return output
+
+    return old(forgetful, backward, **options)
+
+
+@overriding("custom_function")
+def returned_inputs_are_themselves(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
+    """An input that a custom Function returns comes out as the input itself, without the Function."""
+
+    def noted(ctx: Any, *inputs: Any) -> Any:
+        output = forward(ctx, *inputs)
+        returned[:] = [nr for nr, value in enumerate(inputs) if value is output]
+        return output
+
+    def apply(*inputs: Any) -> Any:
+        output = made(*inputs)
+        return inputs[returned[0]] if returned else output
+
+    returned: list[int] = []
+    made = old(noted, backward, **options)
+    return apply
+
+
+@packing("saved_tensors_hooks")
+def errors_of_pack_swallowed(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """If a pack hook cannot be called with one argument, the tensor is saved without it."""
+    try:
+        return pack(tensor)
+    except TypeError:
+        return tensor

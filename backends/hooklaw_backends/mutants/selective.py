@@ -1,0 +1,151 @@
+"""Mutants of selective checkpoints and of checkpoint_sequential."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooklaw import ErrorKind
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
+
+SELECTIVE = "create_selective_checkpoint_contexts"
+
+
+@overriding(SELECTIVE)
+def selective_checkpoint_saves_nothing(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """A selective checkpoint runs every operation again, whatever its policy."""
+    return old(lambda ctx, name: "PREFER_RECOMPUTE", **options)
+
+
+@overriding(SELECTIVE)
+def selective_checkpoint_saves_everything(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """A selective checkpoint runs no operation again, whatever its policy."""
+    return old(lambda ctx, name: "MUST_SAVE", **options)
+
+
+class SelectiveCheckpointWorksTwice(Mutant):
+    """A selective checkpoint saves nothing, so that a second backward works."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        how.pop("context_fn", None)
+        return super().checkpoint(fn, *inputs, **how)
+
+
+@overriding(SELECTIVE)
+def selective_checkpoint_accepts_any_list(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """A list with something that is not an operation is accepted."""
+    return old(policy if callable(policy) else lambda _, name: _of_list(policy, name), **options)
+
+
+def _of_list(names: Sequence[str], name: str) -> str:
+    return "MUST_SAVE" if name in names else "PREFER_RECOMPUTE"
+
+
+@overriding(SELECTIVE)
+def selective_checkpoint_is_never_freed(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """What a policy function holds is never freed."""
+    self.kept.append(policy)
+    return old(policy, **options)
+
+
+class SelectiveCheckpointDetaches(Mutant):
+    """A checkpoint with a context_fn has no gradient."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        output = super().checkpoint(fn, *inputs, **how)
+        if "context_fn" not in how:
+            return output
+        detached = [self.detach(value) * 1 if self.is_tensor(value) else value for value in output]
+        return (self.requires_grad_(detached[0]), *detached[1:])
+
+
+class SelectiveCheckpointAsksAgain(Mutant):
+    """The policy function is called in the recomputation too, for an operation in it."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        runs: list[int] = []
+
+        def asking(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            if len(runs) > 1 and self.kept:
+                self.kept[-1](None, "exp")
+            return fn(*given, **keywords)
+
+        return super().checkpoint(asking, *inputs, **how)
+
+    def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
+        self.kept += [policy] if callable(policy) else []
+        return super().create_selective_checkpoint_contexts(policy, **options)
+
+
+@with_options(SELECTIVE, allow_cache_entry_mutation=True)
+def changes_of_selected_tensors_undetected() -> None:
+    """A saved output of a selective checkpoint can be changed in place without an error."""
+
+
+@with_options(SELECTIVE, allow_cache_entry_mutation=False)
+def changes_of_selected_tensors_always_refused() -> None:
+    """Changing a saved output of a selective checkpoint is an error even with allow_cache_entry_mutation=True."""
+
+
+@overriding("checkpoint_sequential")
+def sequential_forgets_the_rest(
+    self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
+) -> Any:
+    """checkpoint_sequential leaves out the functions that remain after segments of equal size."""
+    size = max(1, len(functions) // segments)
+    return old(functions[: min(size * segments, len(functions) - 1)], 1, *inputs, **how)
+
+
+@overriding("checkpoint_sequential")
+def sequential_checkpoints_every_segment(
+    self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
+) -> Any:
+    """checkpoint_sequential runs the functions of the last segment again, too."""
+    return old([*functions, lambda x: x], len(functions) + 1, *inputs, **how)
+
+
+@overriding("checkpoint_sequential")
+def sequential_checkpoints_nothing(self: Mutant, old: Hook, functions: Any, _: int, *inputs: Any, **how: Any) -> Any:
+    """checkpoint_sequential runs no function again."""
+    return old(functions, 1, *inputs, **how)
+
+
+@with_options("checkpoint_sequential", use_reentrant=True)
+def sequential_is_reentrant() -> None:
+    """checkpoint_sequential is always reentrant."""
+
+
+@with_options("checkpoint_sequential", use_reentrant=False)
+def sequential_is_never_reentrant() -> None:
+    """checkpoint_sequential is never reentrant, and needs no use_reentrant."""
+
+
+@overriding("checkpoint_sequential")
+def sequential_ignores_more_inputs(
+    self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
+) -> Any:
+    """checkpoint_sequential ignores all inputs but the first, and returns None without an input."""
+    return old(functions, segments, inputs[0], **how) if inputs else None
+
+
+@overriding("checkpoint")
+def context_fn_of_a_reentrant_checkpoint_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A reentrant checkpoint ignores context_fn."""
+    if how.get("use_reentrant"):
+        how.pop("context_fn", None)
+    return old(*given, **how)
+
+
+class RefusedCheckpointRefusesAllLater(Mutant):
+    """Once autograd.grad went through a reentrant checkpoint, every later reentrant checkpoint is an error."""
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        try:
+            return super().grad(*given, **how)
+        except self.errors.get(ErrorKind.CHECKPOINT_REENTRANT, (RuntimeError,)):
+            self.kept = [True]
+            raise
+
+    def checkpoint(self, *given: Any, **how: Any) -> Any:
+        if self.kept and how.get("use_reentrant"):
+            raise RuntimeError("a reentrant checkpoint was refused before")
+        return super().checkpoint(*given, **how)

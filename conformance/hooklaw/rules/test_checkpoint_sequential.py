@@ -1,0 +1,151 @@
+"""checkpoint_sequential: a list of functions in segments, which are checkpoints except for the last."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.checkpoints import KINDS, leaf
+
+SEQUENTIAL = docstring("torch.utils.checkpoint.checkpoint_sequential")
+NEEDS = [Capability.CHECKPOINT_SEQUENTIAL]
+
+
+def squares(trace: Trace) -> list[Any]:
+    """Return three functions that log their number and square their input."""
+
+    def square(number: int) -> Any:
+        def run(x: Any) -> Any:
+            trace.log(str(number))
+            return x * x
+
+        return run
+
+    return [square(number) for number in range(3)]
+
+
+def sequence(backend: Backend, functions: Any, segments: int, **how: Any) -> Any:
+    """Return a forward that sums the result of the functions."""
+    return lambda x: backend.sum(backend.checkpoint_sequential(functions, segments, x, **how))
+
+
+@rule(
+    "checkpoint-sequential.grads",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(2, 11, 20)],
+    needs=NEEDS,
+    mutants=["sequential-forgets-the-rest"],
+)
+def test_gradients(backend: Backend, trace: Trace) -> None:
+    """checkpoint_sequential, reentrant or not, has the result and gradients of running the functions one by one.
+
+    The docstring says that it returns the output of running them sequentially, in any number of segments.
+    """
+    for kind, use_reentrant in KINDS.items():
+        for segments in (1, 2, 3):
+            x, weight = leaf(backend), leaf(backend, 3.0, 1.0)
+            functions = [lambda x: x * x, lambda x, weight=weight: x * weight, lambda x: x * x]
+            loss = backend.call(sequence(backend, functions, segments, use_reentrant=use_reentrant), x)
+            trace.expect_value(f"result, {kind}, {segments} segments", 25.0, loss)
+            backend.backward(loss)
+            gradients = [backend.grad_of(x), backend.grad_of(weight)]
+            trace.expect_value(f"gradients, {kind}, {segments} segments", [[36.0, 32.0], [6.0, 32.0]], gradients)
+
+
+@rule(
+    "checkpoint-sequential.last-segment",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(4, 5)],
+    needs=NEEDS,
+    mutants=["sequential-checkpoints-every-segment", "sequential-checkpoints-nothing"],
+)
+def test_last_segment(backend: Backend, trace: Trace) -> None:
+    """checkpoint_sequential runs the functions of all segments but the last again in backward, from the last on."""
+    for use_reentrant in KINDS.values():
+        for segments, again in ((1, ()), (2, ("0",)), (3, ("1", "0"))):
+            forward = sequence(backend, squares(trace), segments, use_reentrant=use_reentrant)
+            loss = backend.call(forward, leaf(backend))
+            trace.expect("0", "1", "2")
+            backend.backward(loss)
+            trace.expect(*again)
+
+
+@rule(
+    "checkpoint-sequential.modules",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(10)],
+    needs=[*NEEDS, Capability.MODULES],
+    mutants=["sequential-forgets-the-rest"],
+)
+def test_modules(backend: Backend, trace: Trace) -> None:
+    """checkpoint_sequential accepts modules: their parameters get gradients, and their hooks run."""
+    for kind, use_reentrant in KINDS.items():
+        modules = [
+            backend.module({"w": backend.tensor([factor, factor])}, lambda module, x: x * module.w)
+            for factor in (2.0, 3.0)
+        ]
+        backend.register_forward_hook(modules[0], lambda _, _args, output: output * 10)
+        x = leaf(backend)
+        backend.backward(backend.call(sequence(backend, modules, 2, use_reentrant=use_reentrant), x))
+
+        gradients = [backend.grad_of(tensor) for tensor in (x, modules[0].w, modules[1].w)]
+        trace.expect_value(f"gradients, {kind}", [[60.0, 60.0], [30.0, 60.0], [20.0, 40.0]], gradients)
+
+
+@rule(
+    "checkpoint-sequential.nonreentrant.grad",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(18, 19)],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    mutants=["sequential-is-reentrant"],
+)
+def test_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint_sequential has the right gradients in autograd.grad."""
+    x = leaf(backend)
+    loss = backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=False), x)
+
+    trace.expect_value("gradients", [[8.0, 1024.0]], backend.grad(loss, [x]))
+
+
+@rule(
+    "checkpoint-sequential.reentrant.grad-error",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[SEQUENTIAL, observed("the error is that of a reentrant checkpoint")],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    mutants=["sequential-is-never-reentrant"],
+)
+def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
+    """autograd.grad through a reentrant checkpoint_sequential is an error."""
+    x = leaf(backend)
+    loss = backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=True), x)
+
+    with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
+        backend.grad(loss, [x])
+
+
+@rule(
+    "checkpoint-sequential.use-reentrant-required",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(6, 7)],
+    needs=NEEDS,
+    mutants=["sequential-is-never-reentrant"],
+)
+def test_kind_required(backend: Backend, trace: Trace) -> None:
+    """checkpoint_sequential without use_reentrant is an error."""
+    with trace.raises(ErrorKind.CHECKPOINT_KIND):
+        backend.call(sequence(backend, squares(trace), 2), leaf(backend))
+
+
+@rule(
+    "checkpoint-sequential.one-input",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[SEQUENTIAL, observed("the signature takes one input")],
+    needs=NEEDS,
+    mutants=["sequential-ignores-more-inputs"],
+)
+def test_one_input(backend: Backend, trace: Trace) -> None:
+    """checkpoint_sequential without an input, or with more than one, is an error."""
+    x = leaf(backend)
+    for inputs in ((), (x, x)):
+        with trace.raises_type(TypeError):
+            backend.checkpoint_sequential([lambda x: x * x], 1, *inputs, use_reentrant=False)

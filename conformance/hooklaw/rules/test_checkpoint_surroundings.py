@@ -1,0 +1,472 @@
+"""What a checkpoint passes on and restores: arguments, random numbers, autocast; what shares or spares a recomputation.
+
+Also its errors with debug, and what becomes of it after an error, in a hook, and when it is freed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+from hooklaw.rules.lifetimes import holding, without_collector
+
+GROUP = docstring("torch.utils.checkpoint.GraphExecGroup")
+DEBUG = docstring("torch.utils.checkpoint.set_checkpoint_debug_enabled")
+
+
+@rule(
+    "checkpoint.not-tensors",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(5, 56)],
+    needs=NEEDS,
+    mutants=["checkpoint-drops-what-is-no-tensor", "checkpoint-returns-tensors-only"],
+)
+def test_not_tensors(backend: Backend, trace: Trace) -> None:
+    """A checkpoint, reentrant or not, passes arguments and outputs that are not tensors on unchanged.
+
+    The docstring says that it runs the function on the arguments and returns its output.
+    """
+
+    def fn(x, number, nothing, note):
+        trace.log("arguments", [number, nothing, note])
+        return x * number, note, nothing
+
+    for kind, use_reentrant in KINDS.items():
+        x = leaf(backend)
+        y, note, nothing = backend.call(
+            lambda x, use_reentrant=use_reentrant: backend.checkpoint(
+                fn, x, 3.0, None, "note", use_reentrant=use_reentrant
+            ),
+            x,
+        )
+        trace.expect(("arguments", [3.0, None, "note"]))
+        trace.expect_value(f"other outputs, {kind}", ["note", None], [note, nothing])
+        backend.backward(backend.sum(y * y))
+        trace.expect_value(f"x.grad, {kind}", [18.0, 36.0], backend.grad_of(x))
+        trace.clear()
+
+
+@rule(
+    "checkpoint.no-tensors",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(56)],
+    needs=NEEDS,
+    mutants=["checkpoint-drops-what-is-no-tensor"],
+)
+def test_no_tensors(backend: Backend, trace: Trace) -> None:
+    """A checkpoint, reentrant or not, of a function without any tensor returns what the function returns."""
+    for kind, use_reentrant in KINDS.items():
+        result = backend.checkpoint(lambda number: number + 1, 2, use_reentrant=use_reentrant)
+        trace.expect_value(f"result, {kind}", 3, result)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An object that holds tensors."""
+
+    first: Any
+    second: Any
+
+
+@rule(
+    "checkpoint.nonreentrant.custom-objects",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(24)],
+    needs=NEEDS,
+    mutants=["checkpoint-overlooks-tensors-in-objects", "checkpoint-is-reentrant"],
+)
+def test_custom_objects(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint has gradients for tensors inside custom objects, as inputs and as outputs."""
+
+    def forward(a, b):
+        pair = backend.checkpoint(
+            lambda pair: Pair(pair.first * pair.second, pair.first * pair.first), Pair(a, b), use_reentrant=False
+        )
+        return backend.sum(pair.first + pair.second)
+
+    a, b = leaf(backend), leaf(backend, 3.0, 5.0)
+    backend.backward(backend.call(forward, a, b))
+
+    trace.expect_value("gradients", [[5.0, 9.0], [1.0, 2.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+
+def _draws(backend: Backend, trace: Trace) -> Any:
+    def fn(x: Any) -> Any:
+        drawn = backend.rand_like(x)
+        trace.log("drawn", drawn)
+        return x * drawn
+
+    return fn
+
+
+@rule(
+    "checkpoint.preserve-rng-state",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(33, 35), page("checkpoint")],
+    needs=[*NEEDS, Capability.RANDOM],
+    mutants=["checkpoint-draws-new-random-numbers"],
+)
+def test_random_numbers(backend: Backend, trace: Trace) -> None:
+    """By default the recomputation of a checkpoint, reentrant or not, draws the random numbers of its forward.
+
+    It stashes and restores the state of the generator; numbers may be drawn in between.
+    """
+    for kind, use_reentrant in KINDS.items():
+        trace.clear()
+        x = leaf(backend)
+        loss = backend.call(region(backend, _draws(backend, trace), use_reentrant=use_reentrant), x)
+        backend.rand_like(x)
+        backend.backward(loss)
+
+        first, again = trace.values("drawn")
+        trace.expect_value(f"drawn again, {kind}", first, again)
+
+
+@rule(
+    "checkpoint.preserve-rng-state.continues",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(33, 35), page("checkpoint")],
+    needs=[*NEEDS, Capability.RANDOM],
+    mutants=["recomputation-leaves-the-generator-behind"],
+)
+def test_generator_continues(backend: Backend, trace: Trace) -> None:
+    """The random numbers drawn after a backward through a checkpoint are those that follow without the backward.
+
+    The page promises the output of a pass without a checkpoint, also where the numbers of a recomputation would
+    have advanced the generator.
+    """
+    for kind, use_reentrant in KINDS.items():
+        drawn: list[Any] = []
+        for runs in (False, True):
+            backend.manual_seed(7)
+            x = leaf(backend)
+            loss = backend.call(region(backend, lambda x: x * backend.rand_like(x), use_reentrant=use_reentrant), x)
+            if runs:
+                backend.backward(loss)
+            drawn.append(backend.tolist(backend.rand_like(x)))
+
+        trace.expect_value(f"next numbers, {kind}", *drawn)
+
+
+@rule(
+    "checkpoint.preserve-rng-state.off",
+    level=Level.MAY,
+    sources=[CHECKPOINT.sentence(33, 34)],
+    needs=[*NEEDS, Capability.RANDOM],
+    mutants=["checkpoint-always-preserves-the-generator"],
+)
+def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
+    """With preserve_rng_state=False the recomputation of a checkpoint may draw other random numbers than its forward.
+
+    The docstring says that a mode in which functions are compiled ignores the option.
+    """
+    for kind, use_reentrant in KINDS.items():
+        trace.clear()
+        forward = region(backend, _draws(backend, trace), use_reentrant=use_reentrant, preserve_rng_state=False)
+        backend.backward(backend.call(forward, leaf(backend)))
+
+        first, again = trace.values("drawn")
+        trace.expect_value(f"same numbers, {kind}", expected=False, observed=first == again)
+
+
+@rule(
+    "checkpoint.autocast",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the state of autocast is stashed and restored, else dtypes would differ in the recomputation")],
+    needs=[*NEEDS, Capability.AUTOCAST],
+    mutants=["recomputation-without-autocast"],
+)
+def test_autocast(backend: Backend, trace: Trace) -> None:
+    """The recomputation of a checkpoint, reentrant or not, runs with autocast on if its forward did, and only then."""
+    for use_reentrant in KINDS.values():
+        for enabled in (True, False):
+
+            def fn(x):
+                trace.log("enabled", backend.is_autocast_enabled())
+                return x * x
+
+            x = leaf(backend)
+            if enabled:
+                with backend.autocast():
+                    loss = backend.call(region(backend, fn, use_reentrant=use_reentrant), x)
+                backend.backward(loss)
+            else:
+                loss = backend.call(region(backend, fn, use_reentrant=use_reentrant), x)
+                with backend.autocast():
+                    backend.backward(loss)
+
+            trace.expect(("enabled", enabled), ("enabled", enabled))
+
+
+@rule(
+    "checkpoint.reentrant.options",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[CHECKPOINT, observed("an error says that the option is for the other kind")],
+    needs=[*NEEDS, Capability.CHECKPOINT_DEBUG],
+    mutants=["context-fn-of-a-reentrant-checkpoint-ignored"],
+)
+def test_options_of_the_other_kind(backend: Backend, trace: Trace) -> None:
+    """A reentrant checkpoint with context_fn, with debug or with keyword arguments of its function is an error."""
+    options: list[dict[str, Any]] = [{"context_fn": lambda: (None, None)}, {"debug": True}, {"factor": 2}]
+    for how in options:
+        with trace.raises(ErrorKind.CHECKPOINT_OPTION):
+            backend.checkpoint(lambda x, factor=1: x * factor, leaf(backend), use_reentrant=True, **how)
+
+
+@rule(
+    "checkpoint.debug",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(50), DEBUG.sentence(1, 2)],
+    needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
+    mutants=["checkpoint-debug-ignored", "checkpoint-debug-context-ignored"],
+)
+def test_debug(backend: Backend, trace: Trace) -> None:
+    """With debug, the error of a non-reentrant checkpoint names the operations that ran in forward, and again.
+
+    The option debug does it for one checkpoint, set_checkpoint_debug_enabled for those made inside.
+    """
+
+    def forward(x: Any, **how: bool) -> Any:
+        runs: list[int] = []
+
+        def fn(x):
+            runs.append(0)
+            return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
+
+        return backend.sum(backend.checkpoint(fn, x, use_reentrant=False, **how))
+
+    def in_context(x):
+        with backend.set_checkpoint_debug_enabled(True):
+            return forward(x)
+
+    for made in (lambda x: forward(x, debug=True), in_context):
+        for operation in ("sin", "cos"):
+            loss = made(leaf(backend))
+            with trace.raises(ErrorKind.CHECKPOINT_MISMATCH, operation):
+                backend.backward(loss)
+
+
+@rule(
+    "checkpoint.debug.context-overrides",
+    level=Level.MUST,
+    sources=[DEBUG.sentence(3, 4)],
+    needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
+    mutants=["checkpoint-debug-context-ignored"],
+)
+def test_debug_context(backend: Backend, trace: Trace) -> None:
+    """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
+    for enabled, expected in ((False, False), (None, True)):
+        runs: list[int] = []
+
+        def fn(x, runs=runs):
+            runs.append(0)
+            return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
+
+        with backend.set_checkpoint_debug_enabled(enabled):
+            loss = backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=True))
+        said = ""
+        try:
+            backend.backward(loss)
+        except backend.errors.get(ErrorKind.CHECKPOINT_MISMATCH, (RuntimeError,)) as error:
+            said = str(error)
+
+        trace.expect_value(f"operations are named, {enabled}", expected, "cos" in said)
+
+
+@rule(
+    "checkpoint.nonreentrant.nothing-saved",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[CHECKPOINT, observed("a recomputation starts when a saved tensor is read")],
+    needs=NEEDS,
+    mutants=["checkpoint-is-reentrant"],
+)
+def test_nothing_saved(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint whose function saves no tensor is not recomputed, with early stop or without."""
+
+    def fn(x):
+        trace.log("run")
+        return x + x
+
+    for how in ({}, {"early_stop": False}):
+        x = leaf(backend)
+        backend.backward(backend.call(region(backend, fn, use_reentrant=False, **how), x))
+
+        trace.expect("run")
+        trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+def _two_parts(backend: Backend, trace: Trace) -> Any:
+    def fn(x: Any) -> Any:
+        trace.log("run")
+        return x * x, backend.exp(x)
+
+    return lambda x: backend.checkpoint(fn, x, use_reentrant=False)
+
+
+@rule(
+    "checkpoint.group",
+    level=Level.MUST,
+    sources=[GROUP.sentence(1)],
+    needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP],
+    mutants=["graph-exec-group-ignored"],
+)
+def test_group(backend: Backend, trace: Trace) -> None:
+    """Inside one GraphExecGroup a non-reentrant checkpoint is recomputed once for all backward passes."""
+    x = backend.tensor([0.0, 0.0], requires_grad=True)
+    first, second = backend.call(_two_parts(backend, trace), x)
+    losses = [backend.sum(first), backend.sum(second)]
+    with backend.graph_exec_group():
+        for loss in losses:
+            backend.backward(loss)
+
+    trace.expect("run", "run")
+    trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.group.own",
+    level=Level.MUST,
+    sources=[GROUP.sentence(1)],
+    needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP, Capability.RETAIN_GRAPH],
+    mutants=["graph-exec-groups-share"],
+)
+def test_groups(backend: Backend, trace: Trace) -> None:
+    """Each GraphExecGroup recomputes for itself: what one group recomputed is not used in another, nor outside."""
+    x = backend.tensor([0.0, 0.0], requires_grad=True)
+    _, second = backend.call(_two_parts(backend, trace), x)
+    loss = backend.sum(second)
+    for _ in range(2):
+        with backend.graph_exec_group():
+            backend.backward(loss, retain_graph=True)
+    backend.backward(loss)
+
+    trace.expect("run", "run", "run", "run")
+    trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.nonreentrant.read-twice",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("an error asks to read ctx.saved_tensors once")],
+    needs=[*NEEDS, Capability.CUSTOM_FUNCTION],
+    mutants=["checkpoint-keeps-everything"],
+)
+def test_read_twice(backend: Backend, trace: Trace) -> None:
+    """A custom Function in a non-reentrant checkpoint whose backward reads its saved tensors twice may be an error."""
+
+    def square(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    function = backend.custom_function(
+        square, lambda ctx, grad: grad * ctx.saved_tensors[0] + grad * ctx.saved_tensors[0]
+    )
+    loss = backend.call(region(backend, function, use_reentrant=False), leaf(backend))
+
+    with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+        backend.backward(loss)
+
+
+@rule(
+    "checkpoint.nonreentrant.read-outside",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("what was recomputed belongs to the pass, and outside of a pass nothing keeps it")],
+    needs=[*NEEDS, Capability.NODES, Capability.SAVED_TENSOR_ACCESS],
+    mutants=["checkpoint-keeps-everything"],
+    except_under={"inside-pass": "no read is outside of a backward"},
+)
+def test_read_outside(backend: Backend, trace: Trace) -> None:
+    """Each read of a non-reentrant checkpoint's saved tensor outside of a backward may recompute it again."""
+
+    def fn(x):
+        trace.log("run")
+        return backend.exp(x)
+
+    y = backend.call(
+        lambda x: backend.checkpoint(fn, x, use_reentrant=False), backend.tensor([0.0], requires_grad=True)
+    )
+    for _ in range(2):
+        trace.expect_value("saved", [[1.0]], backend.saved_tensors(backend.grad_fn(y)))
+    backend.backward(backend.sum(y))
+
+    trace.expect("run", "run", "run", "run")
+
+
+@rule(
+    "checkpoint.reentrant.after-error",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the error leaves no state behind")],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    mutants=["refused-checkpoint-refuses-all-later"],
+)
+def test_after_error(backend: Backend, trace: Trace) -> None:
+    """A new reentrant checkpoint has its gradients after autograd.grad through another was an error."""
+    forward = region(backend, lambda x: x * x, use_reentrant=True)
+    x = leaf(backend)
+    loss = backend.call(forward, x)
+    with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
+        backend.grad(loss, [x])
+    backend.backward(backend.call(forward, x))
+
+    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.nonreentrant.backward-in-hook",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("each pass recomputes for itself, also one inside another")],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.NODES, Capability.NODE_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["checkpoint-is-recomputed-by-the-outer-pass-only"],
+)
+def test_backward_in_hook(backend: Backend, trace: Trace) -> None:
+    """A hook on a Node of a non-reentrant checkpoint may run a backward through the same checkpoint."""
+
+    def fn(x):
+        trace.log("run")
+        y = x * x
+        return y * y, y * x
+
+    x = leaf(backend)
+    first, second = backend.call(lambda x: backend.checkpoint(fn, x, use_reentrant=False), x)
+    inner = backend.sum(second)
+    backend.node_register_hook(
+        backend.grad_fn(first), lambda *_: trace.log("inner", backend.grad(inner, [x], retain_graph=True))
+    )
+    backend.backward(backend.sum(first))
+
+    trace.expect_in_any_order("run", "run", "run", "inner")
+    trace.expect_value("gradients of the inner pass", [[[3.0, 12.0]]], trace.values("inner"))
+    trace.expect_value("x.grad", [4.0, 32.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.nested.freed",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the graph owns all that a checkpoint keeps")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    mutants=["hooks-outlive-the-graph"],
+)
+def test_nested_freed(backend: Backend, trace: Trace) -> None:
+    """The graph of nested non-reentrant checkpoints is freed with its output, whether backward ran or not."""
+
+    def outer(x):
+        return backend.checkpoint(lambda x: backend.exp(x) * x, x * x, use_reentrant=False)
+
+    for runs in (False, True):
+        with without_collector():
+            y = backend.call(lambda x: backend.checkpoint(outer, x, use_reentrant=False), leaf(backend))
+            backend.register_hook(y, holding(trace, "freed"))
+            if runs:
+                backend.backward(backend.sum(y))
+            trace.log("last reference")
+            del y
+
+        trace.expect("last reference", "freed")

@@ -1,0 +1,250 @@
+"""Selective checkpoints: a policy chooses which operations are not run again in backward."""
+
+import weakref
+from functools import partial
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.checkpoints import leaf
+from hooklaw.rules.lifetimes import without_collector
+
+CONTEXTS = docstring("torch.utils.checkpoint.create_selective_checkpoint_contexts")
+POLICY = docstring("torch.utils.checkpoint.CheckpointPolicy")
+CONTEXT = docstring("torch.utils.checkpoint.SelectiveCheckpointContext")
+NEEDS = [Capability.CHECKPOINT, Capability.SELECTIVE_CHECKPOINT]
+
+
+def selective(backend: Backend, fn: Any, policy: Any, **options: bool) -> Any:
+    """Return a forward that sums the result of a selective checkpoint."""
+    contexts = partial(backend.create_selective_checkpoint_contexts, policy, **options)
+    return lambda *inputs: backend.sum(backend.checkpoint(fn, *inputs, use_reentrant=False, context_fn=contexts))
+
+
+def gradient_after_change(backend: Backend, policy: Any) -> Any:
+    """Return the gradient of x * exp(weight) if exp gives 1 at first, and e after the weight was changed."""
+    x, weight = leaf(backend, 1.0, 1.0), backend.tensor([0.0, 0.0])
+    changes = iter((0.0, 1.0))
+
+    def fn(x: Any) -> Any:
+        return x * backend.exp(weight + next(changes))
+
+    backend.backward(backend.call(selective(backend, fn, policy), x))
+    return backend.grad_of(x)
+
+
+def only_exp(policy: str) -> Any:
+    """Return a policy function with this policy for the exponential, and PREFER_RECOMPUTE for everything else."""
+    return lambda _ctx, operation: policy if operation == "exp" else "PREFER_RECOMPUTE"
+
+
+@rule(
+    "checkpoint.selective.saved",
+    level=Level.MUST,
+    sources=[POLICY.sentence(3), CONTEXTS.sentence(4)],
+    needs=NEEDS,
+    mutants=["selective-checkpoint-saves-nothing"],
+)
+def test_saved(backend: Backend, trace: Trace) -> None:
+    """An operation whose policy is MUST_SAVE or PREFER_SAVE is not run again: backward uses its output of forward."""
+    for policy in ("MUST_SAVE", "PREFER_SAVE"):
+        trace.expect_value(f"x.grad, {policy}", [1.0, 1.0], gradient_after_change(backend, only_exp(policy)))
+
+
+@rule(
+    "checkpoint.selective.offloaded",
+    level=Level.MUST,
+    sources=[POLICY.sentence(5)],
+    needs=NEEDS,
+    mutants=["selective-checkpoint-saves-nothing"],
+)
+def test_offloaded(backend: Backend, trace: Trace) -> None:
+    """An operation whose policy is MUST_CPU_OFFLOAD or PREFER_CPU_OFFLOAD is not run again in backward.
+
+    Its output is saved, offloaded and reloaded, so that of forward is used.
+    """
+    for policy in ("MUST_CPU_OFFLOAD", "PREFER_CPU_OFFLOAD"):
+        trace.expect_value(f"x.grad, {policy}", [1.0, 1.0], gradient_after_change(backend, only_exp(policy)))
+
+
+@rule(
+    "checkpoint.selective.recomputed",
+    level=Level.MUST,
+    sources=[POLICY.sentence(4), CONTEXTS.sentence(4)],
+    needs=NEEDS,
+    mutants=["selective-checkpoint-saves-everything"],
+)
+def test_recomputed(backend: Backend, trace: Trace) -> None:
+    """An operation whose policy is MUST_RECOMPUTE or PREFER_RECOMPUTE is run again: backward uses the second output."""
+    e = backend.exp(backend.tensor([1.0, 1.0]))
+    for policy in ("MUST_RECOMPUTE", "PREFER_RECOMPUTE"):
+        trace.expect_value(f"x.grad, {policy}", e, gradient_after_change(backend, only_exp(policy)))
+
+
+@rule(
+    "checkpoint.selective.list",
+    level=Level.MUST,
+    sources=[CONTEXTS.sentence(5)],
+    needs=NEEDS,
+    mutants=["selective-checkpoint-saves-nothing", "selective-checkpoint-saves-everything"],
+)
+def test_list(backend: Backend, trace: Trace) -> None:
+    """A list of operations in place of a policy function saves these operations, and recomputes all others."""
+    e = backend.exp(backend.tensor([1.0, 1.0]))
+    trace.expect_value("exp in the list", [1.0, 1.0], gradient_after_change(backend, ["exp"]))
+    trace.expect_value("another operation in the list", e, gradient_after_change(backend, ["sin"]))
+
+
+@rule(
+    "checkpoint.selective.list.operations",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[CONTEXTS, observed("the error names what is not an operation")],
+    needs=NEEDS,
+    mutants=["selective-checkpoint-accepts-any-list"],
+)
+def test_bad_list(backend: Backend, trace: Trace) -> None:
+    """A list with something else than an operation is an error."""
+    with trace.raises(ErrorKind.CHECKPOINT_POLICY):
+        backend.create_selective_checkpoint_contexts(["no such operation"])
+
+
+@rule(
+    "checkpoint.selective.grads",
+    level=Level.MUST,
+    sources=[CONTEXTS.sentence(1, 2)],
+    needs=[*NEEDS, Capability.SIN_COS, Capability.MULTI_OUTPUT],
+    mutants=["selective-checkpoint-detaches"],
+)
+def test_gradients(backend: Backend, trace: Trace) -> None:
+    """Whatever a selective checkpoint saves, the gradients are those without a checkpoint.
+
+    It only chooses what is recomputed; the operations may have several outputs, and the function other results.
+    """
+
+    def fn(x, note):
+        first, second = backend.split(backend.exp(x * 0) * x, 1)
+        return first * second * backend.cos(x * 0), note
+
+    def forward(x, policy):
+        contexts = partial(backend.create_selective_checkpoint_contexts, policy)
+        y, note = backend.checkpoint(fn, x, "note", use_reentrant=False, context_fn=contexts)
+        return backend.sum(y), note
+
+    policies = {name: lambda _ctx, _operation, name=name: name for name in ("MUST_SAVE", "PREFER_RECOMPUTE")}
+    for name, policy in {**policies, "only exp": only_exp("MUST_SAVE")}.items():
+        x = leaf(backend, 3.0, 5.0)
+        loss, note = backend.call(lambda x, policy=policy: forward(x, policy), x)
+        trace.expect_value("the other result", "note", note)
+        backend.backward(loss)
+        trace.expect_value(f"x.grad, {name}", [10.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.selective.policy-calls",
+    level=Level.MUST,
+    sources=[CONTEXT.sentence(3)],
+    needs=NEEDS,
+    mutants=["selective-checkpoint-asks-again"],
+)
+def test_policy_calls(backend: Backend, trace: Trace) -> None:
+    """The policy function is called for each operation of forward, and not in the recomputation.
+
+    A policy with a state, e.g. a counter, therefore sees each operation once.
+    """
+
+    def policy(_ctx, operation):
+        trace.log(operation)
+        return "PREFER_RECOMPUTE"
+
+    forward = selective(backend, lambda x: backend.exp(x) * x, policy)
+    loss = backend.call(forward, leaf(backend))
+    trace.expect("exp", "mul")
+    backend.backward(loss)
+    trace.expect()
+
+
+@rule(
+    "checkpoint.selective.changed",
+    level=Level.MUST,
+    sources=[CONTEXTS.sentence(6, 7)],
+    needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE, Capability.SIN_COS],
+    mutants=["changes-of-selected-tensors-undetected", "changes-of-selected-tensors-always-refused"],
+)
+def test_changed(backend: Backend, trace: Trace) -> None:
+    """Changing a saved output in place is an error in backward, unless allow_cache_entry_mutation is True."""
+
+    def fn(x):
+        y = backend.exp(x)
+        z = backend.sin(y)
+        with backend.no_grad():
+            backend.mul_(y, 2)
+        return z
+
+    loss = backend.call(selective(backend, fn, ["exp"]), leaf(backend))
+    with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
+        backend.backward(loss)
+    backend.backward(backend.call(selective(backend, fn, ["exp"], allow_cache_entry_mutation=True), leaf(backend)))
+
+
+@rule(
+    "checkpoint.selective.once",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the cache is emptied by the first recomputation, and the error says so")],
+    needs=[*NEEDS, Capability.RETAIN_GRAPH],
+    mutants=["selective-checkpoint-works-twice"],
+)
+def test_once(backend: Backend, trace: Trace) -> None:
+    """A second backward through a retained selective checkpoint may be an error."""
+    loss = backend.call(selective(backend, lambda x: backend.exp(x) * x, ["exp"]), leaf(backend))
+    backend.backward(loss, retain_graph=True)
+
+    with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
+        backend.backward(loss)
+
+
+@rule(
+    "checkpoint.selective.reentrant",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[CONTEXTS, docstring("torch.utils.checkpoint.checkpoint"), observed("an error, as for any context_fn")],
+    needs=NEEDS,
+    mutants=["context-fn-of-a-reentrant-checkpoint-ignored"],
+)
+def test_reentrant(backend: Backend, trace: Trace) -> None:
+    """A selective checkpoint that is reentrant is an error."""
+    contexts = partial(backend.create_selective_checkpoint_contexts, ["exp"])
+
+    with trace.raises(ErrorKind.CHECKPOINT_OPTION):
+        backend.checkpoint(backend.exp, leaf(backend), use_reentrant=True, context_fn=contexts)
+
+
+@rule(
+    "checkpoint.selective.lifetime",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the cache belongs to the checkpoint's frame, which the graph owns")],
+    needs=[*NEEDS, Capability.WEAK_REFERENCES],
+    mutants=["selective-checkpoint-is-never-freed"],
+)
+def test_lifetime(backend: Backend, trace: Trace) -> None:
+    """What a selective checkpoint's policy function holds is freed with the graph, whether backward ran or not."""
+    for runs in (False, True):
+        held = HoldsNothing()
+        alive = weakref.ref(held)
+        with without_collector():
+            loss = backend.call(selective(backend, lambda x: backend.exp(x) * x, held), leaf(backend))
+            del held
+            if runs:
+                backend.backward(loss)
+            del loss
+
+        trace.expect_value("is freed", expected=True, observed=alive() is None)
+
+
+class HoldsNothing:
+    """A policy that saves everything."""
+
+    def __call__(self, _ctx: Any, _operation: str) -> str:
+        """Return the policy."""
+        return "MUST_SAVE"
