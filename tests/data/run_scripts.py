@@ -1,4 +1,4 @@
-"""Executes each script of a JSON object, in a fork of its own, and prints how it ended: pass, fail or crash.
+"""Executes each script of a JSON object, in a fork of its own, and prints how it ended: pass, fail, error or crash.
 
 The arguments are modules to import before the forks.
 """
@@ -10,6 +10,7 @@ import signal
 import sys
 
 LIMIT = 60
+ENDINGS = ("pass", "fail", "error")
 
 
 def ending_of(script: str) -> str:
@@ -21,11 +22,13 @@ def ending_of(script: str) -> str:
         os.dup2(1, 2)
         try:
             exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})  # noqa: S102 - that is what it is for
+        except (NameError, AttributeError, ImportError, SyntaxError):
+            os._exit(2)  # the script itself is wrong
         except BaseException:  # noqa: BLE001 - a fork must not return
             os._exit(1)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
-    return "crash" if os.WIFSIGNALED(status) else "fail" if status else "pass"
+    return "crash" if os.WIFSIGNALED(status) else ENDINGS[os.waitstatus_to_exitcode(status)]
 
 
 if __name__ == "__main__":
