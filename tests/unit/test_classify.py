@@ -124,6 +124,14 @@ def test_a_line_of_the_adapter_fails(blamed, verb, said):
     assert found.startswith(f"backend 'mine': verb 'sum' raised {said}")
 
 
+def test_a_hook_of_the_rule_is_called_with_too_many_arguments(blamed):
+    """The framework's C code calls a hook in a line of the adapter: it is not the adapter that called it wrongly."""
+    outcome, said, _ = blamed(rule="backend.sum(lambda grad, more: None)", verb="return list(map(tensor, [1]))")
+
+    assert outcome is Outcome.FAIL
+    assert said.startswith("sum raised TypeError: test_rule.<locals>.<lambda>() missing 1 required positional argument")
+
+
 def test_a_module_that_the_adapter_brings_fails(blamed, tmp_path):
     """A helper beside the adapter is the adapter's, unless it is the framework."""
     (tmp_path / "helper.py").write_text("def help_me():\n    return None.nothing\n")

@@ -122,7 +122,14 @@ def _is_own(error: BaseException, step: str, backend: Any) -> bool:
         return step in INDEXING
     if isinstance(error, ValueError):
         return step in UNPACKING
-    return type(error) is TypeError and bool(WRONG_CALL.search(str(error)))
+    return type(error) is TypeError and bool(WRONG_CALL.search(str(error))) and not _is_hook_of_rule(error, backend)
+
+
+def _is_hook_of_rule(error: TypeError, backend: Any) -> bool:
+    """Whether the function that was called wrongly, by the framework's C code, is one that a rule handed over."""
+    outer, nested, _ = str(error).partition(".<locals>.")
+    modules = (sys.modules.get(made.__module__) for made in type(backend).__mro__)
+    return bool(nested) and not any(hasattr(module, outer.partition(".")[0]) for module in modules)
 
 
 def _is_word_of_framework(error: BaseException, backend: Any) -> bool:

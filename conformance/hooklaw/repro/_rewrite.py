@@ -125,8 +125,14 @@ class Rewriter:
     def _on_classdef(self, node: ast.ClassDef) -> str:
         bases = [self.text(part.value if isinstance(part, ast.Subscript) else part) for part in node.bases]
         documented = ast.get_docstring(node) is not None and len(node.body) > 1
-        body = "\n\n".join(self.block([part]) for part in node.body[documented:])
-        return _headed(f"class {node.name}{'(' + ', '.join(bases) + ')' if bases else ''}:", body, node.col_offset)
+        decorators = "".join(f"@{self.text(part)}\n" for part in node.decorator_list)
+        fields = [part for part in node.body[documented:] if isinstance(part, ast.AnnAssign) and part.value is None]
+        methods = [part for part in node.body[documented:] if part not in fields]
+        declared = "\n".join(f"{self.text(part.target)}: object" for part in fields if decorators)  # of a dataclass
+        body = "\n\n".join(filter(None, [declared, *(self.block([part]) for part in methods)])) or "pass"
+        return _headed(
+            f"{decorators}class {node.name}{'(' + ', '.join(bases) + ')' if bases else ''}:", body, node.col_offset
+        )
 
     def _on_annassign(self, node: ast.AnnAssign) -> str | None:
         return f"{self.text(node.target)} = {self.text(node.value)}" if node.value else ""
