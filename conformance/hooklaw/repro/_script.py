@@ -108,6 +108,8 @@ class RuleScript:
         if owner is None:
             raise ScriptError(f"{self.backend.name} has no verb {verb} in a class of its own: no script can show it")
         source = source_of(owner.__module__)
+        if owner.__name__ not in source.definitions:
+            raise ScriptError(f"{owner.__name__} is defined inside a function: no script can show its verb {verb}")
         for node in getattr(source.definitions[owner.__name__], "body", ()):
             match node:
                 case ast.FunctionDef(name=name) if name == verb:

@@ -191,7 +191,7 @@ class RuleService:
 
         if callable(reset := getattr(self._backend, "reset", None)):
             reset()  # a script begins with an adapter that holds nothing
-        with suppress(ScriptError):
+        with suppress(ScriptError, OSError):  # a notebook's adapter has no file
             return script_of(found, self._backend, seen)
         return ""
 
