@@ -94,7 +94,7 @@ def test_new_backend(shell, tmp_path):
     for line in steps:
         done = shell(line, cwd=folder)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-    assert {"mylib.jsonl", "mylib.html"} <= {path.name for path in (folder / "out").iterdir()}
+    assert {"mylib.jsonl", "mylib.html", "mylib.xml"} <= {path.name for path in (folder / "out").iterdir()}
     assert "mylib" in shell("hooklaw run --backend mylibb").stderr.partition("did you mean ")[2]
 
 
