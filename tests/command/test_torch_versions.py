@@ -149,11 +149,10 @@ def test_early_stop_before_it_was_an_option(monkeypatch, option, early_stop, end
     from hooklaw_backends import torch_eager
 
     if not option:
-        plain = torch_eager.checkpoint
+        plain = torch_eager.checkpoints.checkpoint
         monkeypatch.setattr(torch_eager, "EARLY_STOP_OPTION", False)
-        monkeypatch.setattr(
-            torch_eager, "checkpoint", lambda fn, *args, use_reentrant: plain(fn, *args, use_reentrant=use_reentrant)
-        )
+        old = lambda fn, *args, use_reentrant: plain(fn, *args, use_reentrant=use_reentrant)  # noqa: E731 - as short as it is
+        monkeypatch.setattr(torch_eager.checkpoints, "checkpoint", old)
     seen = []
 
     def region(x):

@@ -4,6 +4,7 @@ import re
 import tomllib
 import warnings
 import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,21 @@ def untold(b):
     return values, seen
 
 
+def offloaded(b):
+    """Recompute a checkpoint in which exp, with another input then, has the policy of an offload."""
+    x, added = leaf(b), iter((0.0, 1.0))
+
+    def policy(_ctx, name):
+        return "MUST_CPU_OFFLOAD" if name == "exp" else "PREFER_RECOMPUTE"
+
+    def fn(x):
+        return x * b.exp(b.tensor([next(added)]))
+
+    contexts = partial(b.create_selective_checkpoint_contexts, policy)
+    b.backward(b.sum(b.checkpoint(fn, x, use_reentrant=False, context_fn=contexts)))
+    return [round(number, 3) for number in b.tolist(b.grad_of(x))]
+
+
 def whole_inside_grad(b):
     """Run a backward without inputs, through a reentrant checkpoint, inside autograd.grad."""
     x = leaf(b)
@@ -355,6 +371,7 @@ PROGRAMS = [
     ("copies-into-a-base-are-freed", copied, None, "refused"),
     ("pinning-copies", pinned, True, False),
     ("regions-are-reentrant-unless-told", untold, ("refused", []), ([1.0, 4.0], [False])),
+    ("offloaded-operations-run-again", offloaded, [1.0, 1.0], [2.718, 2.718]),
     ("passes-inside-limited-ones-are-limited", whole_inside_grad, [1.0, 2.0], "refused"),
     ("changes-through-another-look-are-missed", changed_elsewhere, [2.0, 4.0], [2.0, 40.0]),
     ("a-refused-context-ends-the-outer-one", refused_inside, None, "refused"),

@@ -4,7 +4,7 @@ Each fault says what was given, what was expected, what came, and what to mend. 
 the backend cannot be loaded here.
 
 Example:
-    hooklaw check-backend my_package:my_backend
+    hooklaw check-backend torch-eager reference
 """
 
 import argparse

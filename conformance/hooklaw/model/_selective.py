@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 from hooklaw.model import ops
 from hooklaw.model.errors import CheckpointPolicyError, CheckpointSelectiveError
+from hooklaw.model.flags import on
 from hooklaw.model.modes import watching
 from hooklaw.model.strided import Strided
 
 Policy = Callable[..., str]
 SAVED = ("SAVE", "CPU_OFFLOAD")
 """How the policies end under which an operation is not run again; every tensor is on the CPU already."""
+IGNORED = "offloaded-operations-run-again"
 
 
 def create_selective_checkpoint_contexts(
@@ -57,7 +59,8 @@ class _Cache:
 
         def save(name: str, data: Strided) -> Strided:
             nonlocal count
-            if self._policy(SimpleNamespace(is_recompute=False), name).endswith(SAVED):
+            policy = self._policy(SimpleNamespace(is_recompute=False), name)
+            if policy.endswith(SAVED[:1] if on(IGNORED) else SAVED):
                 self._saved[count] = data, data.storage.version
             count += 1
             return data

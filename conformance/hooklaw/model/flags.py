@@ -140,6 +140,11 @@ TORCH: Mapping[str, Flag] = {
             issue="https://github.com/pytorch/pytorch/issues/193711",
         ),
         Flag(
+            "offloaded-operations-run-again",
+            "a selective checkpoint runs an operation again although its policy is an offload",
+            why="checkpoint.selective.offloaded",
+        ),
+        Flag(
             "passes-inside-limited-ones-are-limited",
             "a reentrant checkpoint refuses a backward without inputs inside a pass with inputs",
             why="the docstring of torch.utils.checkpoint.checkpoint: a reentrant one supports backward without inputs",

@@ -99,7 +99,7 @@ class Rewriter:
         body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
         decorators = "".join(f"@{self.text(part)}\n" for part in node.decorator_list)
         head = f"{decorators}def {node.name}({self._parameters(node.args)}):"
-        return _headed(head, self.block(body), node.col_offset)
+        return _headed(head, self.block(body).strip("\n") or "pass", node.col_offset)
 
     def _on_lambda(self, node: ast.Lambda) -> str | None:
         if not any(part.arg in HANDED for part in node.args.args):
@@ -239,7 +239,7 @@ class Rewriter:
                 return self._verb(node, verb, self.place.adapter)
             case ast.Name("cast"):
                 return self.text(node.args[1])
-            case ast.Name("getattr") if WORD.fullmatch(self.text(node.args[1])):
+            case ast.Name("getattr") if not node.args[2:] and WORD.fullmatch(self.text(node.args[1])):
                 return f"{self.text(node.args[0])}.{self.text(node.args[1])[1:-1]}"
             case ast.Name(name) if isinstance(getattr(self.place.given.get(name), "node", None), ast.Lambda):
                 return f"({self.text(node.func)})({self._arguments(node)})"

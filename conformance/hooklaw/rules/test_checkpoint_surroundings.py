@@ -269,7 +269,7 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
         said = ""
         try:
             backend.backward(loss)
-        except backend.errors.get(ErrorKind.CHECKPOINT_MISMATCH, (RuntimeError,)) as error:
+        except Exception as error:  # noqa: BLE001 - what it says is compared
             said = str(error)
 
         trace.expect_value(f"operations are named, {enabled}", expected, "cos" in said)
