@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry", Expectation, Stale)
 
+MANY = 50
+"""So many new modules are a part of a framework that a rule has loaded."""
 YOUNG = 50_000
 """Objects that a rule makes before garbage is collected of itself; a rule whose law it is collects garbage by name."""
 
@@ -99,6 +102,8 @@ class RuleService:
         gc.disable()  # while frameworks load there is little garbage, and much to look through
         self._condition: str | None = None
         """The condition of the rule that was executed last."""
+        self._loaded = 0
+        """How many modules there were when what was loaded was set aside."""
         self._subject = self._load()
 
     def hello(self) -> Subject:
@@ -137,8 +142,9 @@ class RuleService:
 
     def _settle(self, condition: str) -> None:
         """Set aside what has been loaded: whoever collects garbage need not look at a whole framework each time."""
-        if condition != self._condition:
-            self._condition = condition
+        loaded = len(sys.modules)
+        if condition != self._condition or loaded > self._loaded + MANY:
+            self._condition, self._loaded = condition, loaded
             gc.freeze()
             gc.set_threshold(YOUNG)
             gc.enable()
