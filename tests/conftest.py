@@ -14,6 +14,7 @@ from hooklaw.model import flags
 
 ROOT = Path(__file__).parent.parent
 collect_ignore = ["data"]
+pytest.register_assert_rewrite("scripted")
 
 
 def pytest_configure():

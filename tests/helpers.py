@@ -11,6 +11,7 @@ from hooklaw.backend import loading
 from hooklaw.cli import VERBS
 from hooklaw.fuzz.judge.compare import SCHEDULES, Divergence, follow, in_one, shown
 from hooklaw.fuzz.judge.judge import Judge, engine
+from hooklaw.law.collection import load_rules
 
 DATA = Path(__file__).parent / "data"
 TOY_RULES = DATA / "toy_rules"
@@ -33,13 +34,23 @@ def diverges(program, engine, observed, schedules=SCHEDULES, stream=in_one):
     return None if match.fits else Divergence(match.matched, shown(program, engine, match.path), match.exhausted)
 
 
+def shipped_rules():
+    """Return hooklaw's own rules by id, without those that a test has made up in this process."""
+    return {
+        name: found for name, found in load_rules().items() if found.function.__module__.startswith("hooklaw.rules.")
+    }
+
+
 def started(command, **how):
-    """Start a command in a process group that Ctrl-C ends, even if the shell that runs the tests ignores SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Start a command in a process group that signals end, even if the shell that runs the tests ignores some."""
+    handlers = dict.fromkeys([signal.SIGHUP, signal.SIGTERM], signal.SIG_DFL)
+    handlers[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         return subprocess.Popen(command, start_new_session=True, **how)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def examples(verb):

@@ -27,7 +27,7 @@ the rules that state what the test expects, or why there is none.
 |---|---|---|---|---|
 {counts}
 
-A row may have rules and a gap: the rules state a part of what the test expects.
+A row may have rules and a gap, or rules and a reason: the rules state a part of what the test expects.
 Under `torch-compile:COMPILER` the rules are judged with a compiled forward,
 under `torch-compile:COMPILER+compiled-autograd` with a compiled backward.
 PyTorch too runs `TestAutograd` and `TestNestedCheckpoint` again under compiled autograd.
@@ -79,8 +79,11 @@ def _row(name: str, value: str | dict[str, str] | list[Any], table: dict[str, An
         return Row(name, (), "", table["reasons"].get(value, value))
     items = value if isinstance(value, list) else [value]
     rules = tuple(item for item in items if isinstance(item, str))
-    gaps = [table["gaps"].get(item["gap"], item["gap"]) for item in items if isinstance(item, dict)]
-    return Row(name, rules, "; ".join(gaps), "")
+    parts = [part for item in items if isinstance(item, dict) for part in item.items()]
+    gaps, reasons = (
+        "; ".join(table[f"{kind}s"].get(said, said) for key, said in parts if key == kind) for kind in ("gap", "reason")
+    )
+    return Row(name, rules, gaps, reasons)
 
 
 def problems(found: Iterable[File], known: Container[str]) -> Iterator[str]:
@@ -104,7 +107,7 @@ def numbers(rows: Iterable[Row]) -> tuple[int, int, int, int]:
     """Return how many rows there are, have rules, have only a gap, and have a reason."""
     rows = list(rows)
     ruled = sum(bool(row.rules) for row in rows)
-    reasoned = sum(bool(row.reason) for row in rows)
+    reasoned = sum(bool(row.reason) and not row.rules for row in rows)
     return len(rows), ruled, len(rows) - ruled - reasoned, reasoned
 
 
@@ -137,6 +140,8 @@ def _gaps(found: list[File]) -> str:
     tests: dict[str, int] = {}
     for row in (row for file in found for row in file.rows if row.gap):
         tests[row.gap] = tests.get(row.gap, 0) + 1
+    if not tests:
+        return ""
     ordered = sorted(tests.items(), key=lambda item: -item[1])
     lines = ["## What no rule states yet", "", "| what | tests |", "|---|---|"]
     return "\n".join([*lines, *(f"| {gap} | {count} |" for gap, count in ordered), ""])

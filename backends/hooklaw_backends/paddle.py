@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES
 from hooklaw.backend.torchlike import attribute, function, method
 
 try:
@@ -22,6 +23,7 @@ LACKS = {
     Capability.RETAINS_GRAD: "a tensor has retain_grads(), but no attribute that says whether it was called",
     Capability.POST_ACCUMULATE: "hooks after accumulation need a private method, which passes no tensor to them",
     Capability.NODE_HOOKS: "node hooks need a private method, which works only after the node has run",
+    Capability.NODE_TYPE: "the type of a node is not public",
     Capability.NODE_METADATA: "a node has no place for user data",
     Capability.BACKWARD_CREATE_GRAPH: "backward has no create_graph; only paddle.grad has it",
     Capability.BACKWARD_INPUTS: "backward has no inputs; it always goes to every leaf",
@@ -37,9 +39,13 @@ LACKS = {
     Capability.CHECKPOINT_DEBUG: RECOMPUTE,
     Capability.GRAPH_EXEC_GROUP: RECOMPUTE,
     Capability.SELECTIVE_CHECKPOINT: RECOMPUTE,
+    Capability.SELECTIVE_OFFLOAD: RECOMPUTE,
+    Capability.FUNC: "paddle.incubate.autograd.vjp computes at once, with no hook between",
+    Capability.VMAP: "no function maps another over a dimension",
     Capability.RANDOM: "no rule that Paddle can be judged by draws random numbers",
     Capability.AUTOCAST: "no rule that Paddle can be judged by uses autocast",
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or submodule is registered",
+    Capability.MODULE_SWITCHES: "a Layer cannot freeze its parameters at once, and train takes no mode",
     Capability.STATE_DICT: "state_dict has post-hooks only, and loading has no hooks",
     Capability.OPTIMIZERS: "an optimizer has no hooks",
     Capability.FUNCTION_MARKS: "the context of a PyLayer has other marks, and none for changed inputs",
@@ -59,7 +65,9 @@ LACKS = {
     Capability.MODULE_BACKWARD_PRE_HOOKS: "a Layer has forward hooks only",
     Capability.LEGACY_MODULE_BACKWARD_HOOKS: "a Layer has forward hooks only",
     Capability.GLOBAL_MODULE_HOOKS: "a hook belongs to one Layer",
+    Capability.GLOBAL_HOOK_KWARGS: "a hook belongs to one Layer",
     Capability.MULTI_GRAD: "a hook belongs to one tensor",
+    **dict.fromkeys(SEVERAL_PROCESSES, "this backend is judged in one process"),
     Capability.DATA_PARALLEL: "paddle.DataParallel runs one process for each device, not one thread for each replica",
 }
 
@@ -166,6 +174,9 @@ class Paddle(TorchLike):
     # running
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
         root.backward(gradient, bool(retain_graph), **how)
+
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        paddle.autograd.backward([*roots], None if gradients is None else [*gradients])
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return tuple(paddle.grad(outputs, list(inputs), grad_outputs, **how))

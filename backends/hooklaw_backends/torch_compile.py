@@ -1,6 +1,7 @@
 """torch with the forward part of every rule compiled: ``torch-compile:aot_eager``, ``:eager``, ``:inductor``.
 
-``torch-compile:eager+compiled-autograd`` compiles each backward instead; other compilers take the suffix too.
+``torch-compile:eager+compiled-autograd`` compiles each backward instead, and
+``torch-compile:eager+compiled-autograd+forward`` both; other compilers take these suffixes too.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ DEFAULT = "aot_eager"
 CALL = (
     "torch.compile(fn, backend={!r}) with torch's defaults: graph breaks allowed, at most 8 recompilations a function."
 )
-BACKWARD = "each backward runs under compiled autograd, torch.compile(backend={!r}); the forward is not compiled."
-COMPILED_AUTOGRAD = "compiled-autograd"
+BACKWARD = "each backward runs under compiled autograd, torch.compile(backend={!r}); the forward is {}compiled."
+COMPILED_AUTOGRAD, BOTH = "compiled-autograd", "compiled-autograd+forward"
 NO_SUBCLASS = (
     "any operation on a tensor of a plain subclass is an error (https://github.com/pytorch/pytorch/issues/193932)"
 )
@@ -35,11 +36,11 @@ def backend(argument: str = "") -> "TorchCompile":
     compiler, plus, mode = argument.partition("+")
     compiler = compiler or DEFAULT
     _check_name(compiler)
-    if plus and mode != COMPILED_AUTOGRAD:
-        raise ValueError(f"unknown mode {mode!r} after the +: use {COMPILED_AUTOGRAD}")
+    if plus and mode not in (COMPILED_AUTOGRAD, BOTH):
+        raise ValueError(f"unknown mode {mode!r} after the +: use {COMPILED_AUTOGRAD} or {BOTH}")
     _time_no_guards()
     _check_use(compiler)
-    return CompiledAutograd(compiler) if plus else TorchCompile(compiler)
+    return CompiledAutograd(compiler, mode) if plus else TorchCompile(compiler)
 
 
 def _check_name(compiler: str) -> None:
@@ -70,15 +71,22 @@ class TorchCompile(TorchEager):
 
     examples = 5  # each example of a property is compiled, which takes about a second
     compiled_autograd = False
+    forward_compiled = True
+    alone = "each rank would compile every function of its own, which takes minutes"
 
-    def __init__(self, compiler: str = DEFAULT) -> None:
-        mode = f"{compiler}+{COMPILED_AUTOGRAD}" if self.compiled_autograd else compiler
+    def __init__(self, compiler: str = DEFAULT, mode: str = "") -> None:
+        mode = f"{compiler}+{mode}" if mode else compiler
         super().__init__(name=f"torch-compile:{mode}")
         self._compiler = compiler
         self.expectations = _file_of("expectations", mode)
         self.findings = _file_of("findings", mode)
         self.notes["call"] = CALL.format(compiler)
         self.not_under = {} if compiler == "eager" else {"subclass": NO_SUBCLASS}
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether a script keeps each verb a function, since the compiler may skip its caller and compile it alone."""
+        return self.forward_compiled
 
     def reset(self) -> None:
         """Also drop all compiled code, so that every rule starts from nothing."""
@@ -89,25 +97,27 @@ class TorchCompile(TorchEager):
         return torch.compile(fn, backend=self._compiler)(*tensors)
 
     def replay_program(self, program: Sequence[Instruction]) -> Replayed:
-        on = self.compiled_autograd
-        return replay_compiled(program, self._compiler, forward=not on, compiled_autograd=on)
+        parts = {"forward": self.forward_compiled, "compiled_autograd": self.compiled_autograd}
+        return replay_compiled(program, self._compiler, **parts)
 
     def code_of_program(self, program: Sequence[Instruction]) -> str:
-        on = self.compiled_autograd
-        return code_compiled(program, self._compiler, forward=not on, compiled_autograd=on)
+        parts = {"forward": self.forward_compiled, "compiled_autograd": self.compiled_autograd}
+        return code_compiled(program, self._compiler, **parts)
 
 
 class CompiledAutograd(TorchCompile):
-    """The verbs of eager torch, except that each backward is compiled."""
+    """The verbs of eager torch, except that each backward is compiled, and perhaps the forward too."""
 
+    examples = 2
     compiled_autograd = True
 
-    def __init__(self, compiler: str = DEFAULT) -> None:
-        super().__init__(compiler)
-        self.notes["call"] = BACKWARD.format(compiler)
+    def __init__(self, compiler: str = DEFAULT, mode: str = COMPILED_AUTOGRAD) -> None:
+        super().__init__(compiler, mode)
+        self.forward_compiled = mode == BOTH
+        self.notes["call"] = BACKWARD.format(compiler, "" if self.forward_compiled else "not ")
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
-        return fn(*tensors)
+        return super().call(fn, *tensors) if self.forward_compiled else fn(*tensors)
 
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         with self._compiling():

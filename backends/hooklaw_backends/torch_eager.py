@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES
 from hooklaw.backend.torchlike import named
 
 try:
@@ -18,7 +19,7 @@ try:
 except ImportError as missing:
     raise NotRunError("torch is not installed: pip install 'hooklaw[torch]'") from missing
 
-from hooklaw_backends import _data_parallel
+from hooklaw_backends import _data_parallel, _distributed
 
 modules = torch.nn.modules.module
 optimizers = import_module("torch.optim.optimizer")  # torch.optim hides this module
@@ -73,15 +74,16 @@ class PlainTensor(torch.Tensor):
     """A subclass of tensors that changes nothing."""
 
 
-class TorchEager(TorchLike):
+class TorchEager(_distributed.Distributed, TorchLike):
     """The verbs as PyTorch has them."""
 
     framework = torch
     expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
     findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
-    imports_late: Mapping[Capability, str] = dict.fromkeys(
-        (Capability.CHECKPOINT, Capability.OPTIMIZERS), "torch._dynamo"
-    )
+    imports_late: Mapping[Capability, str] = {
+        **dict.fromkeys((Capability.CHECKPOINT, Capability.OPTIMIZERS), "torch._dynamo"),
+        **_distributed.IMPORTS_LATE,
+    }
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.HOOK_RETURN_TYPE: (TypeError,),
         ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
@@ -91,7 +93,12 @@ class TorchEager(TorchLike):
         ErrorKind.OUTSIDE_MUTATION: (AssertionError,),
         ErrorKind.CHECKPOINT_OPTION: (ValueError,),
         ErrorKind.CHECKPOINT_POLICY: (ValueError,),
+        ErrorKind.COMM_HOOK_SIGNATURE: (ValueError, KeyError),
+        ErrorKind.COMM_HOOK_TWICE: (RuntimeError, AssertionError),
     }
+
+    alone = ""
+    """Why no rule runs in several processes, where the mode is the reason."""
 
     def __init__(self, device: str = "cpu", name: str = "") -> None:
         self.name = name or ("torch-eager" if device == "cpu" else f"torch-eager:{device}")
@@ -100,10 +107,11 @@ class TorchEager(TorchLike):
         on_host = self._device.type == "cpu"
         why = f"the device is {device}"
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
-        if not EDGE_ROOTS:
-            self.lacks[Capability.EDGE_ROOTS] = f"torch {torch.__version__} runs backward from tensors only"
-        if not hasattr(checkpoints, "GraphExecGroup"):
-            self.lacks[Capability.GRAPH_EXEC_GROUP] = f"torch {torch.__version__} has no GraphExecGroup"
+        self.lacks |= _not_in_this_version()
+        if alone := self.alone or _distributed.why_not(self._device):
+            self.lacks |= dict.fromkeys(SEVERAL_PROCESSES, alone)
+        elif unsharded := _distributed.why_no_sharding():
+            self.lacks |= dict.fromkeys(_distributed.SHARDING, unsharded)
         self.capabilities = frozenset(Capability) - self.lacks.keys()
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}
@@ -143,11 +151,21 @@ class TorchEager(TorchLike):
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         root.backward(gradient, inputs=inputs, **how)
 
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        torch.autograd.backward(roots, gradients)
+
     def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
         torch.autograd.backward(edge, gradient)
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         return torch.autograd.grad(outputs, inputs, grad_outputs, **how)
+
+    func_grad = staticmethod(torch.func.grad)
+    func_vjp = staticmethod(torch.func.vjp)
+    vmap = staticmethod(torch.func.vmap)
+
+    def is_node(self, value: Any) -> bool:
+        return isinstance(value, torch.autograd.graph.Node)
 
     # saved tensors
     set_checkpoint_early_stop = staticmethod(checkpoints.set_checkpoint_early_stop)
@@ -241,6 +259,22 @@ class TorchEager(TorchLike):
 
     def replica_count(self) -> int:
         return _data_parallel.replica_count(self._device)
+
+
+def _not_in_this_version() -> dict[Capability, str]:
+    """Return the capabilities that came with later versions of torch, each with the reason."""
+    policy = getattr(checkpoints, "CheckpointPolicy", None)
+    missing = {
+        Capability.EDGE_ROOTS: "" if EDGE_ROOTS else "runs backward from tensors only",
+        Capability.GRAPH_EXEC_GROUP: "" if hasattr(checkpoints, "GraphExecGroup") else "has no GraphExecGroup",
+        Capability.SELECTIVE_CHECKPOINT: "" if policy else "has no selective checkpoints",
+        Capability.SELECTIVE_OFFLOAD: "" if hasattr(policy, "MUST_CPU_OFFLOAD") else "has no policy that offloads",
+        Capability.INIT_SYNC: "" if _distributed.INIT_SYNC_OPTION else "always syncs when a module is distributed",
+        Capability.GLOBAL_HOOK_KWARGS: ""
+        if "with_kwargs" in signature(modules.register_module_forward_hook).parameters
+        else "has global forward hooks without with_kwargs",
+    }
+    return {capability: f"torch {torch.__version__} {why}" for capability, why in missing.items() if why}
 
 
 def _raw_names(node: Any) -> list[str]:

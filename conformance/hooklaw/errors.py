@@ -87,6 +87,14 @@ class WorkerError(HooklawError):
     """A worker cannot be started, or broke where nothing was expected to break."""
 
 
+class FolkloreError(HooklawError):
+    """A folklore file cannot be read, or a claim is malformed."""
+
+
+class UnknownClaimError(HooklawError):
+    """No claim has this id, or these words."""
+
+
 class UnknownPageError(HooklawError):
     """No page of the documentation has this name."""
 
@@ -132,6 +140,20 @@ def broken(error: BaseException) -> str:
     frame = extract_tb(error.__traceback__)[-1]
     said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
     return f"the run broke: {said} ({frame.filename}:{frame.lineno})"
+
+
+_is_worker = False
+
+
+def become_worker() -> None:
+    """Know that this process is a worker: Ctrl-C and the signals that end a program reach its supervisor alone."""
+    global _is_worker  # noqa: PLW0603 - a process is a worker or is not
+    _is_worker = True
+
+
+def is_users_interrupt(error: BaseException) -> bool:
+    """Whether an exception is the user's Ctrl-C; in a worker only what is judged there raises KeyboardInterrupt."""
+    return isinstance(error, KeyboardInterrupt) and not _is_worker
 
 
 class NotRunError(Exception):

@@ -16,6 +16,7 @@ from hooklaw.law import hypothesis_settings
 from hooklaw.law.rule import Rule
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Writer
+from hooklaw.results.text import printable
 from hooklaw.results.verdict import Expectation, Outcome, Verdict, as_known, judge
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
 from hooklaw.runner.worker import Listed, RuleSettings
@@ -174,8 +175,8 @@ class RuleRunner:
             except HooklawError as error:
                 raise pytest.UsageError(f"hooklaw: {error}") from error
             if (why := self.subjects[spec].not_run) and not self._allow_not_run:
-                said = f"{spec} cannot be judged here: {why}; if that is as it should be, say --allow-not-run"
-                raise pytest.UsageError(f"hooklaw: {said}")
+                said = printable(f"{spec} cannot be judged here: {why}")
+                raise pytest.UsageError(f"hooklaw: {said}; if that is as it should be, say --allow-not-run")
             self._listed |= {(spec, listed.rule.id): listed for listed in found}
         items.sort(key=lambda item: isinstance(item, RuleItem) and self.subjects[item.spec].ends_process(item.rule.id))
 
@@ -197,6 +198,16 @@ class RuleRunner:
         """Return what the process that records has to know of an item."""
         rules = self._untold.pop(item.spec, [])
         return Message(item.spec, done, self.subjects[item.spec] if rules else None, rules)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name the entries of expectation files that are stale; pytest's exit code does not speak of them."""
+        stale = {spec: subject.stale for spec, subject in self.subjects.items() if subject.stale}
+        if stale:
+            terminalreporter.section("stale expectations, for which `hooklaw run` exits with 2")
+        for spec, entries in stale.items():
+            for each in entries:
+                said = f"{spec}: {each.file}:{each.line}: the entry for {each.rule!r} {each.why}"
+                terminalreporter.line(printable(said))
 
     def pytest_unconfigure(self) -> None:
         """End the workers."""

@@ -16,8 +16,8 @@ from hooklaw_reports.payload import payload
 from hooklaw_reports.sheet import parts
 
 TEMPLATES = files("hooklaw_reports") / "templates"
-SCRIPTS = ("lanes.js", "panel.js", "chart.js", "offload.js", "sheet.js", "report.js")
-STYLES = ("report.css", "offload.css")
+SCRIPTS = ("lanes.js", "panel.js", "chart.js", "offload.js", "sheet.js", "folklore.js", "report.js")
+STYLES = ("report.css", "offload.css", "folklore.css")
 
 
 def render(page: Page) -> str:

@@ -8,8 +8,9 @@ from hooklaw.results.naming import names
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.summary import counted
 from hooklaw.results.text import name, printable
+from hooklaw_reports.folklore import Folklore, folklore
 from hooklaw_reports.offload import Offload, offload
-from hooklaw_reports.sheet import KINDS, Sheet, sheet
+from hooklaw_reports.sheet import KINDS, Kind, Sheet, sheet
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -21,11 +22,17 @@ class Page(msgspec.Struct, frozen=True):
     suites: list[str]
     sheets: list[Sheet]
     offload: Offload | None
+    folklore: Folklore | None = None
 
     @property
     def tabs(self) -> list[Sheet | Offload]:
-        """The pages among which a reader chooses."""
+        """The pages of runs."""
         return [*self.sheets, *([self.offload] if self.offload else [])]
+
+    @property
+    def names(self) -> list[Kind]:
+        """What the pages among which a reader chooses are called."""
+        return [tab.kind for tab in self.tabs] + ([self.folklore.kind] if self.folklore else [])
 
     @property
     def verdicts(self) -> str:
@@ -49,4 +56,5 @@ def build(runs: Sequence[Run], title: str = "") -> Page:
         suites=list(dict.fromkeys(run.header.suite for run in runs)),
         sheets=list(sheets.values()),
         offload=offload([run for run, _ in measured], [name for _, name in measured], packers),
+        folklore=folklore(runs),
     )

@@ -9,6 +9,7 @@ from hooklaw.law.rule import Rule
 from hooklaw.law.trace import Event
 from hooklaw.results.records import Result, Run
 from hooklaw.results.verdict import Expectation
+from hooklaw_reports.folklore import Folklore, said_of
 from hooklaw_reports.marks import OUTCOMES, Mark
 from hooklaw_reports.offload import Chart, Point
 from hooklaw_reports.page import Page
@@ -26,7 +27,7 @@ def payload(page: Page) -> str:
     """Return the JSON."""
     data = {
         "looks": {word: (mark.tone, mark.glyph) for word, mark in OUTCOMES.items()},
-        "sheets": {sheet.kind.name: _sheet(sheet) for sheet in page.sheets},
+        "sheets": {sheet.kind.name: _sheet(sheet, page.folklore) for sheet in page.sheets},
         "charts": {chart.slug: _chart(chart) for chart in (page.offload.charts if page.offload else [])},
     }
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
@@ -63,18 +64,19 @@ def body(result: Result) -> dict[str, Any]:
     return _filled(parts) | first
 
 
-def _sheet(sheet: Sheet) -> dict[str, Any]:
+def _sheet(sheet: Sheet, said: Folklore | None) -> dict[str, Any]:
     rows = (row for chapter in sheet.chapters for row in chapter.rows)
     return {
         "law": sheet.kind.law,
         "judged": sheet.kind.judged,
         "backends": [column.name for column in sheet.columns],
-        "rules": {row.rule.id: _rule(row.rule) | {"groups": _groups(row, sheet.columns)} for row in rows},
+        "rules": {row.rule.id: _rule(row.rule, said) | {"groups": _groups(row, sheet.columns)} for row in rows},
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
-    return {
+def _rule(rule: Rule, said: Folklore | None) -> dict[str, Any]:
+    claims = said_of(said, rule.id)
+    return ({"said": claims} if claims else {}) | {
         "level": str(rule.level),
         "basis": str(rule.basis),
         "sources": [[str(source), source.url] for source in rule.sources],

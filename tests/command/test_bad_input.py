@@ -12,6 +12,7 @@ import pytest
 import made_records as made
 from helpers import TOY_RULES, complaint, entry, started
 from hooklaw.results import records
+from hooklaw.workers import supervisor
 
 SLOW = '''
 import time
@@ -58,9 +59,13 @@ LOADING_VERBS = {
     "run in process": ["run", IN_PROCESS],
     "explain": ["explain", "order.six-steps.leaf"],
     "repro": ["repro", "order.six-steps.leaf"],
+    "check-backend": ["check-backend", "reference"],
+    "findings": ["findings"],
     "expect check": ["expect", "check"],
     "expect update": ["expect", "update", "three.jsonl"],
     "fuzz": ["fuzz"],
+    "mutants": ["mutants", "--backend", "toy:backend"],
+    "bench": ["bench", "--quick"],
     "packer": ["packer", "hooklaw.packing.control:Right"],
 }
 
@@ -128,6 +133,46 @@ def test_import_that_kills_the_process(judge, adapter, old, text, said):
     assert old()
 
 
+def test_import_that_never_ends(verb, adapter, old, monkeypatch, tmp_path):
+    """A backend that hangs when loaded is one sentence, which names the line where it hangs."""
+    monkeypatch.setattr(supervisor, "LOADING_LIMIT", 2.0)
+    monkeypatch.syspath_prepend(tmp_path)
+    adapter("import time\nwhile True: time.sleep(1)")
+    done = verb("run", "--results=old.jsonl", "--backend", "broken:made", "--rules", TOY_RULES)
+
+    assert refused(done, "hooklaw: backend 'broken:made' cannot be loaded: did not end within 2 s [")
+    assert "broken.py:3]" in complaint(done)
+    assert old()
+
+
+@pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
+def test_grad_mode_that_stays_off(judge, adapter, old, how):
+    """A backend that turns grad mode off when loaded, for good, is one sentence."""
+    adapter(
+        "from hooklaw.model.adapter import Reference\n"
+        "class Broken(Reference):\n    def is_grad_enabled(self): return False\n"
+        "made = Broken()"
+    )
+    done = judge("--results=old.jsonl", *how, backend="broken:made")
+
+    assert refused(done, "backend 'broken:made' turned grad mode off when it was loaded, and its reset does not turn")
+    assert old()
+
+
+@pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
+def test_words_that_no_terminal_should_see(judge, adapter, how):
+    """Half a character, an escape and a mark that reverses the line are shown as escapes, and cost one rule only."""
+    adapter(
+        "class Broken(Toy):\n"
+        "    def register_hook(self, tensor, hook): raise RuntimeError('\\ud800\\x1b[2J\\u202e\\x00')\n"
+        "made = Broken()"
+    )
+    done = judge("--results=r.jsonl", *how, backend="broken:made")
+
+    assert done.returncode == 1, done.stderr
+    assert "RuntimeError: \\ud800\\x1b[2J\\u202e\\x00" in done.stdout
+
+
 @pytest.mark.parametrize("how", [(), (IN_PROCESS,)], ids=["isolated", "in process"])
 def test_what_nobody_foresaw(judge, adapter, old, tmp_path, how):
     """A backend whose attributes raise is one sentence too."""
@@ -140,9 +185,9 @@ def test_what_nobody_foresaw(judge, adapter, old, tmp_path, how):
 
 
 def test_verb_that_interrupts(judge, adapter, tmp_path):
-    """A KeyboardInterrupt raised by a verb ends the run, and is not recorded as a crash."""
-    adapter("class Broken(Toy):\n    def sum(self, tensor): raise KeyboardInterrupt\nmade = Broken()")
-    done = judge("--results=r.jsonl", backend="broken:made")
+    """In this process a KeyboardInterrupt raised by a verb ends the run like Ctrl-C, and is not recorded."""
+    adapter("class Broken(Toy):\n    def register_hook(self, *_): raise KeyboardInterrupt\nmade = Broken()")
+    done = judge("--results=r.jsonl", IN_PROCESS, backend="broken:made")
 
     assert refused(done, "hooklaw: interrupted, 0 of 5 rules on 'broken:made' have a result")
     assert records.read(tmp_path / "r.jsonl", incomplete=True)[0].results == {}
@@ -363,6 +408,7 @@ ODD_NAMES = {
 
 
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+@pytest.mark.parametrize("judged", [made.run, made.packer], ids=["rules", "packer"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -372,15 +418,18 @@ ODD_NAMES = {
         ("merge", "file", "other", "-o", "merged.jsonl"),
         ("report", "file", "-o", "report.html"),
         ("report", "file", "other", "-o", "report.html"),
+        ("expect", "update", "file", "--file", "expect.toml"),
+        ("run", "--backend", "toy:backend", "--last-failed", "file"),
+        ("bench", "compare", "file", "old.jsonl"),
     ],
 )
-def test_odd_names_in_results(verb, old, tmp_path, words, name):
+def test_odd_names_in_results(verb, old, tmp_path, words, judged, name):  # noqa: PLR0913, PLR0917 - a table
     """A name in a record file neither reaches the terminal raw nor fills it."""
     versions = {"torch": name}
     rules = [made.rule("odd.rule"), made.rule(name)]
     results = [made.failed(name, detail=name, where=name), made.passed("odd.rule")]
-    made.write(tmp_path / "file", made.run(name, rules, results, versions=versions))
-    other = made.run(name, rules[1:], results[:1], versions=versions)
+    made.write(tmp_path / "file", judged(name, rules, results, versions=versions, notes=versions))
+    other = judged(name, rules[1:], results[:1], versions=versions)
     other.header = msgspec.structs.replace(other.header, run="other")
     made.write(tmp_path / "other", other)
     done = verb(*words)
@@ -394,7 +443,17 @@ def test_odd_names_in_results(verb, old, tmp_path, words, name):
 @pytest.mark.parametrize(
     "text", ["[" * 10_000, '{"hooklaw":' * 10_000, '{"kind":"result","run":"r","x":' + "[" * 10_000]
 )
-@pytest.mark.parametrize("words", [("diff", "old.jsonl"), ("merge", "-o", "x"), ("report", "-o", "x")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diff", "old.jsonl"),
+        ("merge", "-o", "x"),
+        ("report", "-o", "x"),
+        ("expect", "update", "--file", "x"),
+        ("run", "--backend", "toy:backend", "--last-failed"),
+        ("bench", "compare", "file"),
+    ],
+)
 def test_results_that_are_nested_deeply(verb, old, tmp_path, words, text):
     """A line nested ten thousand deep is no record."""
     whole = (tmp_path / "old.jsonl").read_text()

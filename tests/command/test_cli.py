@@ -18,7 +18,7 @@ from hooklaw.results.verdict import Outcome
 
 SEEN = "x.grad should be [100.0, 100.0], was [1.0, 1.0]"
 KNOWN = entry(saw=SEEN)
-RULE_KEYS = {"id", "chapter", "statement", "level", "basis", "sources", "needs", "mutants", "except_under"}
+RULE_KEYS = {"id", "chapter", "statement", "level", "basis", "sources", "needs", "mutants", "except_under", "processes"}
 IN_PROCESS = ["--in-process"]
 
 
@@ -95,11 +95,11 @@ def test_explain(explained):
 
 
 def test_explain_json(explained):
-    """The same as data: the rule's keys and the results by backend."""
+    """The same as data: the rule's keys, what else is known of it, and the results by backend."""
     rule = some_rule_that_the_toy_keeps()
     found = json.loads(explained("--format", "json", rule=rule).stdout)
 
-    assert RULE_KEYS | {"results"} == set(found)
+    assert RULE_KEYS | {"why", "neighbours", "divergences", "folklore", "results"} == set(found)
     assert found["results"]["toy:backend"]["outcome"] == "pass"
 
 

@@ -6,6 +6,7 @@ from helpers import complaint
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES, Capability  # noqa: E402 - as the next line
 from hooklaw_backends import torch_eager  # noqa: E402 - needs torch
 
 
@@ -47,7 +48,7 @@ def test_what_a_device_lacks():
     host, meta = torch_eager.TorchEager("cpu"), torch_eager.TorchEager("meta")
 
     assert {str(one) for one in host.lacks} == {"accelerator"}
-    assert {str(one) for one in meta.lacks} == {"caller-thread", "host"}
+    assert {*meta.lacks} == {Capability.CALLER_THREAD, Capability.HOST, *SEVERAL_PROCESSES}
 
 
 def test_driver_version_is_read_from_the_kernel_module():

@@ -207,3 +207,13 @@ def test_probing_names_what_holds_though_denied(hooklaw, tmp_path, probe, named)
     assert "0 of 0 rules hold" in done.stdout
     assert "1 unsupported and not counted" in done.stdout
     assert ("PROBED   toy.order: denied, yet it holds: tensor-hooks" in done.stdout) is named
+
+
+def test_stale_expectations_are_listed(plain, tmp_path):
+    """Plain pytest lists the entries that no longer say anything, and keeps its own exit code."""
+    (tmp_path / "root" / "toy.toml").write_text(entry(saw="was [1.0, 1.0]") + entry(rule="no.such-rule", saw="it"))
+    done = plain("--expectations=toy.toml")
+
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert "stale expectations, for which `hooklaw run` exits with 2" in done.stdout
+    assert "the entry for 'no.such-rule' matches no rule" in done.stdout

@@ -17,6 +17,7 @@ PAGES = {
     "judge-a-functional-framework": None,
     "judge-a-tensor-subclass": "torch",
     "judge-a-device": "torch",
+    "add-a-rule": None,
 }
 """The pages that have their reader save files, with the framework that each needs beside what it installs itself."""
 SAVED = re.compile(r"as `([\w./-]+)`[^\n]*\n\n```\w+\n(.*?)```", re.DOTALL)
@@ -47,6 +48,7 @@ def test_page(shell, tmp_path, page):
         pytest.importorskip(framework)
     text = shell(f"hooklaw docs {page}").stdout
     for name, content in SAVED.findall(text):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     commands = COMMAND.findall(text)
 

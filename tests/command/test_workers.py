@@ -151,7 +151,7 @@ def test_memory(supervised):
     [
         ("absent", NotRunError, "no such hardware"),
         ("refuse", PackerError, "no packer"),
-        ("interrupt", KeyboardInterrupt, "^$"),
+        ("interrupt", WorkerError, "the run broke: KeyboardInterrupt: +\\(.*services.py:"),
         ("fault", WorkerError, "the run broke: KeyError: 'missing' \\(.*services.py:"),
         ("leave", WorkerError, "the odd service cannot be loaded, each time the process died without a word"),
         ("segfault", WorkerError, "each time the process died: Segmentation fault\n  line 980\n"),

@@ -33,6 +33,13 @@ class Hangs(TorchEager):
         time.sleep(600)
 
 
+class HasABug(TorchEager):
+    """Never gets as far as being wrong, for a mistake of its own."""
+
+    def register_hook(self, tensor, hook):
+        return hook.no_such_attribute
+
+
 class NothingWrongInside(Reference):
     """Is the engine itself, and says that its vice is somewhere inside."""
 
@@ -46,6 +53,7 @@ def mutants(of):
             "does-nothing-wrong": DoesNothingWrong,
             "remove-does-nothing": RemoveDoesNothing,
             "hangs": Hangs,
+            "has-a-bug": HasABug,
         },
         "reference": {"does-nothing-wrong": NothingWrongInside},
     }[of]

@@ -123,7 +123,7 @@ def test_the_corpus_holds_no_surprise(verb, tmp_path):
 @pytest.mark.parametrize(
     ("argument", "says"),
     [
-        ("eager+autograd", "unknown mode 'autograd' after the +: use compiled-autograd"),
+        ("eager+autograd", "unknown mode 'autograd' after the +: use compiled-autograd or compiled-autograd+forward"),
         ("eagre+compiled-autograd", "torch.compile has no backend 'eagre': did you mean eager"),
     ],
 )

@@ -37,7 +37,7 @@ def of_reference(hooklaw_command):
 def docile(hooklaw_command):
     """Run mutants of our own, one of which does nothing wrong and one of which hangs."""
     of = ("--of", "torch-eager")
-    return hooklaw_command("mutants", "--mutants", "docile", *of, "--limit", "3", path=[DATA])
+    return hooklaw_command("mutants", "--mutants", "docile", *of, "--limit", "15", path=[DATA])
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,11 @@ def test_hanging_mutant(docile):
     """A mutant that hangs is killed by the rule that hangs, and the other mutants have their results."""
     assert "hangs of torch-eager  [killed by an undeclared rule]" in docile.stdout
     assert "remove-does-nothing of torch-eager  [killed]" in docile.stdout
+
+
+def test_mutant_with_a_bug(docile):
+    """A mutant whose own code is wrong survives, whatever rules end in the error: it shows nothing of the rules."""
+    assert "survived: has-a-bug of torch-eager is killed by no rule, but ends in an error in " in docile.stdout
 
 
 def test_not_applicable(docile):
@@ -149,6 +154,16 @@ def made(results, *, vices=("a", "b"), broken=(), of="torch-eager"):
     original = {rule.id: Outcome.FAIL if rule.id in broken else Outcome.PASS for rule in rules}
     failed = {name: dict.fromkeys(killers, Outcome.FAIL) for name, killers in results.items()}
     return Matrix(of, rules, dict.fromkeys(vices, "A vice."), original, failed)
+
+
+def test_rules_that_name_a_mutant_are_tried_first():
+    """A rule that does not name a mutant may end the worker, so those that name it come before."""
+    rules = [made_rule("made.one", "a"), made_rule("made.two", "b")]
+    original = {rule.id: _service.Attempt(Outcome.PASS, {"backward"}) for rule in rules}
+
+    tried = matrix._tried(rules, "b", original, {"backward"})
+
+    assert [rule.id for rule in tried] == ["made.two", "made.one"]
 
 
 def judged(*found):
@@ -323,7 +338,7 @@ def test_made_over_both():
 def loaded(*, names, not_built):
     """Return what workers say of backends with these mutants, one each."""
     made_up = [made_rule("made.one", "a"), made_rule("made.two", "b")]
-    return [_service.LoadedMutants({name: "A fault."}, {}, made_up, {}, not_built) for name in names]
+    return [_service.LoadedMutants({name: "A fault."}, {}, made_up, {}, {}, not_built) for name in names]
 
 
 def test_mutant_that_does_not_exist():
@@ -332,3 +347,35 @@ def test_mutant_that_does_not_exist():
     matrix._refuse_unknown(loaded(names=["a"], not_built=None))
     with pytest.raises(RuleDefinitionError, match="rule 'made.two' names the mutant 'b', which does not exist: write"):
         matrix._refuse_unknown(loaded(names=["a", "c"], not_built={}))
+
+
+def test_of_any_backend(hooklaw_command):
+    """`hooklaw mutants --backend` names what was killed, and each mutant that does not apply with the reason."""
+    chosen = ["-k", "root-hook-skipped", "-k", "node-hook-lost-float64", "-k", "hooks-of-grad-inputs-skipped"]
+    done = hooklaw_command("mutants", "--backend", "toy:backend", "--format", "json", *chosen, path=[DATA])
+    rows = {row["mutant"]: row for row in json.loads(done.stdout)}
+
+    assert done.returncode == 0, done.stderr
+    assert "tensor-hook.fire.root" in rows["root-hook-skipped"]["killed_by"]
+    assert rows["node-hook-lost-float64"]["why_not"] == "what it changes belongs to node-hooks"
+    assert rows["hooks-of-grad-inputs-skipped"]["verdict"] == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["toy:backend", "-k", "node-hook-lost-float64"], "1 mutant of toy:backend: 0 killed"),
+        (["toy:backend:absent"], "no mutants of toy:backend:absent: no toy box on this machine"),
+        (["toy:bakend"], "backend 'toy:bakend': module toy has no attribute 'bakend' (did you mean backend?)"),
+        (["torch-eagr"], "no backend has the name 'torch-eagr': did you mean torch-eager?"),
+        (["toy:backend", "--import", "nowhere"], "--import nowhere: cannot import the module"),
+        (["toy:backend", "--mutants", "lingering"], "the module lingering has mutants of torch-eager and reference"),
+    ],
+)
+def test_of_any_backend_with_nothing_to_show(hooklaw_command, words, said):
+    """A backend that cannot be judged here, a name that is wrong, or no mutant that applies: exit code 3."""
+    done = hooklaw_command("mutants", "--backend", *words, path=[DATA])
+
+    assert done.returncode == 3
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

@@ -3,91 +3,35 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
-from random import Random
+from contextlib import suppress
 
 import pytest
 
 from helpers import complaint
 from hooklaw.backend.loading import load
+from hooklaw.errors import NotRunError
 from hooklaw.law.collection import load_rules
 from hooklaw.repro import script_of
-from hooklaw.results import expectations, records
+from scripted import SHIPPED, expect_endings, specs
 
 torch = pytest.importorskip("torch")
 
-DRIVER = Path(__file__).parent.parent / "data" / "run_scripts.py"
 
-
-SAMPLE = 50
-OF_A_COMPILER = 10
-"""Fewer where each rule is compiled twice."""
-ADAPTERS_ALONE = {
-    "saved-tensor.cycle.identity-pack.leak",
-    "saved-tensor.pack.input-live",
-    "saved-tensor.which.in-place",
-    "saved-tensor.per-tensor.unpack-each-access",
-}
-"""What a compiled region breaks only where it calls the adapter's verbs, at which the compiler splits its graph."""
-RACES = {"threads.backward.concurrent-hooks"}
-"""What fails or dies as threads happen to meet."""
-MODULES = {"torch": ["torch.optim", "torch._dynamo", "torch.utils.checkpoint"], "paddle": ["paddle"]}
-
-
-def run_of(spec, folder, wanted):
-    """Return the result of each of some rules on a backend, or of every rule, by its id."""
-    results = folder / "results.jsonl"
-    rules = ("-k", " or ".join(wanted)) if wanted else ()
-    command = [sys.executable, "-m", "hooklaw", "run", "--backend", spec, f"--results={results}", *rules]
-    subprocess.run(command, check=True, capture_output=True)
-    (run,) = records.read(results)
-    return {name: result for name, result in run.results.items() if not wanted or name in wanted}
-
-
-def endings_of(scripts, framework):
-    """Return how scripts end in processes of their own."""
-    done = subprocess.run(
-        [sys.executable, DRIVER, *MODULES[framework]],
-        input=json.dumps(scripts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
-def some_of(spec, number):
-    """Return the rules that a backend is known to break, and so many that it is not."""
-    backend = load(spec)
-    known = set(expectations.read(backend.expectations, load_rules(), dict(backend.versions)).known)
-    others = [
-        name
-        for name, found in load_rules().items()
-        if name not in known and not set(found.rule.needs) - set(backend.capabilities)
-    ]
-    return sorted([*known, *Random(1).sample(others, number)])  # noqa: S311 - any will do
-
-
-@pytest.mark.parametrize("spec", ["torch-eager", "torch-compile:aot_eager", "paddle"])
+@pytest.mark.parametrize("spec", [spec for spec in specs() if not spec.startswith("torch-compile")])
 def test_every_script_ends_as_its_rule(spec, tmp_path):
     """A script runs to its end where the rule holds, and fails or dies where the rule does: the recorded one too."""
-    framework = spec.split("-")[0]
-    pytest.importorskip(framework)
-    number = OF_A_COMPILER if spec.startswith("torch-compile") else SAMPLE
-    results = run_of(spec, tmp_path, [] if spec == "torch-eager" else some_of(spec, number))
-    backend, known = load(spec), load_rules()
-    ran = {name: result for name, result in results.items() if result.outcome not in ("unsupported", "not-run")}
-    scripts = {name: script_of(known[name], backend, result.detail) for name, result in ran.items()}
-    broken = {name for name, result in ran.items() if result.outcome != "pass"}
+    expect_endings(spec, tmp_path)
 
-    assert len(broken) > 20
-    assert len(ran) - len(broken) >= number - 5  # some are allowed to differ
-    assert {name: scripts[name] for name in broken} == {name: ran[name].program for name in broken}
-    ends = endings_of(scripts, framework)
-    through_the_adapter = ADAPTERS_ALONE & broken if spec.startswith("torch-compile") else set()
-    assert {name for name in through_the_adapter if ends.pop(name) != "pass"} == set()
-    assert {name for name in RACES & broken if ends.pop(name) not in ("fail", "crash")} == set()
-    assert ends == {name: str(ran[name].outcome) for name in ends}
+
+def test_every_shipped_backend_is_among_them():
+    """Each expectation file belongs to a backend that uses it."""
+    found = [*specs()]
+
+    assert {"torch-eager", "torch-compile:aot_eager", "paddle"} <= set(found)
+    for spec in found:
+        with suppress(NotRunError):
+            assert load(spec).expectations.parent == SHIPPED
+            assert spec.replace(":", "-") == load(spec).expectations.stem
 
 
 def test_the_verb_prints_a_script(verb):

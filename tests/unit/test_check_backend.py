@@ -91,6 +91,17 @@ def test_the_short_form_is_short(name):
     check_briefly(WRONG[name](), "mine:made")
 
 
+def test_the_short_form_can_be_interrupted():
+    """Ctrl-C and SIGTERM are not swallowed with what a verb raises: a second SIGTERM is ignored."""
+
+    class Interrupted(Toy):
+        def sum(self, tensor):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_briefly(Interrupted(), "mine:made")
+
+
 def test_a_verb_that_always_raises_is_one_fault():
     """What many probes find is said once."""
 

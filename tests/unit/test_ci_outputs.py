@@ -11,6 +11,7 @@ from hooklaw.cli.annotations import MOST, annotations
 from hooklaw.results.badge import badge
 from hooklaw.results.junit import junit
 from hooklaw.results.text import printable
+from hooklaw.results.verdict import Outcome
 
 HOSTILE = "a\0b\x1b[2J\u202e]]> <b> & \"'|`*\nnext"
 
@@ -181,3 +182,20 @@ BADGES = [
 def test_badge(runs, label, message, colour):
     """The badge has the fields that shields.io reads."""
     assert json.loads(badge(runs)) == {"schemaVersion": 1, "label": label, "message": message, "color": colour}
+
+
+def test_what_was_judged_where_most_is_unsupported():
+    """Where most rules are unsupported the summary says which chapters its counts speak of, and what the rest needs."""
+    few = [made.rule("order.first"), *(made.rule(f"nodes.n{each}", "nodes", needs=["nodes"]) for each in range(3))]
+    lacks = [made.failed(rule.id, Outcome.UNSUPPORTED, detail="nodes: it has none") for rule in few[1:]]
+    run = made.run("mine", few, [made.passed("order.first"), *lacks])
+    (row,) = json.loads(summary.render([run], "json"))
+
+    assert summary.render([run], "text").splitlines()[1:] == [
+        "  JUDGED   order 1 of 1",
+        "  LACKING  nodes (3 rules)",
+    ]
+    assert row["chapters"]["nodes"] == {"passed": 0, "judged": 0, "unsupported": 3}
+    assert row["lacking"] == {"nodes": 3}
+    assert "LACKING" in summary.render([run], "markdown")
+    assert "LACKING" not in summary.render([made.three()[0]], "text")

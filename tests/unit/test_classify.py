@@ -168,6 +168,28 @@ def test_adapter_passes_an_error_on(blamed):
     assert (outcome, said) == (Outcome.FAIL, "sum raised ValueError: no")
 
 
+@pytest.mark.parametrize(
+    ("expected", "outcome"), [("NO_GRADIENT", Outcome.ERROR), ("COMM_HOOK_SIGNATURE", Outcome.FAIL)]
+)
+def test_adapter_raises_a_type_that_mistakes_have(blamed, expected, outcome):
+    """A KeyError that the adapter raises speaks for the framework only where the rule expects one."""
+    rule = f"""from hooklaw import ErrorKind
+    backend.errors = {{ErrorKind.NO_GRADIENT: (RuntimeError,), ErrorKind.COMM_HOOK_SIGNATURE: (KeyError,)}}
+    with trace.raises(ErrorKind.{expected}, "another phrase"): backend.sum(None)"""
+
+    assert blamed(rule=rule, verb="raise KeyError('oops')")[0] is outcome
+
+
+def test_adapter_raises_a_type_that_its_errors_name(blamed):
+    """A KeyError where the rule expects no error is the adapter's own, though its `errors` name the type."""
+    rule = "backend.errors = {'comm-hook-signature': (KeyError,)}; backend.sum(None)"
+
+    assert blamed(rule=rule, verb="raise KeyError('oops')")[:2] == (
+        Outcome.ERROR,
+        "backend 'mine': verb 'sum' raised KeyError: 'oops'",
+    )
+
+
 def test_rule_raises(blamed):
     """An ordinary error in the rule, outside every verb, is a fail."""
     outcome, said, _ = blamed(rule="raise KeyError('x')")
@@ -232,3 +254,8 @@ def test_a_long_message_is_cut(blamed):
     _, said, _ = blamed(framework="raise RuntimeError('one\\ntwo\\nthree')")
 
     assert said == "sum raised RuntimeError: one (+2 lines)"
+
+
+def test_an_assertion_of_the_framework_without_words(blamed):
+    """A framework's own assertion that says nothing is named by the verb and its type, so that an entry can say it."""
+    assert blamed(framework="assert False")[1] == "sum raised AssertionError"

@@ -13,7 +13,7 @@ from hooklaw.runner.execute import execute
 
 def law(function, needs=()):
     """Return a rule that a function tries."""
-    return Registered(SimpleNamespace(id="toy.law", needs=list(needs)), function, "test_execute.py::law")
+    return Registered(SimpleNamespace(id="toy.law", needs=list(needs), processes=0), function, "test_execute.py::law")
 
 
 def events(backend, trace):

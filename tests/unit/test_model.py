@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hooklaw.model
-from hooklaw.backend.protocol import Capability
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES, Capability
 from hooklaw.model.adapter import backend
 
 ENGINE = Path(hooklaw.model.__file__).parent
@@ -100,8 +100,10 @@ def test_second_derivative(name):
 
 
 def test_declares_the_core():
-    """It lacks only capabilities of hardware and of lazy views, none about hooks."""
-    assert set(Capability) - R.capabilities == {Capability.ACCELERATOR, Capability.LAZY_BITS}
+    """It lacks only what needs hardware, several processes, lazy views or hidden dimensions: nothing about hooks."""
+    lacks = {Capability.ACCELERATOR, Capability.LAZY_BITS, Capability.VMAP, *SEVERAL_PROCESSES}
+
+    assert lacks == set(Capability) - R.capabilities
 
 
 def test_node_made_last_runs_first():

@@ -1,7 +1,7 @@
 """Documentation is split into sentences; the kept table knows each sentence that a rule names."""
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from textwrap import dedent
 from types import SimpleNamespace
 
@@ -25,7 +25,9 @@ from hooklaw.sources import (
 from hooklaw.sources.__main__ import main
 from hooklaw.sources._reading import read_docstring, read_page
 from hooklaw.sources._writing import renewed, text
+from hooklaw.sources.installed import counted
 from hooklaw.sources.pages import tutorial_text
+from hooklaw.sources.readings import load_readings
 
 RULES = [found.rule for found in load_rules().values()]
 HOOK = docstring("made.hook")
@@ -398,20 +400,30 @@ def test_each_documented_property_names_its_sentence():
     assert [complaint for rule in laws() if (complaint := load_table().complaint(rule))] == []
 
 
-@pytest.mark.parametrize("name", load_table().docstring)
-def test_docstring_is_the_kept_one(name):
-    """The docstring of the installed torch has the sentences of the kept table, in their order."""
+def test_docstrings_are_the_kept_ones():
+    """The table has what is counted of the installed torch, in their order, also of modules that something loaded."""
     pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch.distributed.fsdp", reason="this torch is built without it")
     if version("torch").partition("+")[0] != load_table().torch:
         pytest.skip(f"the table was made from torch {load_table().torch}")
+    named = {source.name for rule in [*RULES, *laws()] for source in rule.sources if source.kind == "docstring"}
 
-    assert load_table().docstring[name] == fingerprints(read_docstring(name))
+    assert {
+        name: fingerprints(text) for name, text in counted(named, load_readings()).items()
+    } == load_table().docstring
+
+
+def only(monkeypatch, docstrings):
+    """Let these docstrings be all that is counted, and no page."""
+    monkeypatch.setattr("hooklaw.sources._writing.load_table", lambda: TABLE)
+    monkeypatch.setattr("hooklaw.sources._writing.counted", lambda named, readings: docstrings)
+    monkeypatch.setattr("hooklaw.sources._writing.PAGES", ())
 
 
 def test_renewed(tmp_path, monkeypatch):
     """A renewed table has the pages in the folder, the commits, and a line for each sentence that is elsewhere."""
     pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr("hooklaw.sources._writing.load_table", lambda: TABLE)
+    only(monkeypatch, {})
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "made.md").write_text("# How\nIt runs. It ends.")
 
@@ -477,18 +489,18 @@ def test_renewed_without_torch(monkeypatch):
     """Without torch there is nothing to compare, which is one sentence."""
 
     def absent(name):
-        raise PackageNotFoundError(name)
+        raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr("hooklaw.sources._writing.version", absent)
+    monkeypatch.setattr("importlib.import_module", absent)
 
-    with pytest.raises(DocumentationError, match="torch is not installed, whose docstrings are compared: install it"):
+    with pytest.raises(DocumentationError, match="torch, whose docstrings are read, does not import: ModuleNotFound"):
         renewed([], None, {})
 
 
 def test_renewed_without_a_docstring(monkeypatch):
     """A sentence of a docstring that the installed version lacks is gone."""
-    monkeypatch.setattr("hooklaw.sources._writing.version", lambda name: "2.0+cpu")
-    monkeypatch.setattr("hooklaw.sources._writing.load_table", lambda: TABLE)
+    monkeypatch.setattr("hooklaw.sources._writing.import_torch", lambda: "2.0")
+    only(monkeypatch, {})
 
     table, shifted = renewed([made(HOOK.sentence(2))], None, {})
 

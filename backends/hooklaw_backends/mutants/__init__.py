@@ -4,6 +4,7 @@ A mutant is a function that a decorator of `base` made a class, or a class; its 
 rule lists in ``mutants`` the mutants it catches. Each module holds the mutants of one topic, and they are built over
 torch-eager and over the reference engine. `torch_only` holds mutants that need torch, `engine` those that replace a
 step of the engine itself. Shared base classes begin with an underscore, or stand in a module named in `SHARED`.
+`over` builds the mutants of any other backend, as far as its verbs allow.
 
 ``hooklaw mutants`` runs all mutants. A single mutant is a backend: ``hooklaw_backends.mutants:backend:NAME`` over
 torch-eager, ``hooklaw_backends.mutants:of_reference:NAME`` over the engine.
@@ -11,17 +12,19 @@ torch-eager, ``hooklaw_backends.mutants:of_reference:NAME`` over the engine.
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+from hooklaw.backend.protocol import Backend
 from hooklaw.errors import did_you_mean
 from hooklaw_backends.mutants.base import Mutant, name_of
+from hooklaw_backends.mutants.over_any import OverAny, base_over, kin_of
 
-SHARED = {"base", "inside", "over_reference", "over_torch", "shared", "verbs"}
+SHARED = {"base", "inside", "over_any", "over_reference", "over_torch", "shared", "verbs"}
 OVER = {
     "torch-eager": ("over_torch", "OverTorch", "torch_only"),
     "reference": ("over_reference", "OverReference", "engine"),
@@ -41,8 +44,21 @@ def mutants(of: str) -> Mapping[str, type[Mutant]]:
     Raises NotRunError if the backend is not installed.
     """
     module, over, folder = OVER[of]
-    base = getattr(_module(module), over)
-    found = [*_in(_module("")), *_in(_module(folder))]
+    return _made([folder], getattr(_module(module), over))
+
+
+def over(backend: Backend, spec: str) -> tuple[OverAny, Mapping[str, type[Mutant]]]:
+    """Return a backend as its mutants call it, without a fault, and the classes of its mutants by name.
+
+    `spec` is the backend's name on the command line. A mutant of torch alone is among them only if the backend is torch
+    on another device, or a subclass of such a backend; likewise one of the engine.
+    """
+    base = base_over(backend, spec)
+    return base(), _made([OVER[kin][2] for kin in kin_of(backend)], base)
+
+
+def _made(folders: Iterable[str], base: type) -> Mapping[str, type[Mutant]]:
+    found = [made for folder in ("", *folders) for made in _in(_module(folder))]
     return {name_of(made): type(made.__name__, (made, base), {"__doc__": made.__doc__}) for made in found}
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hooklaw.backend.protocol import Capability
 from hooklaw.backend.torchlike import named
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def fresh(make: Callable[[], Made]) -> Made:
 class Mutant(Over):
     """A deliberately wrong backend; the docstring of each subclass says what it breaks."""
 
+    needs: tuple[Capability, ...] = ()
+    """What a backend must be able to, beside the verbs that the mutant changes, for the fault to make a difference."""
     kept = fresh(list[Any])
     """What the mutant keeps alive, or remembers."""
 
@@ -124,6 +127,40 @@ class InGrad(Mutant):
         return any(tensor is asked for asked in self.inputs)
 
 
+class InTransform(Mutant):
+    """A mutant that knows how many transforms are under way."""
+
+    depth = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.depth = 0
+
+    @contextmanager
+    def deeper(self) -> Generator[None]:
+        """Be inside one more transform."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def func_grad(self, function: Hook) -> Hook:
+        return super().func_grad(self.counted(function))
+
+    def func_vjp(self, function: Hook, *primals: Any) -> Any:
+        return super().func_vjp(self.counted(function), *primals)
+
+    def counted(self, function: Hook) -> Hook:
+        """Return a function in which one more transform is under way."""
+
+        def inside(*arguments: Any) -> Any:
+            with self.deeper():
+                return function(*arguments)
+
+        return inside
+
+
 Maker = Callable[[Hook], type[Mutant]]
 
 
@@ -151,11 +188,13 @@ def _instead(made: type[Mutant], verb: str, step: Hook) -> Hook:
     return named(run, verb)
 
 
-def with_options(*verbs: str, **given: Any) -> Maker:
+def with_options(*verbs: str, needs: tuple[Capability, ...] = (), **given: Any) -> Maker:
     """Make a mutant that gives these verbs these options, whatever the caller gave."""
 
     def make(said: Hook) -> type[Mutant]:
-        return overriding(*verbs)(wraps(said)(lambda _, old, *values, **options: old(*values, **{**options, **given})))
+        made = overriding(*verbs)(wraps(said)(lambda _, old, *values, **options: old(*values, **{**options, **given})))
+        made.needs = needs
+        return made
 
     return make
 

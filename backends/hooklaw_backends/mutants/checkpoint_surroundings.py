@@ -38,6 +38,15 @@ def _detached(self: Mutant, value: Any) -> Any:
     return type(value)(*(self.detach(inside) for inside in vars(value).values()))
 
 
+@overriding("checkpoint")
+def reentrant_checkpoint_returns_structures_with_history(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A reentrant checkpoint that returns a structure of tensors is not reentrant."""
+    output = old(*given, **how)
+    if self.is_tensor(output) or isinstance(output, tuple):
+        return output
+    return old(*given, **{**how, "use_reentrant": False})
+
+
 @with_options("checkpoint", preserve_rng_state=False)
 def checkpoint_draws_new_random_numbers() -> None:
     """The recomputation of a checkpoint never restores the state of the generator."""

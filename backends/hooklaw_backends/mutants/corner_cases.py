@@ -65,7 +65,7 @@ def node_pre_hooks_of_an_execution_change(self: Mutant, old: Hook, node: Any, ho
 def hooks_must_be_functions(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A hook without a name is an error."""
     if not hasattr(hook, "__name__"):
-        raise TypeError("a hook must have a name")
+        raise RuntimeError("a hook must have a name")
     return old(tensor, hook)
 
 

@@ -127,3 +127,33 @@ def saved_tensors_cleared_before_they_are_read(
         return backward(ctx, *grads)
 
     return old(forward, read_before, **options)
+
+
+@overriding("custom_function")
+def dirty_marks_before_the_change_ignored(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """ctx.mark_dirty has no effect on an input that forward has not changed yet."""
+    return old(_marking(self, forward, changed=True), backward, **options)
+
+
+@overriding("custom_function")
+def dirty_marks_after_the_change_ignored(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """ctx.mark_dirty has no effect on an input that forward has changed already."""
+    return old(_marking(self, forward, changed=False), backward, **options)
+
+
+def _marking(mutant: Mutant, forward: Hook, *, changed: bool) -> Hook:
+    """Return a forward whose mark_dirty takes changed inputs alone, or those alone that are not changed."""
+
+    def marking(ctx: Any, *inputs: Any) -> Any:
+        before = {id(each): mutant.version_of(each) for each in inputs if mutant.is_tensor(each)}
+
+        def mark(*tensors: Any) -> None:
+            ctx.mark_dirty(*(each for each in tensors if (mutant.version_of(each) != before[id(each)]) == changed))
+
+        return forward(Context(ctx, mark_dirty=lambda: mark), *inputs)
+
+    return marking

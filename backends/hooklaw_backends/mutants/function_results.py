@@ -54,7 +54,7 @@ def none_cannot_be_saved(self: Mutant, ctx: Any) -> Any:
 
     def save(*tensors: Any) -> None:
         if None in [tensor if tensor is None else 0 for tensor in tensors]:
-            raise TypeError("only tensors can be saved for backward")
+            raise RuntimeError("only tensors can be saved for backward")
         ctx.save_for_backward(*tensors)
 
     return Context(ctx, save_for_backward=lambda: save)
@@ -173,3 +173,70 @@ def boxed_gradients_are_a_tuple(self: Mutant, old: Hook, forward: Hook, backward
     """With boxed_grads_call backward gets the gradients in a tuple, which it cannot change."""
     boxed = options.get("boxed_grads_call")
     return old(forward, (lambda ctx, grads: backward(ctx, tuple(grads))) if boxed else backward, **options)
+
+
+@calling("custom_function")
+def gradients_for_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A custom Function's backward gets the gradients of its outputs in reverse order."""
+    return backward(ctx, *reversed(grads))
+
+
+@calling("custom_function")
+def gradients_of_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """The gradients that a custom Function's backward returns go to its inputs in reverse order."""
+    results = backward(ctx, *grads)
+    return results[::-1] if _is_tuple(results) else results
+
+
+@overriding("custom_function")
+def boxed_gradients_kept_until_the_end(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """With boxed_grads_call the gradients stay alive until backward has returned."""
+
+    def keeping(ctx: Any, grads: Any) -> Any:
+        kept = tuple(grads)
+        results = backward(ctx, grads)
+        del kept
+        return results
+
+    return old(forward, keeping if options.get("boxed_grads_call") else backward, **options)
+
+
+@overriding("custom_function")
+def functions_get_tensors_and_numbers_alone(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The forward of a custom Function gets None for an argument that is neither a tensor nor a number."""
+
+    def filtered(ctx: Any, *inputs: Any) -> Any:
+        return forward(
+            ctx, *(each if self.is_tensor(each) or isinstance(each, int | float) else None for each in inputs)
+        )
+
+    return old(filtered, backward, **options)
+
+
+@overriding("custom_function")
+def forward_of_a_function_is_recorded(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """The forward of a custom Function runs with grad mode on."""
+
+    def recorded(ctx: Any, *inputs: Any) -> Any:
+        with self.enable_grad():
+            return forward(ctx, *inputs)
+
+    return old(recorded, backward, **options)
+
+
+@overriding("custom_function")
+def saved_output_of_a_function_kept_by_its_context(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """An output that a custom Function saved is kept alive by the Function's Node."""
+    outputs: list[Any] = []
+
+    def apply(*inputs: Any) -> Any:
+        result = made(*inputs)
+        outputs.append(result)
+        return result
+
+    made = old(forward, lambda ctx, *grads: (outputs, backward(ctx, *grads))[1], **options)
+    return apply

@@ -14,7 +14,7 @@ def recorded_under_no_grad(self: Mutant, old: Hook) -> Any:
 
 
 @overriding("inference_mode")
-def recorded_in_inference_mode(self: Mutant, old: Hook) -> Any:
+def recorded_in_inference_mode(*_: Any, **__: bool) -> Any:
     """inference_mode has no effect."""
     return nullcontext()
 
@@ -40,9 +40,15 @@ def hooks_skipped_under_no_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook
 
 
 @overriding("inference_mode")
-def inference_mode_is_no_grad(self: Mutant, old: Hook) -> Any:
+def inference_mode_is_no_grad(self: Mutant, old: Hook, **_: bool) -> Any:
     """Tensors created in inference mode are ordinary tensors."""
     return self.no_grad()
+
+
+@overriding("inference_mode")
+def inference_mode_cannot_be_left(self: Mutant, old: Hook, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's
+    """inference_mode(mode=False) has no effect."""
+    return old(mode) if mode else nullcontext()
 
 
 @overriding("increment_version")
@@ -57,3 +63,10 @@ def increment_of_inference_tensors_refused(self: Mutant, old: Hook, tensors: Any
 def anomalies_undetected(self: Mutant, old: Hook) -> Any:
     """Anomaly detection does not report NaN gradients."""
     return nullcontext()
+
+
+@overriding("view")
+def views_made_in_inference_mode_are_inference_tensors(self: Mutant, old: Hook, tensor: Any, *shape: int) -> Any:
+    """A view of an ordinary tensor that is made in inference mode is an inference tensor."""
+    made = old(tensor, *shape)
+    return self.clone(made) if self.is_for_inference(self.tensor([0.0])) else made

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
+from hooklaw.backend.protocol import Capability
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 
@@ -13,7 +14,7 @@ def freed_graph_gives_zeros(self: Mutant, old: Hook, *given: Any, **how: Any) ->
         old(*given, **how)
 
 
-@with_options("backward", "grad", retain_graph=False)
+@with_options("backward", "grad", retain_graph=False, needs=(Capability.GRAPH_FREEING,))
 def retain_graph_ignored() -> None:
     """Every backward frees the graph, even with retain_graph=True."""
 
@@ -80,3 +81,13 @@ def failing_pass_rolled_back(self: Mutant, old: Hook, root: Any, *given: Any, **
         for leaf, grad in before:
             self.set_grad(leaf, grad)
         raise
+
+
+@overriding("call")
+def graph_of_the_first_call_used_again(self: Mutant, old: Hook, fn: Hook, *tensors: Any) -> Any:
+    """What a function returned in its first call is returned again in later calls."""
+    for known, result in self.kept:
+        if known is fn:
+            return result
+    self.kept.append((fn, old(fn, *tensors)))
+    return self.kept[-1][1]

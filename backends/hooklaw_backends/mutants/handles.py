@@ -49,10 +49,15 @@ def remove_removes_the_newest_hook(self: Mutant, old: Hook, tensor: Any, hook: H
 
 @overriding("register_hook")
 def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """Calling a handle's remove a second time raises KeyError."""
-    handle = old(tensor, hook)
-    hooks = self.hooks_of(tensor)
-    return Handle(lambda: hooks.pop(handle.id))
+    """Calling a handle's remove a second time is an error."""
+    handles = [old(tensor, hook)]
+
+    def remove() -> None:
+        if not handles:
+            raise RuntimeError("the hook was removed before")
+        handles.pop().remove()
+
+    return Handle(remove)
 
 
 @overriding("register_hook")

@@ -1,5 +1,6 @@
 """Mutants that treat what a function registers on its own arguments as a careless compiler would."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -64,3 +65,44 @@ def calls_repeat_the_hooks_of_the_first(self: _InCall, old: Hook, tensor: Any, h
 def forward_hooks_after_the_first_call_ignored(self: _InCall, old: Hook, *given: Any, **options: Any) -> Any:
     """Forward hooks and pre-hooks that are registered after a function has run never run."""
     return Handle() if self.calls else old(*given, **options)
+
+
+@overriding("register_hook", "register_post_accumulate_grad_hook", *verbs.FULL_BACKWARD, base=_InCall)
+def hooks_between_calls_ignored(self: _InCall, old: Hook, *given: Any, **options: Any) -> Any:
+    """Hooks that are registered outside of any call, after a function has run, never run."""
+    return Handle() if self.calls and not self.running else old(*given, **options)
+
+
+@overriding("register_hook", base=_InCall)
+def hooks_in_later_calls_ignored(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that a function registers never runs if the function has run before."""
+    return Handle() if self.running and self.calls.count(self.running) > 1 else old(tensor, hook)
+
+
+@overriding("register_hook", base=_InCall)
+def hooks_in_later_calls_see_the_first(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that a function registers in a later call is given the first gradient of all."""
+
+    def stale(grad: Any) -> Any:
+        self.kept.append(grad)
+        return hook(self.kept[0])
+
+    return old(tensor, stale if self.running else hook)
+
+
+@overriding("register_hook", base=_InCall)
+def hooks_on_intermediates_ignored(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that a function registers on a tensor that is not its argument never runs."""
+    return Handle() if self.running and not self.takes(tensor) else old(tensor, hook)
+
+
+@overriding("retain_grad", base=_InCall)
+def retained_gradients_in_later_calls_ignored(self: _InCall, old: Hook, tensor: Any) -> Any:
+    """A function that has run before retains no gradient."""
+    return None if self.running and self.calls.count(self.running) > 1 else old(tensor)
+
+
+@overriding("saved_tensors_hooks", base=_InCall)
+def saved_tensor_hooks_around_later_calls_ignored(self: _InCall, old: Hook, pack: Hook, unpack: Hook) -> Any:
+    """Saved-tensor hooks that are entered after a function has run do nothing."""
+    return nullcontext() if self.calls and not self.running else old(pack, unpack)

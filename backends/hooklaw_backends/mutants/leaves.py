@@ -118,3 +118,10 @@ def detach_copies(self: Mutant, old: Hook, tensor: Any) -> Any:
 def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A detached tensor still requires grad."""
     return self.clone(tensor)
+
+
+@overriding("detach_")
+def views_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) -> None:
+    """detach_ of a view is no error."""
+    if self.base_of(tensor) is None:
+        old(tensor)

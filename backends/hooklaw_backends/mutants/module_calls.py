@@ -65,3 +65,24 @@ def hook_registered_meanwhile_runs_at_once(self: Mutant, old: Hook, *given: Any,
     if self.kept:
         hook(*self.kept[-1])
     return handle
+
+
+@overriding("module")
+def parameters_made_under_no_grad_are_constants(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
+    """A parameter of a module that is made under no_grad does not require grad."""
+    made = old(parameters, forward)
+    for name in parameters if not self.is_grad_enabled() else ():
+        self.set_requires_grad(getattr(made, name), requires_grad=False)
+    return made
+
+
+@overriding("module")
+def inputs_of_modules_all_require_grad(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
+    """In a module's forward every tensor requires grad."""
+
+    def flagged(given: Any) -> Any:
+        if not self.is_tensor(given) or self.requires_grad(given) or not self.is_floating(given):
+            return given
+        return self.requires_grad_(self.detach(given))
+
+    return old(parameters, lambda module, *args, **kwargs: forward(module, *map(flagged, args), **kwargs))

@@ -61,7 +61,7 @@ def list_of_a_full_backward_hook_refused(self: Mutant, hook: Hook, *given: Any) 
     """A full backward hook that returns a list is an error."""
     result = hook(*given)
     if isinstance(result, list):
-        raise TypeError("a tuple or None")
+        raise RuntimeError("a tuple or None")  # noqa: TRY004 - as a framework says it
     return result
 
 
@@ -159,3 +159,16 @@ def results_of_module_backward_hooks_are_constants(self: Mutant, hook: Hook, *gi
     """What a module backward hook returns is detached from the graph of the gradient."""
     result = hook(*given)
     return result and tuple(grad if grad is None else self.detach(grad) for grad in result)
+
+
+@calling(*verbs.GLOBAL_BACKWARD)
+def global_backward_hooks_replace_nothing(self: Mutant, hook: Hook, *given: Any) -> None:
+    """What a global backward hook or pre-hook returns is ignored."""
+    hook(*given)
+
+
+@calling(*verbs.GLOBAL_BACKWARD)
+def global_backward_hooks_get_gradients_of_tensors_alone(self: Mutant, hook: Hook, module: Any, *grads: Any) -> Any:
+    """A global backward hook or pre-hook gets gradients without a None for what is not a tensor."""
+    result = hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
+    return result and (*result, *[None] * (len(grads[0]) - len(result)))

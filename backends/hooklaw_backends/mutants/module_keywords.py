@@ -83,3 +83,16 @@ def error_after_another_is_lost(self: Mutant, *given: Any) -> Hook:
 def none_for_no_keyword_arguments(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
     """A hook registered with_kwargs=True gets None if the call of its module has no keyword arguments."""
     return hook(module, args, kwargs or None, *output)
+
+
+@overriding("register_forward_pre_hook", "register_forward_hook")
+def keyword_arguments_among_the_positional(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook or pre-hook without with_kwargs=True gets the keyword arguments after the positional ones."""
+
+    def given_more(module: Any, args: Any, kwargs: Any, *output: Any) -> Any:
+        result = hook(module, (*args, *kwargs.values()), *output)
+        if result is None or output:
+            return result
+        return (result if isinstance(result, tuple) else (result,)), kwargs
+
+    return old(module, hook if options.get("with_kwargs") else given_more, **{**options, "with_kwargs": True})

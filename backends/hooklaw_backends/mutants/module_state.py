@@ -1,11 +1,12 @@
 """Mutants of the hooks around registration, saving and loading of a module's state."""
 
 from copy import copy, deepcopy
+from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, once
 
 
 @calling(*verbs.REGISTRATION)
@@ -17,6 +18,12 @@ def registration_hooks_never_run(*_: Any) -> None:
 def return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a registration hook is ignored."""
     hook(*given)
+
+
+@altering(*verbs.REGISTRATION)
+def registration_hook_runs_once(self: Mutant, hook: Hook) -> Hook:
+    """A registration hook runs only for the first registration."""
+    return once(hook)
 
 
 @overriding(*verbs.REGISTRATION)
@@ -126,3 +133,13 @@ def keys_that_a_load_post_hook_leaves_forgiven(self: Mutant, hook: Hook, owner: 
 def load_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
     """A load_state_dict post-hook gets copies of the lists of missing and unexpected keys, so its changes are lost."""
     return hook(owner, *deepcopy(keys))
+
+
+class LoadPostHookBeforeLoading(Mutant):
+    """A load_state_dict post-hook of a module runs before the state is loaded, with no keys."""
+
+    def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if not hasattr(owner, "forward"):
+            return super().register_load_state_dict_post_hook(owner, hook, **options)
+        keys = SimpleNamespace(missing_keys=[], unexpected_keys=[])
+        return self.register_load_state_dict_pre_hook(owner, lambda module, *_: hook(module, keys))

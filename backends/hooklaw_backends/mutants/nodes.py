@@ -155,3 +155,27 @@ def node_hook_bare_tensor_accepted(self: Mutant, hook: Hook, *grads: Any) -> Any
     """A Node hook may return a bare tensor instead of a tuple."""
     result = hook(*grads)
     return (result,) if self.is_tensor(result) else result
+
+
+@overriding("is_node")
+def nodes_of_functions_are_no_nodes(self: Mutant, old: Hook, value: Any) -> bool:
+    """The Node of a custom Function is not an instance of Node."""
+    return old(value) and "Custom" not in type(value).__name__
+
+
+@overriding("is_node")
+def everything_is_a_node(self: Mutant, old: Hook, value: Any) -> bool:
+    """Every object is an instance of Node."""
+    return True
+
+
+@altering(*verbs.NODE)
+def node_hooks_run_once(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A hook of a Node runs in the first backward only."""
+    calls: list[bool] = []
+
+    def first(*grads: Any) -> Any:
+        calls.append(True)
+        return hook(*grads) if len(calls) == 1 else None
+
+    return first

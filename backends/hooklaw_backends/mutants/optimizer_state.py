@@ -1,6 +1,6 @@
 """Mutants of the hooks around saving and loading the state of an optimizer, and of the handles of state hooks."""
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -19,6 +19,12 @@ def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> A
 def prepend_ignored_by_three_state_hooks(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """prepend=True works for an optimizer's state_dict pre-hooks alone."""
     return old(owner, hook)
+
+
+@calling(*verbs.STATE)
+def state_hooks_get_another_optimizer(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
+    """A hook around saving or loading the state of an optimizer gets a copy of the optimizer."""
+    return hook(owner if hasattr(owner, "forward") else copy(owner), *given)
 
 
 @overriding("register_state_dict_pre_hook")

@@ -1,5 +1,6 @@
 """Mutants of the hooks around an optimizer's steps and state."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -180,3 +181,41 @@ def step_needs_every_gradient(self: Mutant, old: Hook, optimizer: Any, **argumen
     """A step changes no parameter if the gradient of any is None."""
     if all(self.grad_of(param) is not None for group in optimizer.param_groups for param in group["params"]):
         old(optimizer, **arguments)
+
+
+class BackwardWritesZerosForTheRest(Mutant):
+    """After zero_grad, backward gives zeros to each parameter of the optimizer that it does not reach."""
+
+    def zero_grad(self, optimizer: Any, **options: bool) -> None:
+        super().zero_grad(optimizer, **options)
+        self.kept += [param for group in optimizer.param_groups for param in group["params"]]
+
+    def backward(self, *given: Any, **options: Any) -> None:
+        super().backward(*given, **options)
+        for param in self.kept:
+            if self.grad_of(param) is None:
+                self.set_grad(param, self.zeros_like(param))
+
+
+@overriding("step")
+def step_is_recorded(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
+    """A step changes the parameters in place with grad mode on, which no leaf allows."""
+    with self.enable_grad():
+        for param in (param for group in optimizer.param_groups for param in group["params"]):
+            self.mul_(param, 1)
+    old(optimizer, **arguments)
+
+
+class ZeroGradLaysGradientsOutAnew(Mutant):
+    """zero_grad(set_to_none=False) makes new, contiguous gradients of zeros."""
+
+    def sgd(self, parameters: Sequence[Any], **how: float) -> Any:
+        self.kept = list(parameters)
+        return super().sgd(parameters, **how)
+
+    def zero_grad(self, optimizer: Any, **options: bool) -> None:
+        super().zero_grad(optimizer, **options)
+        for parameter in self.kept:
+            grad = self.grad_of(parameter)
+            if grad is not None:
+                self.set_grad(parameter, self.tensor(self.tolist(grad), dtype=self.dtype(grad)))

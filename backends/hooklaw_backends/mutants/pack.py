@@ -67,7 +67,7 @@ def pack_must_return_a_tensor(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """A pack hook that returns anything but a tensor is an error."""
     packed = pack(tensor)
     if not self.is_tensor(packed):
-        raise TypeError("a pack hook must return a tensor")
+        raise RuntimeError("a pack hook must return a tensor")
     return packed
 
 

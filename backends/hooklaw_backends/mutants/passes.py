@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import wraps
 from typing import Any
 
+from hooklaw.backend.protocol import Capability
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 Inputs = Sequence[Any] | None
@@ -82,7 +83,7 @@ def unused_inputs_always_allowed() -> None:
     """An unused input of autograd.grad is never an error, even without allow_unused=True."""
 
 
-@with_options("grad", allow_unused=False)
+@with_options("grad", allow_unused=False, needs=(Capability.MISUSE_ERRORS,))
 def unused_inputs_never_allowed() -> None:
     """An unused input of autograd.grad is an error even with allow_unused=True."""
 

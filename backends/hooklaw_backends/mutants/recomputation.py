@@ -203,3 +203,18 @@ class EarlyStopContextStays(Mutant):
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         stop = {"early_stop": self.kept[0]} if self.kept else {}
         return super().checkpoint(fn, *inputs, **{**how, **stop})
+
+
+@overriding("checkpoint")
+def recomputed_tensors_outlive_their_use(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint keeps all products that its function computes, in forward and again."""
+
+    def kept(*given: Any, **named: Any) -> Any:
+        with self.products_by(keeping):
+            return fn(*given, **named)
+
+    def keeping(multiply: Hook, left: Any, right: Any) -> Any:
+        self.kept.append(multiply(left, right))
+        return self.kept[-1]
+
+    return old(kept, *inputs, **how)

@@ -160,3 +160,29 @@ class HooksSeeMaterializedZeros(Mutant):
         for hook in (hook for hooked, hook in self.kept if hooked is tensor):
             hook(zeros)
         return zeros
+
+
+@overriding("backward_from_all")
+def backward_from_the_first_root_alone(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors starts at the first alone."""
+    old(roots[:1], gradients and gradients[:1])
+
+
+@overriding("backward_from_all")
+def gradients_of_several_roots_turned_round(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors gives them each other's gradients."""
+    old(roots, gradients and [*reversed(gradients)])
+
+
+@overriding("backward_from_all")
+def several_roots_need_every_gradient(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors is an error if one is given no gradient."""
+    if gradients is None or None in [0 if each is not None else each for each in gradients]:
+        raise RuntimeError("each root needs a gradient")
+    old(roots, gradients)

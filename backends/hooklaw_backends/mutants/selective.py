@@ -1,6 +1,7 @@
 """Mutants of selective checkpoints and of checkpoint_sequential."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from hooklaw import ErrorKind
@@ -119,6 +120,11 @@ def sequential_is_never_reentrant() -> None:
     """checkpoint_sequential is never reentrant, and needs no use_reentrant."""
 
 
+@with_options("checkpoint_sequential", preserve_rng_state=False)
+def sequential_draws_new_random_numbers() -> None:
+    """The segments of checkpoint_sequential draw new random numbers when they run again."""
+
+
 @overriding("checkpoint_sequential")
 def sequential_ignores_more_inputs(
     self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
@@ -149,3 +155,11 @@ class RefusedCheckpointRefusesAllLater(Mutant):
         if self.kept and how.get("use_reentrant"):
             raise RuntimeError("a reentrant checkpoint was refused before")
         return super().checkpoint(*given, **how)
+
+
+@overriding(SELECTIVE)
+def selective_context_says_recompute(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """The context that a policy function gets says that is_recompute is True."""
+    if not callable(policy):
+        return old(policy, **options)
+    return old(lambda _, operation: policy(SimpleNamespace(is_recompute=True), operation), **options)

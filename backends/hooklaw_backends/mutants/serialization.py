@@ -40,6 +40,6 @@ class AnyMarkSilencesTheWarning(Mutant):
         return self.kept[-1]
 
     def save(self, tensor: Any) -> bytes:
-        if any(self.keeps(hook) for hook in self.hooks_of(tensor).values()):
+        if any(self.keeps(hook) for hook in (self.hooks_of(tensor) or {}).values()):
             return super().save(self.requires_grad_(self.detach(tensor)))
         return super().save(tensor)

@@ -7,16 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, overriding, pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, overriding, pairs
 
 START = threading.Thread.start
-
-
-@overriding("backward")
-def backward_runs_in_one_worker_thread(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
-    """A CPU backward runs in another thread than its caller's."""
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        worker.submit(old, *given, **how).result()
 
 
 @altering("register_hook")
@@ -89,12 +82,58 @@ def no_grad_reaches_other_threads(self: Mutant, old: Hook) -> Any:
 
 
 @overriding("inference_mode")
-def inference_mode_reaches_other_threads(self: Mutant, old: Hook) -> Any:
+def inference_mode_reaches_other_threads(self: Mutant, old: Hook, **mode: bool) -> Any:
     """inference_mode also applies in threads that start inside it."""
-    return everywhere(old)
+    return everywhere(partial(old, **mode))
 
 
 @overriding("disable_saved_tensors_hooks")
 def hooks_disabled_in_every_thread(self: Mutant, old: Hook, message: str) -> Any:
     """disable_saved_tensors_hooks also applies in threads that start inside it."""
     return everywhere(partial(old, message))
+
+
+class BackwardRunsInOneWorkerThread(Mutant):
+    """A backward runs in another thread than its caller's."""
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        with ThreadPoolExecutor(max_workers=1) as worker:
+            worker.submit(super().backward, *given, **how).result()
+
+
+@overriding("custom_function")
+def custom_functions_share_a_context(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """The backward of a custom Function gets the ctx of the last forward, if another thread ran it."""
+    last: list[tuple[int, Any]] = []
+
+    def run(ctx: Any, *inputs: Any) -> Any:
+        last[:] = [(threading.get_ident(), ctx)]
+        return forward(ctx, *inputs)
+
+    def back(ctx: Any, *grads: Any) -> Any:
+        thread, latest = last[0]
+        return backward(ctx if thread == threading.get_ident() else latest, *grads)
+
+    return old(run, back, **options)
+
+
+@altering("register_hook")
+def tensor_hooks_of_other_threads_run_too(self: Mutant, _tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook is followed by the last one that another thread registered."""
+    here = threading.get_ident()
+    self.kept.append((here, hook))
+
+    def run(grad: Any) -> Any:
+        others = [other for thread, other in self.kept if thread != here]
+        result = hook(grad)
+        return others[-1](grad if result is None else result) if others else result
+
+    return run
+
+
+@calling("custom_function")
+def a_function_mixes_the_gradients_of_threads(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """If several threads run backward through a custom Function, each gets the gradient that came first."""
+    self.kept.append((ctx, grads, threading.get_ident()))
+    first, thread = next((given, thread) for of, given, thread in self.kept if of is ctx)
+    return backward(ctx, *(grads if thread == threading.get_ident() else first))

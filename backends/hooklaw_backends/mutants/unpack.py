@@ -103,3 +103,14 @@ def saved_tensors_made_finite(self: Mutant, tensor: Any) -> Any:
 
 def _finite(value: float) -> float:
     return 0.0 if math.isnan(value) else max(-LARGEST, min(value, LARGEST))
+
+
+@pairs("saved_tensors_hooks")
+def live_packed_tensors_doubled(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """A tensor whose pack hook returned the very tensor is read back doubled."""
+
+    def packed(tensor: Any) -> Any:
+        result = pack(tensor)
+        return result, result is tensor
+
+    return packed, lambda both: unpack(both[0]) * 2 if both[1] else unpack(both[0])

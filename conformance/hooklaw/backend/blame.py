@@ -3,7 +3,7 @@
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from opcode import opname
@@ -16,6 +16,9 @@ SITE = frozenset({"site-packages", "dist-packages"})
 STDLIB = ("<frozen ", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 PROGRAMMING = (AttributeError, NameError, ImportError, KeyError, ZeroDivisionError)
 """Types that a line of Python raises of itself; a framework's C code does not raise them in a line of the adapter."""
+SLIPS = (IndexError, TypeError, ValueError)
+"""Types that a line of Python, and C code too, raise for a value that does not fit."""
+Types = tuple[type[BaseException], ...]
 INDEXING = frozenset({"BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP", "STORE_SUBSCR", "DELETE_SUBSCR"})
 UNPACKING = frozenset({"UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER"})
 WRONG_CALL = re.compile(
@@ -24,12 +27,12 @@ WRONG_CALL = re.compile(
 )
 
 
-def is_adapters(error: BaseException, backend: Any) -> bool:
+def is_adapters(error: BaseException, backend: Any, wanted: Types = ()) -> bool:
     """Whether the adapter is to blame for an exception: its own lines raised it, or those of a module that it brings.
 
     What a framework's C code raises in such a line is the framework's. So is what a `raise` of the adapter raises if
     its type is RuntimeError, one that the adapter's ``errors`` name, or the framework's own: it speaks for the
-    framework.
+    framework. A type that programming mistakes have, such as KeyError, does so only where it is one of those `wanted`.
     """
     adapter, frames = unwrapped(backend), [*_frames(error.__traceback__)]
     outside = [frame for frame in frames if not _is_of_stdlib(_file(frame))]
@@ -37,9 +40,18 @@ def is_adapters(error: BaseException, backend: Any) -> bool:
         return False
     last = outside[-1]
     if last is not frames[-1]:  # the standard library was called by the adapter
-        return not _is_word_of_framework(error, adapter)
+        return not _is_word_of_framework(error, adapter, wanted)
     code = last.tb_frame.f_code.co_code
-    return _is_own(error, opname[code[last.tb_lasti]] if 0 <= last.tb_lasti < len(code) else "", adapter)
+    return _is_own(error, opname[code[last.tb_lasti]] if 0 <= last.tb_lasti < len(code) else "", adapter, wanted)
+
+
+def is_slip_in(files: Collection[str], error: BaseException) -> bool:
+    """Whether a line of these files raised an exception that no `raise` of theirs raised, such as a TypeError."""
+    frames = [frame for frame in _frames(error.__traceback__) if not _is_of_stdlib(_file(frame))]
+    if not frames or _file(frames[-1]) not in files or not isinstance(error, (*PROGRAMMING, *SLIPS)):
+        return False
+    code = frames[-1].tb_frame.f_code.co_code
+    return opname[code[frames[-1].tb_lasti]] not in {"RAISE_VARARGS", "RERAISE"}
 
 
 def unwrapped(backend: Any) -> Any:
@@ -112,10 +124,10 @@ def _places(name: str) -> Iterator[Path]:
         yield Path(file).parent if Path(file).name.startswith("__init__.") else Path(file)
 
 
-def _is_own(error: BaseException, step: str, backend: Any) -> bool:
+def _is_own(error: BaseException, step: str, backend: Any, wanted: Types) -> bool:
     """Whether an instruction of the adapter raised the error, rather than the framework's C code in it."""
     if step == "RAISE_VARARGS":
-        return not _is_word_of_framework(error, backend)
+        return not _is_word_of_framework(error, backend, wanted)
     if isinstance(error, PROGRAMMING):
         return True
     if isinstance(error, IndexError):
@@ -132,10 +144,11 @@ def _is_hook_of_rule(error: TypeError, backend: Any) -> bool:
     return bool(nested) and not any(hasattr(module, outer.partition(".")[0]) for module in modules)
 
 
-def _is_word_of_framework(error: BaseException, backend: Any) -> bool:
+def _is_word_of_framework(error: BaseException, backend: Any, wanted: Types) -> bool:
     if type(error).__module__.partition(".")[0] in framework_names(backend):
         return True
-    return type(error) in {RuntimeError, *chain.from_iterable(backend.errors.values())}
+    named = {*chain.from_iterable(backend.errors.values())}.difference(PROGRAMMING)
+    return type(error) in {RuntimeError, *named, *wanted}
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:

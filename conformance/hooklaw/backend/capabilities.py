@@ -1,5 +1,6 @@
 """Capability, which a backend declares, and ErrorKind, which it maps to exception types."""
 
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Self
 
@@ -40,6 +41,7 @@ class Capability(StrEnum):
         "node_next",
     )
     NODE_HOOKS = "node-hooks", "hooks can be registered on Nodes", "node_register_hook", "node_register_prehook"
+    NODE_TYPE = "node-type", "it can be asked whether an object is a Node", "is_node"
     NODE_METADATA = "node-metadata", "a Node has a dict for user data", "node_metadata"
     AUTOGRAD_GRAD = "autograd-grad", "gradients can be returned as values, without a change of .grad", "grad"
     MATERIALIZE_GRADS = "materialize-grads", "autograd.grad can return zeros instead of None"
@@ -54,8 +56,17 @@ class Capability(StrEnum):
         "backward starts at gradient edges and accepts them as inputs, and autograd.grad accepts them as outputs",
         "backward_from_edge",
     )
+    SEVERAL_ROOTS = "several-roots", "backward starts at several tensors at once", "backward_from_all"
     BACKWARD_INPUTS = "backward-inputs", "backward accepts inputs"
     RETAIN_GRAPH = "retain-graph", "a graph can be retained for another backward"
+    GRAPH_FREEING = (
+        "graph-freeing",
+        "a pass that does not retain the graph frees its saved tensors, and another pass through them is an error",
+    )
+    MISUSE_ERRORS = (
+        "misuse-errors",
+        "a pass from a wrong root, with a wrong gradient, or for an input that was not used, is an error",
+    )
     CREATE_GRAPH = "create-graph", "a gradient can itself be differentiated"
     BACKWARD_CREATE_GRAPH = "backward-create-graph", "gradients that backward accumulates can be differentiated"
     GRAD_MODE = (
@@ -158,6 +169,14 @@ class Capability(StrEnum):
         "a checkpoint can save what chosen operations return",
         "create_selective_checkpoint_contexts",
     )
+    FUNC = (
+        "func",
+        "a function can be transformed into one that computes its gradients, and hooks work inside",
+        "func_grad",
+        "func_vjp",
+    )
+    VMAP = "vmap", "a function can be mapped over a dimension, its gradient too", "vmap"
+    SELECTIVE_OFFLOAD = "selective-offload", "the policy of a selective checkpoint can offload what operations return"
     RANDOM = "random-numbers", "random numbers come from a generator that can be seeded", "manual_seed", "rand_like"
     AUTOCAST = "autocast", "operations can choose their dtype in a context", "autocast", "is_autocast_enabled"
     SAVE_ON_CPU = "save-on-cpu", "a context keeps saved tensors on the CPU", "save_on_cpu"
@@ -175,6 +194,15 @@ class Capability(StrEnum):
         "register_forward_hook",
     )
     MODULE_FORWARD = "module-forward", "a module's forward can be called without its hooks", "forward"
+    MODULE_SWITCHES = (
+        "module-switches",
+        "a module can freeze its parameters, reset their gradients, and be put in evaluation mode",
+        "add_module",
+        "train",
+        "is_training",
+        "module_requires_grad_",
+        "module_zero_grad",
+    )
     MODULE_BACKWARD_HOOKS = (
         "module-backward-hooks",
         "modules take backward hooks",
@@ -203,6 +231,7 @@ class Capability(StrEnum):
         "register_module_full_backward_pre_hook",
         "register_module_full_backward_hook",
     )
+    GLOBAL_HOOK_KWARGS = "global-hook-kwargs", "forward hooks on all modules at once take with_kwargs"
     REGISTRATION_HOOKS = (
         "registration-hooks",
         "hooks can run when parameters, buffers and modules are registered",
@@ -245,6 +274,75 @@ class Capability(StrEnum):
         "data_parallel",
         "replica_count",
     )
+    PROCESSES = (
+        "processes",
+        "several processes can form a process group, each as a rank of it",
+        "init_process_group",
+        "get_rank",
+        "get_world_size",
+        "all_reduce",
+    )
+    DISTRIBUTED_DATA_PARALLEL = (
+        "distributed-data-parallel",
+        "a module can be replicated in all ranks, with gradients that backward averages",
+        "distributed_data_parallel",
+        "no_sync",
+    )
+    INIT_SYNC = "init-sync", "distributed data parallel can leave each rank the parameters that it has"
+    STATIC_GRAPH = "static-graph", "distributed data parallel can be told that the graph is the same in each pass"
+    GRADIENT_BUCKETS = (
+        "gradient-buckets",
+        "distributed data parallel takes the size of its buckets, and gradients can be views of them",
+    )
+    COMM_HOOKS = (
+        "communication-hooks",
+        "a hook can reduce the gradients of distributed data parallel in place of the all-reduce",
+        "register_comm_hook",
+        "future",
+        "all_reduce_future",
+    )
+    DEFAULT_COMM_HOOKS = (
+        "default-communication-hooks",
+        "there are communication hooks that all-reduce, compress, or do nothing",
+        "default_comm_hook",
+    )
+    FULLY_SHARD = (
+        "fully-shard",
+        "the parameters of a module can be sharded over the ranks in place, and are whole in its forward",
+        "fully_shard",
+        "is_sharded",
+        "local_tensor",
+        "full_tensor",
+        "unshard",
+        "reshard",
+        "set_requires_gradient_sync",
+        "set_all_reduce_hook",
+        "register_fsdp_forward_method",
+    )
+    FULLY_SHARDED_DATA_PARALLEL = (
+        "fully-sharded-data-parallel",
+        "a wrapper of a module can shard its parameters over the ranks, and takes a communication hook",
+        "fully_sharded_data_parallel",
+        "register_comm_hook",
+        "no_sync",
+        "copy_",
+    )
+    UNEVEN_INPUTS = "uneven-inputs", "the ranks of distributed data parallel can have unequal numbers of inputs", "join"
+
+
+SEVERAL_PROCESSES = (
+    Capability.PROCESSES,
+    Capability.DISTRIBUTED_DATA_PARALLEL,
+    Capability.INIT_SYNC,
+    Capability.STATIC_GRAPH,
+    Capability.GRADIENT_BUCKETS,
+    Capability.COMM_HOOKS,
+    Capability.DEFAULT_COMM_HOOKS,
+    Capability.UNEVEN_INPUTS,
+    Capability.FULLY_SHARD,
+    Capability.FULLY_SHARDED_DATA_PARALLEL,
+)
+"""What takes a group of processes."""
 
 
 class ErrorKind(StrEnum):
@@ -280,6 +378,8 @@ class ErrorKind(StrEnum):
     """a checkpoint recomputed other tensors than it computed in forward"""
     REQUIRES_GRAD_OF_NON_LEAF = "requires-grad-of-non-leaf"
     """requires_grad of a non-leaf was set to False"""
+    VIEW_DETACHED = "view-detached"
+    """a view was detached in place"""
     LEAF_IN_PLACE = "leaf-in-place"
     """a leaf that requires grad was changed in place in grad mode"""
     INFERENCE_TENSOR = "inference-tensor"
@@ -326,5 +426,32 @@ class ErrorKind(StrEnum):
     """a loaded state has other keys than the module"""
     STEP_HOOK_RETURN = "step-hook-return"
     """a step pre-hook of an optimizer returned something that is not allowed"""
+    COMM_HOOK_TWICE = "comm-hook-twice"
+    """a second communication hook was registered on one distributed module"""
+    COMM_HOOK_RETURN = "comm-hook-return"
+    """a communication hook returned something other than a future of one tensor"""
+    COMM_HOOK_SIGNATURE = "comm-hook-signature"
+    """a communication hook has parameters or annotations that cannot be those of one"""
+    UNUSED_PARAMETER = "unused-parameter"
+    """a parameter of a distributed module had no gradient in the pass before, and it was not said that this may be"""
+    NOTHING_TO_REDUCE = "nothing-to-reduce"
+    """a module without a parameter that requires grad was to be distributed"""
+    OUT_OF_INPUTS = "out-of-inputs"
+    """a rank ran out of inputs, where the ranks were to stop then"""
     MULTI_GRAD_MODE = "multi-grad-mode"
     """a multi-grad hook was registered in a mode that does not exist"""
+
+
+def verbs_of(capabilities: Collection[Capability]) -> set[str]:
+    """Return the verbs of a backend that declares these capabilities."""
+    return {*CORE_VERBS, *(verb for each in Capability if each in capabilities for verb in each.verbs)}
+
+
+def capabilities_of(verb: str) -> list[Capability]:
+    """Return the capabilities that have a verb."""
+    return [each for each in Capability if verb in each.verbs]
+
+
+def said_of(missing: Collection[Capability], lacks: Mapping[Capability, str]) -> str:
+    """Return the names of capabilities that a backend lacks, each with the reason that the backend gives."""
+    return " or ".join(f"{each} ({lacks[each]})" if each in lacks else str(each) for each in missing)

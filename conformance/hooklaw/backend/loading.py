@@ -16,6 +16,7 @@ from hooklaw.errors import (
     UnknownBackendError,
     UnknownConditionError,
     did_you_mean,
+    is_users_interrupt,
     misspelt,
 )
 
@@ -23,7 +24,11 @@ GROUP = "hooklaw.backends"
 BUILTIN = {
     "torch-eager": "hooklaw_backends.torch_eager:backend",
     "torch-compile": "hooklaw_backends.torch_compile:backend",
+    "torch-mode": "hooklaw_backends.torch_modes:backend",
     "paddle": "hooklaw_backends.paddle:backend",
+    "hips-autograd": "hooklaw_backends.hips_autograd:backend",
+    "tinygrad": "hooklaw_backends.tinygrad:backend",
+    "mindspore": "hooklaw_backends.mindspore:backend",
     "reference": "hooklaw.model.adapter:backend",
 }
 """Not only entry points, so that a clone that is not installed has them too."""
@@ -94,7 +99,8 @@ def import_module(name: str) -> None:
     """Import a module for its side effects, such as registering a device (``--import MODULE``)."""
     try:
         importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        _pass_on_interrupt(error)
         said = f"{_first_line(error)}{misspelt(name, error)}"
         raise BackendImportError(f"--import {name}: cannot import the module: {said}") from error
 
@@ -105,7 +111,8 @@ def _import(spec: str, target: str) -> Any:
         found = importlib.import_module(module)
     except NotRunError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        _pass_on_interrupt(error)
         said = f"{_first_line(error)}{misspelt(module, error)}"
         raise BackendImportError(f"backend {spec!r}: cannot import module {module}: {said}") from error
     try:
@@ -120,8 +127,14 @@ def _make(spec: str, factory: Callable[[str], Any], argument: str) -> Any:
         return factory(argument)
     except NotRunError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        _pass_on_interrupt(error)
         raise BackendImportError(f"backend {spec!r}: its factory raised {_first_line(error)}") from error
+
+
+def _pass_on_interrupt(error: BaseException) -> None:
+    if is_users_interrupt(error):
+        raise error
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from hooklaw.backend.capabilities import CORE_VERBS, Capability, ErrorKind
 
-__all__ = ["CORE_VERBS", "Backend", "Capability", "ErrorKind", "type_of_hook"]
+__all__ = ["CORE_VERBS", "VERBS", "Backend", "Capability", "ErrorKind", "type_of_hook"]
 
 type_of_hook = Callable[..., Any]
 
@@ -23,7 +23,8 @@ type_of_hook = Callable[..., Any]
 class Backend(Protocol):
     """A framework as rules see it. Each verb raises the framework's own errors.
 
-    Seven more attributes are optional. ``reset()`` is called before each rule, to undo what a failed rule left behind.
+    Eight more attributes are optional. ``reset()`` is called before each rule, to undo what a failed rule left behind.
+    ``surroundings()`` returns a context manager in which each rule runs, e.g. a mode that is off elsewhere.
     ``examples`` limits the number of examples of a property. ``findings`` is the path of the file of known findings of
     `hooklaw fuzz`. ``replay_program(program)`` replays a fuzzed program in the backend's own way, e.g. compiled: it
     returns a `hooklaw.fuzz.replay.run.Replayed`, in which only the order of events of the same name counts, or raises
@@ -108,6 +109,10 @@ class Backend(Protocol):
     ) -> None:
         """Accumulate gradients of the root into leaves, or into `inputs` alone."""
 
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        """Run one backward from several roots, each with its gradient, None for a root that needs none."""
+        ...
+
     def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
         """Run backward from a gradient edge; `backward` accepts gradient edges among its inputs, `grad` as outputs."""
         ...
@@ -128,6 +133,18 @@ class Backend(Protocol):
         ``materialize_grads`` is given only if its capability is declared.
         """
 
+    def func_grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that computes the gradient of this one with respect to its first argument."""
+        ...
+
+    def func_vjp(self, function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
+        """Return what the function returns for the primals, and the function from its gradients to those of primals."""
+        ...
+
+    def vmap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that maps this one over the first dimension of its arguments."""
+        ...
+
     # hooks on tensors and nodes
     def register_hook(self, tensor: Any, hook: type_of_hook) -> Any:
         """Register ``hook(grad)`` on a tensor; return a handle with ``remove()``."""
@@ -146,6 +163,10 @@ class Backend(Protocol):
 
     def accumulate_grad(self, leaf: Any) -> Any:
         """Return the AccumulateGrad Node of a leaf; its hooks live as long as a reference to it."""
+
+    def is_node(self, value: Any) -> bool:
+        """Whether the value is a Node, as ``isinstance`` says."""
+        ...
 
     def node_name(self, node: Any) -> str:
         """Return the Node's name."""
@@ -178,8 +199,8 @@ class Backend(Protocol):
     def enable_grad(self) -> AbstractContextManager[Any]:
         """Turn grad mode on inside."""
 
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        """Enter inference mode."""
+    def inference_mode(self, mode: bool = True) -> AbstractContextManager[Any]:  # noqa: FBT001, FBT002 - torch's argument
+        """Enter inference mode, or leave it inside."""
 
     # more operations
     def sin(self, tensor: Any) -> Any:
@@ -376,6 +397,22 @@ class Backend(Protocol):
     def register_module_full_backward_hook(self, hook: type_of_hook) -> Any:
         """Register ``hook(module, grad_input, grad_output)`` on the backward of every module; return a handle."""
 
+    # switches of a module and of its submodules
+    def train(self, module: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's argument
+        """Put a module in training mode, or in evaluation mode; return it."""
+        ...
+
+    def is_training(self, module: Any) -> bool:
+        """Whether a module is in training mode."""
+        ...
+
+    def module_requires_grad_(self, module: Any, requires_grad: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's argument
+        """Set ``requires_grad`` of a module's parameters; return the module."""
+        ...
+
+    def module_zero_grad(self, module: Any, **options: bool) -> None:
+        """Reset the gradients of a module's parameters; `options` is ``set_to_none``."""
+
     # the state of modules and optimizers
     def add_module(self, module: Any, name: str, child: Any) -> None:
         """Register a child of a module, as an attribute."""
@@ -436,3 +473,88 @@ class Backend(Protocol):
 
     def replica_count(self) -> int:
         """Return how many replicas `data_parallel` runs, at least two."""
+
+    # several processes: each rule runs in all ranks
+    def init_process_group(self, rank: int, world_size: int, store: str) -> None:
+        """Join a process group over this machine's loopback; `store` is the path of a file that all ranks share.
+
+        Called once in each rank, before its first rule. Raises NotRunError where no group can be made.
+        """
+
+    def get_rank(self) -> int:
+        """Return this process's number in the group, from 0."""
+
+    def get_world_size(self) -> int:
+        """Return the number of processes in the group."""
+
+    def all_reduce(self, tensor: Any) -> None:
+        """Replace the tensor's values, in all ranks, by the sum over all ranks."""
+
+    def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
+        """Wrap a module so that backward averages its gradients over the ranks.
+
+        `options` are ``find_unused_parameters`` and ``forward_sync_buffers``, and with the capabilities init-sync,
+        static-graph and gradient-buckets ``init_sync``, ``static_graph``, ``bucket_cap_mb`` and
+        ``gradient_as_bucket_view``.
+        """
+
+    def no_sync(self, parallel: Any) -> AbstractContextManager[Any]:
+        """Let passes inside accumulate the gradients of this rank alone."""
+
+    def join(self, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
+        """Let ranks run unequal numbers of passes inside; `options` are those of PyTorch's ``join``."""
+
+    def register_comm_hook(self, parallel: Any, state: Any, hook: type_of_hook) -> None:
+        """Register ``hook(state, bucket)``, which returns a future of the reduced gradients of a bucket.
+
+        A bucket has the methods ``buffer``, ``gradients``, ``parameters``, ``index``, ``is_last`` and ``set_buffer``.
+        """
+
+    def future(self, value: Any) -> Any:
+        """Return a completed future that holds a value."""
+
+    def all_reduce_future(self, tensor: Any) -> Any:
+        """Begin an all-reduce, and return a future of it: ``future.then(function)`` is a future of what is returned."""
+
+    def fully_shard(self, module: Any, **options: Any) -> Any:
+        """Shard a module's parameters in place; `options` are ``reshard_after_forward`` and ``ignored_params``."""
+
+    def is_sharded(self, tensor: Any) -> bool:
+        """Whether a tensor has its elements in several ranks."""
+
+    def local_tensor(self, tensor: Any) -> Any:
+        """Return the rank's part of a sharded tensor."""
+
+    def full_tensor(self, tensor: Any) -> Any:
+        """Return a sharded tensor as a whole; all ranks call this."""
+
+    def unshard(self, module: Any) -> None:
+        """Make the parameters of a fully sharded module whole."""
+
+    def reshard(self, module: Any) -> None:
+        """Leave each rank its part of the parameters of a fully sharded module."""
+
+    def set_requires_gradient_sync(self, module: Any, *, requires_gradient_sync: bool) -> None:
+        """Set whether passes of a fully sharded module reduce gradients."""
+
+    def set_all_reduce_hook(self, module: Any, hook: type_of_hook) -> None:
+        """Set ``hook(reduced)``, which is called with the reduced gradients of a fully sharded module."""
+
+    def register_fsdp_forward_method(self, module: Any, name: str) -> None:
+        """Run the hooks of a fully sharded module around a method of this name too."""
+
+    def fully_sharded_data_parallel(self, module: Any, *, no_shard: bool = False) -> Any:
+        """Wrap a module so that its parameters are sharded, or with `no_shard` that they are kept whole.
+
+        A communication hook of the wrapper is ``hook(state, gradient, part)``, with `no_shard` ``hook(state,
+        gradient)``, and stores what it makes of the gradient in its last argument.
+        """
+
+    def copy_(self, tensor: Any, values: Any) -> None:
+        """Copy a tensor's values into another tensor in place."""
+
+    def default_comm_hook(self, name: str) -> type_of_hook:
+        """Return a communication hook of the framework by PyTorch's name, e.g. ``fp16_compress_hook``."""
+
+
+VERBS = tuple(name for name, member in vars(Backend).items() if callable(member) and not name.startswith("_"))

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from hooklaw import __version__
 from hooklaw.errors import HooklawError, NotRunError, did_you_mean
-from hooklaw.results.text import printable_lines
+from hooklaw.results.text import harmless, printable_lines
 from hooklaw.results.verdict import Exit
 from hooklaw.workers.signals import ending_signals_interrupt
 
@@ -26,8 +26,10 @@ VERBS = {
     "merge": ("hooklaw.cli.merge", "join the records of shards and of machines in one file"),
     "packer": ("hooklaw.cli.packer", "judge a packer of saved tensors: is it safe to train under"),
     "bench": ("hooklaw.cli.bench", "measure what offload strategies cost and spare"),
+    "coverage": ("hooklaw.cli.coverage", "print which sentences of the documentation the rules cover"),
     "mutants": ("hooklaw.cli.mutants", "run wrong backends against the rules: what kills, what survives"),
     "fuzz": ("hooklaw.cli.fuzz", "run random hook programs on a backend and on the engine"),
+    "folklore": ("hooklaw.cli.folklore", "judge what is said of hooks: true, false, true only if, outdated"),
     "new-backend": ("hooklaw.cli.new_backend", "write a package with a backend for your own framework, and its CI"),
     "docs": ("hooklaw.cli.docs", "print a page of the documentation"),
     "expect": ("hooklaw.cli.expect", "check or update an expectation file"),
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(error)
         return Exit.BROKEN.code
     except NotRunError as error:
-        sys.stderr.write(f"hooklaw: cannot be judged here: {error}\n")
+        complain(f"cannot be judged here: {error}")
         return Exit.BROKEN.code
     except KeyboardInterrupt:
         sys.stderr.write("hooklaw: interrupted\n")
@@ -121,9 +123,12 @@ def complain(what: object) -> None:
 
 
 def say(text: str) -> None:
-    """Print where the exit code matters: a reader such as `head` that has had enough does not change it."""
+    """Print where the exit code matters: a reader such as `head` that has had enough does not change it.
+
+    What a backend or a file says in the text can do no harm.
+    """
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(harmless(text))
         sys.stdout.flush()
     except BrokenPipeError:
         _mute()

@@ -14,8 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-from hooklaw.cli import say
-from hooklaw.cli.options import add_limit, batch, percent, rounds
+from hooklaw.cli import complain, say
+from hooklaw.cli.options import add_imports, add_limit, batch, percent, rounds
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import BenchError, OutputError
 from hooklaw.offload import comparing, packer_verdicts, running, wording
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategy", action="append", default=[], metavar="SPEC", help="repeatable; default all shipped"
     )
     parser.add_argument("--strategies", default=STRATEGIES, metavar="MODULE", help="instead of hooklaw's own")
+    add_imports(parser)
     parser.add_argument("--device", default="cpu", choices=DEVICES)
     parser.add_argument("--precision", action="append", default=[], choices=PRECISIONS, help="repeatable; default fp32")
     parser.add_argument("--batch", type=batch, default=0, metavar="N", help="samples; the workload's own unless given")
@@ -85,7 +86,7 @@ def _compare(args: argparse.Namespace) -> int:
     found = comparing.compare(old, new, args.tolerance)
     say(comparing.render(found, args.format))
     if found.warning:
-        sys.stderr.write(f"hooklaw: {found.warning}\n")
+        complain(found.warning)
     return (Exit.REGRESSION if found.worse else Exit.OK).code
 
 
@@ -101,6 +102,7 @@ def _measure(args: argparse.Namespace, results: Path | None, progress: "Benchmar
         most=0 if args.rounds else MOST_ROUNDS,
         limit=args.limit,
         module=args.strategies,
+        imports=tuple(args.imports),
     )
     plan = quick(plan) if args.quick else plan
     with BenchmarkRun(plan, results, on_cell=progress.step) as benchmark:

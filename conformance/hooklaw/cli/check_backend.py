@@ -9,13 +9,12 @@ Example:
 
 import argparse
 import json
-import sys
 
 import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.backend.check import AdapterReport
-from hooklaw.cli import say
+from hooklaw.cli import complain, say
 from hooklaw.cli.options import add_imports, add_limit
 from hooklaw.errors import HooklawError, NotRunError
 from hooklaw.results.verdict import Exit, worst
@@ -41,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
         try:
             report = check(spec, args.imports, args.limit)
         except (HooklawError, NotRunError) as error:
-            sys.stderr.write(f"hooklaw: {_said(spec, error)}\n")
+            complain(_said(spec, error))
             exits.append(Exit.BROKEN)
             continue
         reports.append(report)

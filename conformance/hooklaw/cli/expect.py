@@ -17,12 +17,12 @@ Examples:
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
 from hooklaw.backend import loading
+from hooklaw.cli import say
 from hooklaw.cli.options import add_imports
 from hooklaw.errors import ExpectationFileError, NotRunError
 from hooklaw.law.collection import load_rules
@@ -30,6 +30,7 @@ from hooklaw.results import expectations, host, records, when
 from hooklaw.results.expectation_update import updated
 from hooklaw.results.output import output_errors, replace_file
 from hooklaw.results.summary import counted
+from hooklaw.results.text import name, printable
 from hooklaw.results.verdict import Exit, unclear
 
 
@@ -65,9 +66,10 @@ def _check(args: argparse.Namespace) -> int:
         entries = sorted([*found.stale, *found.unclear, *under], key=lambda entry: (entry.file, entry.line))
         stale = stale or bool(entries)
         for entry in entries:
-            sys.stdout.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")
+            said = f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}"
+            say(f"{printable(said)}\n")
         applying = len(found.known) + len(found.known_under)
-        sys.stdout.write(f"{path}: {applying} entries apply, {len(entries)} are stale\n")
+        say(f"{path}: {applying} entries apply, {len(entries)} are stale\n")
     return (Exit.FIXED_OR_STALE if stale else Exit.OK).code
 
 
@@ -85,7 +87,7 @@ def _file_of(spec: str, imports: Sequence[str]) -> tuple[Path, dict[str, str]]:
 def _update(args: argparse.Namespace) -> int:
     for run in records.read_all(args.results):
         if run.header.not_run:
-            sys.stdout.write(f"{run.header.backend}: not run, nothing to update\n")
+            say(f"{name(run.header.backend)}: not run, nothing to update\n")
             continue
         path = args.file or _file_of(run.header.backend, args.imports)[0]
         _refuse_installed(path)
@@ -94,7 +96,7 @@ def _update(args: argparse.Namespace) -> int:
             with output_errors(f"write {path}", "; name another file with --file"):
                 replace_file(path, text)
         said = [*changes, f"written, {counted(len(changes), 'change')}"] if changes else ["nothing to change"]
-        sys.stdout.write("".join(f"{path}: {line}\n" for line in said))
+        say("".join(f"{printable(str(path))}: {printable(line)}\n" for line in said))
     return Exit.OK.code
 
 

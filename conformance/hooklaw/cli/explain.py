@@ -1,4 +1,4 @@
-"""Print one rule: the law, its sources, what it needs, and what really happens on a backend.
+"""Print one rule: the law, its source, the program, what really happens on a backend, and what else is known of it.
 
 Of a property of packers (its id begins with "packer.") the law and the program are printed; `hooklaw packer` judges.
 Of a chapter, a capability, a mutant or some words the rules are listed, and of a question its page is shown.
@@ -12,24 +12,29 @@ Examples:
 import argparse
 import inspect
 import json
-import sys
 import textwrap
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
 from hooklaw.backend import loading
+from hooklaw.cli import complain, say
+from hooklaw.cli.lesson import Lesson, lesson, wrapped
 from hooklaw.cli.options import add_imports
 from hooklaw.cli.topic import Topic, find_topic
 from hooklaw.errors import HooklawError
-from hooklaw.law.rule import Registered, Rule
+from hooklaw.law.collection import load_rules
+from hooklaw.law.rule import Registered, Rule, Source
 from hooklaw.law.trace import Event, show
 from hooklaw.packing.example import PREFIX, shown
 from hooklaw.results.records import Result, Run
+from hooklaw.results.text import printable
 from hooklaw.results.verdict import Exit, Verdict, as_known, describe, worst
 from hooklaw.runner.session import Session, Wanted, judge
 from hooklaw.sources import load_table
+from hooklaw.sources.quoting import quoted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,14 +67,15 @@ def main(args: argparse.Namespace) -> int:
         loading.resolve(spec)
     sessions = [_try(spec, found, args) for spec in specs]
     runs = [session.run for session in sessions if session.run]
-    sys.stdout.write(_json(found.rule, runs) if args.format == "json" else _text(found, runs))
+    known = lesson(found, [each.rule for each in load_rules().values()])
+    say(_json(found.rule, runs, known) if args.format == "json" else _text(found, runs, known))
     return worst(session.exit for session in sessions).code
 
 
 def _topic(topic: Topic, args: argparse.Namespace) -> int:
     if args.backend or args.imports:
         raise HooklawError(f"{topic.asked!r} is not one rule: leave {_option(args)} out, or name one of its rules")
-    sys.stdout.write(topic.as_json() if args.format == "json" else topic.as_text())
+    say(topic.as_json() if args.format == "json" else topic.as_text())
     return Exit.OK.code
 
 
@@ -88,7 +94,7 @@ def _property(property_id: str, args: argparse.Namespace) -> int:
     else:
         lines = [*_law(rule, "nothing in particular"), *textwrap.indent(program, " " * 4).splitlines()]
         text = "\n".join(lines)
-    sys.stdout.write(text + "\n")
+    say(text + "\n")
     return Exit.OK.code
 
 
@@ -98,28 +104,28 @@ def _try(spec: str, found: Registered, args: argparse.Namespace) -> Session:
     try:
         (session,) = judge(wanted)
     except HooklawError as error:
-        sys.stderr.write(f"hooklaw: {error}\n")
+        complain(error)
         return Session(None, Exit.BROKEN)
     if session.run and session.run.header.not_run:  # a rule that is unsupported is explained, this one is not
         return Session(session.run, Exit.BROKEN)
     return session
 
 
-def _json(rule: Rule, runs: list[Run]) -> str:
+def _json(rule: Rule, runs: list[Run], known: Lesson) -> str:
     results = {run.header.backend: msgspec.to_builtins(run.results[rule.id]) for run in runs if rule.id in run.results}
-    return json.dumps({**msgspec.to_builtins(rule), "results": results}, indent=1) + "\n"
+    return json.dumps({**msgspec.to_builtins(rule), **known.as_builtins(), "results": results}, indent=1) + "\n"
 
 
-def _text(found: Registered, runs: list[Run]) -> str:
-    law = [*_law(found.rule, "nothing beyond the core verbs"), *_program(found)]
-    return "\n".join([*law, *(line for run in runs for line in _happened(found.rule, run))]) + "\n"
+def _text(found: Registered, runs: list[Run], known: Lesson) -> str:
+    law = [*_law(found.rule, "nothing beyond the core verbs", known.why), *_program(found)]
+    happened = (printable(line) for run in runs for line in _happened(found.rule, run))
+    return "\n".join([*law, *happened, *known.as_text()]) + "\n"
 
 
-def _law(rule: Rule, no_needs: str) -> list[str]:
+def _law(rule: Rule, no_needs: str, why: str = "") -> list[str]:
     lines = [f"{rule.id}  ({rule.level}, {rule.basis}, chapter {rule.chapter})", ""]
-    lines += textwrap.wrap(rule.statement, 100, initial_indent="  ", subsequent_indent="  ")
-    lines += ["", "  stated in"]
-    lines += [f"    {source}  {source.url}".rstrip() for source in rule.sources]
+    lines += [*wrapped(rule.statement, "  "), *wrapped(why, "  ")]
+    lines += ["", "  stated in", *(line for source in rule.sources for line in _source(source))]
     lines += _how_to_count(rule)
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]
     lines += ["  catches", "    " + ", ".join(rule.mutants)] if rule.mutants else []
@@ -128,9 +134,17 @@ def _law(rule: Rule, no_needs: str) -> list[str]:
     return [*lines, "  as a program"]
 
 
+def _source(source: Source) -> Iterator[str]:
+    """Yield the place, and of the installed torch's docstring the sentences themselves, of which no text is kept."""
+    yield f"    {source}  {source.url}".rstrip()
+    for words in quoted(source).values():
+        yield from wrapped(f'"{words}"', "      ")
+
+
 def _how_to_count(rule: Rule) -> list[str]:
     """Return where a reader can see which sentence of a docstring is meant: the text itself is not kept."""
-    names = [source.name for source in rule.sources if source.sentences and source.kind == "docstring"]
+    named = (source for source in rule.sources if source.sentences and source.kind == "docstring")
+    names = [source.name for source in named if not quoted(source)]
     version = load_table().torch
     return (
         [f"    `python -m hooklaw.sources {' '.join(names)}` numbers them; torch {version} is meant"] if names else []

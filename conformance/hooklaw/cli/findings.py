@@ -9,13 +9,13 @@ Examples:
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from hooklaw.backend import loading
-from hooklaw.cli.options import RULES_BY, add_imports
+from hooklaw.cli import say
+from hooklaw.cli.options import RULES_BY, add_imports, add_selection
 from hooklaw.errors import HooklawError
 from hooklaw.law.rule import Level, Rule
 from hooklaw.law.trace import show
@@ -46,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help=f"only rules with {RULES_BY}")
+    add_selection(parser, f"only rules with {RULES_BY}")
     parser.add_argument("--backend", default="torch-eager", metavar="NAME[:ARG]", help="default torch-eager")
     parser.add_argument("--format", choices=[*FORMATS], default="text")
     add_imports(parser)
@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
         raise KeyboardInterrupt
     if run.header.not_run:
         raise HooklawError(f"{args.backend} was not run: {run.header.not_run}")
-    sys.stdout.write(FORMATS[args.format](run, findings_of(run)))
+    say(FORMATS[args.format](run, findings_of(run)))
     return session.exit.code
 
 

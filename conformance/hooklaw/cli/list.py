@@ -9,16 +9,17 @@ Examples:
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 
 import msgspec
 
-from hooklaw.cli.options import RULES_BY
+from hooklaw.cli import say
+from hooklaw.cli.options import RULES_BY, add_selection
 from hooklaw.errors import UnknownRuleError, did_you_mean
 from hooklaw.law.collection import load_rules, rule_places, search_rules
 from hooklaw.law.rule import Rule
 from hooklaw.law.selection import Catalogue
+from hooklaw.results.summary import counted
 from hooklaw.results.verdict import Exit
 
 
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help="only rules with all of these words in id, chapter, statement, ..."
     )
-    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help=f"as in `hooklaw run`: {RULES_BY}")
+    add_selection(parser, f"as in `hooklaw run`: {RULES_BY}")
     parser.add_argument("--format", choices=["text", "json", "markdown"], default="text")
     parser.add_argument("--chapter", action="append", help="only rules of this chapter; repeatable")
 
@@ -38,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     if args.chapter:
         _refuse_unknown(args.chapter, rules)
         rules = [rule for rule in rules if rule.chapter in args.chapter]
-    sys.stdout.write({"text": _text, "json": _json, "markdown": _markdown}[args.format](rules))
+    say({"text": _text, "json": _json, "markdown": _markdown}[args.format](rules))
     return Exit.OK.code
 
 
@@ -63,8 +64,8 @@ def _text(rules: Sequence[Rule]) -> str:
             chapter = rule.chapter
             lines += ["", chapter]
         lines.append(f"  {rule.level:6} {rule.id:52} {rule.statement}")
-    chapters = len({rule.chapter for rule in rules})
-    return "\n".join(lines).lstrip("\n") + f"\n\n{len(rules)} rules in {chapters} chapters\n"
+    chapters = counted(len({rule.chapter for rule in rules}), "chapter")
+    return "\n".join(lines).lstrip("\n") + f"\n\n{counted(len(rules), 'rule')} in {chapters}\n"
 
 
 def _json(rules: Sequence[Rule]) -> str:

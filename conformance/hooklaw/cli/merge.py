@@ -10,10 +10,9 @@ Example:
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from hooklaw.cli import outputs
+from hooklaw.cli import outputs, say
 from hooklaw.errors import OutputError
 from hooklaw.results.merge import lines, merged
 from hooklaw.results.naming import names
@@ -43,6 +42,6 @@ def main(args: argparse.Namespace) -> int:
     with output_errors(f"write the records to {args.output}", "; name another file with -o"):
         replace_file(args.output, text)
     for run, name in zip(runs, names(runs), strict=True):
-        sys.stdout.write(printable(f"{args.output}: {name}: {sentence(run)}") + "\n")
+        say(printable(f"{args.output}: {name}: {sentence(run)}") + "\n")
     outputs.write(args, runs)
     return Exit.OK.code

@@ -10,9 +10,11 @@ Example:
 import argparse
 import sys
 
+from hooklaw.backend import loading
 from hooklaw.cli import say
-from hooklaw.cli.options import add_limit, add_parts
+from hooklaw.cli.options import add_imports, add_limit, add_parts
 from hooklaw.mutation import matrix, report
+from hooklaw.results.text import harmless
 from hooklaw.workers.watchdog import MUTANT_LIMIT
 
 MODULE = "hooklaw_backends.mutants"
@@ -29,6 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=matrix.ORIGINALS,
         help="only mutants of this backend; repeatable; default: all that are installed",
     )
+    parser.add_argument(
+        "--backend",
+        action="append",
+        default=[],
+        metavar="NAME[:ARG]",
+        help="mutants of this backend, as far as its verbs allow; or module:attribute of your own; repeatable",
+    )
+    add_imports(parser)
     parser.add_argument("--mutants", default=MODULE, metavar="MODULE", help="module of mutants; default: hooklaw's own")
     add_limit(parser, MUTANT_LIMIT, "time limit of one rule on one mutant")
     parser.add_argument("--format", choices=report.FORMATS, default="text")
@@ -36,9 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the matrix and print the report."""
-    matrices = matrix.run(args.mutants, list(dict.fromkeys(args.of)), matrix.choose_by(args.parts), args.limit)
+    for spec in args.backend:
+        loading.resolve(spec)
+    of = list(dict.fromkeys([*args.of, *args.backend]))
+    matrices = matrix.run(args.mutants, of, matrix.choose_by(args.parts), args.limit, args.imports)
     found = report.report(matrices)
     say(report.render(found, args.format))
     if args.format == "json":
-        sys.stderr.write("\n".join(report.faults(found)) + "\n")
+        sys.stderr.write(harmless("\n".join(report.faults(found))) + "\n")
     return found.exit.code

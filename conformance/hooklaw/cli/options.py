@@ -1,8 +1,8 @@
 """Options of several verbs, and numbers: argparse words a refusal by the name of the function that reads a number."""
 
-from argparse import ArgumentParser
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Number = TypeVar("Number", bound=float)
 
@@ -49,6 +49,20 @@ def add_imports(parser: ArgumentParser) -> None:
     """Declare --import, which every verb has that loads a backend or makes tensors on a device."""
     what = "import this module first, e.g. a package that registers a device; repeatable"
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=what)
+
+
+class Either(Action):
+    """An expression that is met where any of those given before is met, too."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None) -> None:  # noqa: ARG002 - argparse's
+        """Join the expression with those before it."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"({before}) or ({values})" if before else values)
+
+
+def add_selection(parser: ArgumentParser, what: str) -> None:
+    """Declare -k for an expression, or several of which any will do."""
+    parser.add_argument("-k", dest="selection", action=Either, default="", metavar="EXPR", help=f"{what}; repeatable")
 
 
 def add_parts(parser: ArgumentParser, what: str) -> None:

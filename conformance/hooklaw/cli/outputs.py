@@ -13,6 +13,7 @@ from hooklaw.results.badge import badge
 from hooklaw.results.junit import junit
 from hooklaw.results.output import make_room, output_errors, replace_file
 from hooklaw.results.records import Run
+from hooklaw.results.text import harmless
 from hooklaw.results.verdict import Exit
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -66,7 +67,7 @@ def write(
     if args.annotations:
         root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
         given = getattr(args, "expectations", "")
-        sys.stderr.write("".join(f"{line}\n" for line in annotations(runs, root, given)))
+        sys.stderr.write(harmless("".join(f"{line}\n" for line in annotations(runs, root, given))))
 
 
 def _texts(

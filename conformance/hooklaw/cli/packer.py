@@ -13,7 +13,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from hooklaw.cli import say
+from hooklaw.cli import complain, say
 from hooklaw.cli.options import add_imports, add_limit, add_parts, examples
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError, PackerError
@@ -22,6 +22,7 @@ from hooklaw.packing import report
 from hooklaw.packing.judge import Judged, PackerOptions, choose, judge, laws
 from hooklaw.results.records import Writer
 from hooklaw.results.summary import exit_of_run
+from hooklaw.results.text import printable
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.workers.watchdog import PROPERTY_LIMIT
 
@@ -63,10 +64,11 @@ def main(args: argparse.Namespace) -> int:
     say(report.render(verdicts, args.format))
     stale = {entry for each in judged for entry in each.run.stale}
     for entry in sorted(stale, key=lambda entry: (entry.file, entry.line)):
-        sys.stderr.write(f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}\n")
+        said = f"{entry.file}:{entry.line}: stale: the entry for {entry.rule!r} {entry.why}"
+        sys.stderr.write(f"{printable(said)}\n")
     broken = [row for found in verdicts for row in found.rows if row.outcome == Outcome.ERROR]
     for row in broken[:1]:
-        sys.stderr.write(f"hooklaw: {len(broken)} could not be judged, {row.property_id} first: {row.detail}\n")
+        complain(f"{len(broken)} could not be judged, {row.property_id} first: {row.detail}")
     return worst([exit_of_run(each.run) for each in judged] or [Exit.BROKEN]).code
 
 

@@ -7,9 +7,9 @@ Example:
 """
 
 import argparse
-import sys
 
 from hooklaw.backend import loading
+from hooklaw.cli import say
 from hooklaw.cli.options import add_imports
 from hooklaw.errors import ScriptError
 from hooklaw.law.collection import find_rule
@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> int:
         raise ScriptError(
             f"{args.backend} lacks {', '.join(lacking)}, which {found.rule.id} needs: name another backend"
         )
-    sys.stdout.write(script_of(found, backend, _failure(found, args)))
+    say(script_of(found, backend, _failure(found, args)))
     return Exit.OK.code
 
 

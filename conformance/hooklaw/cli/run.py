@@ -18,13 +18,14 @@ from hooklaw.backend import loading
 from hooklaw.backend.conditions import ALL, CONDITIONS, find_condition
 from hooklaw.cli import complain, outputs, say, summary
 from hooklaw.cli.last_failed import Failed, failed_in_file, remember, remembered
-from hooklaw.cli.options import RULES_BY, add_imports, add_limit, positive
+from hooklaw.cli.options import RULES_BY, add_imports, add_limit, add_selection, positive
 from hooklaw.cli.progress import StatusLine
 from hooklaw.errors import HooklawError
 from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.shards import part
+from hooklaw.results.text import printable, printable_lines
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
 from hooklaw.workers.watchdog import RULE_LIMIT
@@ -33,7 +34,7 @@ from hooklaw.workers.watchdog import RULE_LIMIT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--backend", action="append", metavar="NAME[:ARG]", help="repeatable; default torch-eager")
-    parser.add_argument("-k", dest="selection", default="", metavar="EXPR", help=RULES_BY)
+    add_selection(parser, RULES_BY)
     parser.add_argument(
         "--condition",
         dest="conditions",
@@ -86,7 +87,7 @@ def main(args: argparse.Namespace) -> int:
     ended = worst(session.exit for session in sessions)
     remember(runs, args.rules)
     say(summary.render(runs, args.format, quiet=args.quiet) if runs else "")
-    sys.stderr.write(_why_broken(sessions))
+    sys.stderr.write(printable_lines(_why_broken(sessions)))
     outputs.write(args, runs, _broken(sessions), ended)
     if args.report and runs and not runs[-1].interrupted:
         _report(args.report, runs)
@@ -159,7 +160,7 @@ def _why_idle(run: Run) -> str:
     head = run.header
     why = head.not_run or ", ".join(sorted({result.outcome for result in run.results.values()})) or "no rule is left"
     what = f"{head.subject} cannot be judged here" if head.not_run else f"nothing was judged on {head.subject}"
-    return f"hooklaw: {what}: {why}; if that is as it should be, say --allow-not-run\n"
+    return f"hooklaw: {printable(f'{what}: {why}')}; if that is as it should be, say --allow-not-run\n"
 
 
 def _judge(spec: str, args: argparse.Namespace, failed: Failed | None, writer: Writer | None) -> Iterator[Session]:

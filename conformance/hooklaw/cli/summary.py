@@ -8,7 +8,7 @@ import msgspec
 from hooklaw.law.rule import Rule
 from hooklaw.results.naming import names
 from hooklaw.results.records import Result, Run
-from hooklaw.results.summary import count, sentence, words
+from hooklaw.results.summary import by_chapter, count, counted, lacking, sentence, words
 from hooklaw.results.text import code, markdown, printable
 from hooklaw.results.verdict import FAILS_DIFFERENTLY, HOLDS_THOUGH_DENIED, Outcome, Verdict, as_known
 
@@ -17,6 +17,8 @@ LIMIT = 1 << 20
 """Bytes that GitHub takes of a step's summary."""
 RESERVED = 100
 """Of these, bytes for the line that says how much is left out."""
+MOST = 8
+"""So many of the capabilities that a backend lacks are named."""
 ORDER = ("crash", "timeout", "error", "fail", FAILS_DIFFERENTLY, "fixed")
 
 
@@ -66,7 +68,7 @@ def _verdict(run: Run) -> str:
 
 
 def _one(run: Run) -> list[str]:
-    lines = [_verdict(run)]
+    lines = [_verdict(run), *_what_was_judged(run)]
     for what, rule, result in needing_a_look(run):
         lines.append(f"  {what.upper():8} {rule.id} ({rule.level})")
         said = _why_fixed(result) if what == "fixed" else result.detail
@@ -81,6 +83,18 @@ def _one(run: Run) -> list[str]:
     lines += [f"  LOST     {rule}" for rule in lost[:10]]
     lines += [f"  LOST     and {len(lost) - 10} more"] if len(lost) > 10 else []  # noqa: PLR2004 - enough to see which
     return lines
+
+
+def _what_was_judged(run: Run) -> list[str]:
+    """Return, where most rules are unsupported, which chapters the counts speak of, and what the others need."""
+    counts, lacks = count(run), lacking(run).most_common()
+    if counts.unsupported <= counts.judged:
+        return []
+    chapters = {name: found for name, found in by_chapter(run).items() if found.judged}
+    judged = ", ".join(f"{name} {found.passed} of {found.judged}" for name, found in chapters.items())
+    needs = ", ".join(f"{name} ({counted(many, 'rule')})" for name, many in lacks[:MOST])
+    more = f" and {len(lacks) - MOST} more" if len(lacks) > MOST else ""
+    return [f"  JUDGED   {judged or 'no chapter'}", f"  LACKING  {needs}{more}"]
 
 
 def _holds_though_denied(result: Result) -> bool:
@@ -101,6 +115,8 @@ def _json(runs: Sequence[Run]) -> str:
             "versions": run.header.versions,
             "complete": run.complete,
             "counts": msgspec.to_builtins(count(run)),
+            "chapters": msgspec.to_builtins(by_chapter(run)),
+            "lacking": dict(lacking(run).most_common()),
             "cells": [
                 {
                     "rule": rule.id,
@@ -126,8 +142,9 @@ def _markdown(runs: Sequence[Run]) -> str:
         numbers = (counts.passed, counts.judged, counts.known, counts.regressions, counts.fixed, counts.unsupported)
         not_run = f" (not run: {markdown(run.header.not_run)})" if run.header.not_run else ""
         rows.append(f"| {markdown(called)}{not_run} | {' | '.join(map(str, numbers))} |\n")
+    judged = [f"- {markdown(line.strip())}\n" for run in runs for line in _what_was_judged(run)]
     look = [line for run in runs for line in _bullets(run)]
-    return head + "".join(rows) + ("\n" + "".join(look) if look else "")
+    return head + "".join(rows) + ("\n" + "".join([*judged, *look]) if judged or look else "")
 
 
 def _bullets(run: Run) -> Iterable[str]:

@@ -49,7 +49,7 @@ def parse(line: str) -> Program:
     """
     try:
         return tuple(map(_instruction, _sequence(json.loads(line))))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ProgramError(f"not a program: {error} (write a JSON list of [op, made, used, how, thread])") from error
 
 

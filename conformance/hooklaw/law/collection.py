@@ -8,7 +8,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from hooklaw.errors import RuleDefinitionError, UnknownRuleError
+from hooklaw.errors import RuleDefinitionError, UnknownRuleError, is_users_interrupt
 from hooklaw.law.rule import RULES_PACKAGE, Registered, registered
 from hooklaw.law.selection import Catalogue, Places, places
 
@@ -89,7 +89,9 @@ def _import(file: Path) -> None:
         _module(file)
     except RuleDefinitionError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_users_interrupt(error):
+            raise
         said = f"{type(error).__name__}: {error}"
         raise RuleDefinitionError(f"the chapter {file.name} does not import: {said}") from error
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hooklaw.backend.capabilities import Capability
 from hooklaw.backend.conditions import find_condition
 from hooklaw.errors import RuleDefinitionError, UnknownConditionError
 from hooklaw.law._links import docstring_url, page_url
@@ -110,6 +111,8 @@ class Rule(msgspec.Struct, frozen=True):
     mutants: list[str]
     except_under: dict[str, str] = {}
     """The conditions that change the law, with the reason."""
+    processes: int = 0
+    """The number of ranks in which the rule runs, each of them a process; 0 for a rule that needs no other process."""
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -133,10 +136,12 @@ def rule(  # noqa: PLR0913 - all but the id are keywords
     basis: Basis = Basis.DOCUMENTED,
     mutants: Sequence[str] = (),
     except_under: Mapping[str, str] | None = None,
+    processes: int = 0,
 ) -> Callable[[Function], Function]:
     """Register a test function as a rule; the first paragraph of its docstring is the rule's statement.
 
     `except_under` names the conditions that change the law, each with the reason: the rule is not run under them.
+    With `processes` the function runs in so many ranks, side by side, and the rule needs Capability.PROCESSES.
     Raises RuleDefinitionError if the id is malformed or taken, the docstring or the source is missing, a MUST names
     no mutant or is only observed, or a condition does not exist or lacks a reason.
     """
@@ -150,9 +155,10 @@ def rule(  # noqa: PLR0913 - all but the id are keywords
             level=level,
             basis=basis,
             sources=list(sources),
-            needs=[str(need) for need in needs],
+            needs=[*([str(Capability.PROCESSES)] if processes else []), *map(str, needs)],
             mutants=list(mutants),
             except_under=dict(except_under or {}),
+            processes=processes,
         )
         _check(made)
         _registry[rule_id] = Registered(made, function, f"{module}.py::{function.__name__}")

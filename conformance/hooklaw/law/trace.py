@@ -135,25 +135,26 @@ class Trace:
         name: str = "",
     ) -> Generator[None]:
         """Expect an exception of these types, e.g. one that a hook raised."""
-        names = " or ".join(kind.__name__ for kind in (types if isinstance(types, tuple) else (types,)))
+        types = types if isinstance(types, tuple) else (types,)
+        names = " or ".join(kind.__name__ for kind in types)
         wanted = f"{name or names}{f' saying {phrase!r}' if phrase else ''}"
         try:
             yield
         except Mismatch:
             raise
         except types as error:
-            got = self._raised(error)
+            got = self._raised(error, types)
             self._judge("raises", wanted, got, held=phrase.lower() in str(error).lower())
         except Exception as error:
-            got = self._raised(error)
+            got = self._raised(error, types)
             self.checks.append(Check("raises", wanted, got, held=False))
             raise Mismatch(f"expected {wanted} ({names}), raised {got}") from error
         else:
             self._judge("raises", wanted, "no error", held=False)
 
-    def _raised(self, error: BaseException) -> str:
+    def _raised(self, error: BaseException, wanted: tuple[type[BaseException], ...]) -> str:
         """Return in a line what was raised; raise it again if the adapter is to blame, whatever the rule expects."""
-        if is_adapters(error, self._backend):
+        if is_adapters(error, self._backend, wanted):
             raise error
         return f"{type(error).__name__}: {_first_line(error)}"
 

@@ -13,6 +13,17 @@ from hooklaw.model.record import attach
 from hooklaw.model.tensor import Tensor, edge_of
 
 
+class BoxedNode(CustomNode):
+    """Passes backward all gradients in one list, from which it can remove them."""
+
+    is_boxed = True
+
+    def take(self, given: list[Tensor | None], needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all
+        """Call the user's backward with the list itself, so that nothing else keeps a gradient."""
+        given[:] = self.completed(tuple(given))
+        return self.checked(self.derivative(self, given))
+
+
 class ClearingNode(CustomNode):
     """Frees its saved tensors when they are read."""
 
@@ -29,6 +40,18 @@ class ClearingNode(CustomNode):
         return found
 
 
+class ClearingBoxedNode(ClearingNode, BoxedNode):
+    """Does both."""
+
+
+_CLASSES = {
+    (False, False): CustomNode,
+    (True, False): ClearingNode,
+    (False, True): BoxedNode,
+    (True, True): ClearingBoxedNode,
+}
+
+
 def function(
     forward: Hook,
     backward: Hook,
@@ -38,26 +61,23 @@ def function(
     boxed_grads_call: bool = False,
 ) -> Hook:
     """Return a custom Function with these options."""
-    given = _boxed(backward) if boxed_grads_call else backward
-    once = _once(given) if once_differentiable else given
-    return custom_function(forward, once, ClearingNode if clear_saved_tensors_on_access else CustomNode)
-
-
-def _boxed(backward: Hook) -> Hook:
-    """Pass backward all gradients in one list, from which it can remove them."""
-    return lambda ctx, *grads: backward(ctx, list(grads))
+    made = _CLASSES[clear_saved_tensors_on_access, boxed_grads_call]
+    return custom_function(forward, _once(backward) if once_differentiable else backward, made)
 
 
 def _once(backward: Hook) -> Hook:
     """Run backward unrecorded; to differentiate its gradients is an error, not a wrong result."""
 
-    def unrecorded(ctx: CustomNode, *grads: Tensor) -> Any:
+    def unrecorded(ctx: CustomNode, *grads: Any) -> Any:
+        given: Sequence[Tensor] = [grad for grad in (grads[0] if ctx.is_boxed else grads) if grad is not None]
+        edges, differentiable = [*map(edge_of, given)], any(grad.requires_grad for grad in given)
+        del given
         with grad_mode(enabled=False):
             results = backward(ctx, *grads)
         constants = on("once-differentiable-gradients-are-constants")
-        if not recording() or (constants and not any(grad.requires_grad for grad in grads)):
+        if not recording() or (constants and not differentiable):
             return results
-        edges = [None] if constants else [*map(edge_of, grads), *ctx.next_edges]
+        edges = [None] if constants else [*edges, *ctx.next_edges]
         return _refusing(results if isinstance(results, tuple) else (results,), edges)
 
     return unrecorded

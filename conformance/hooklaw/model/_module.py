@@ -34,6 +34,8 @@ class ModuleHook(NamedTuple):
 class Module(StatefulRegistry):
     """A forward function with parameters as attributes."""
 
+    training = True
+
     def __init__(self, parameters: Mapping[str, Tensor], forward: Callable[..., Any]) -> None:
         super().__init__()
         self.forward, self.hooks = forward, {kind: Hooks() for kind in KINDS}

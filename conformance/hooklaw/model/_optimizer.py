@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from hooklaw.model._registry import called
 from hooklaw.model._state import StateDict, Stateful
+from hooklaw.model._switches import zero_grad
 from hooklaw.model.errors import StepHookError
 from hooklaw.model.hooks import Hook, Hooks
 from hooklaw.model.modes import grad_mode
@@ -55,12 +56,7 @@ class SGD(Stateful):
 
     def zero_grad(self, *, set_to_none: bool = True) -> None:
         """Set the gradients to None, or fill them with zeros and detach them."""
-        for parameter in self.parameters():
-            if set_to_none or parameter.grad is None:
-                parameter.grad = None
-            else:
-                parameter.grad.detach_()
-                parameter.grad.data.write([0] * parameter.grad.data.size)
+        zero_grad(self.parameters(), set_to_none=set_to_none)
 
     def state_dict(self) -> StateDict:
         """Return the options, with indices for the parameters; a hook may return another state."""

@@ -13,14 +13,17 @@ from typing import Any
 
 import hooklaw
 from hooklaw import Capability, ErrorKind
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES
 from hooklaw.backend.torchlike import TorchLike
 from hooklaw.model import (
+    _func,
     _legacy,
     _module,
     _multi_grad,
     _mutation,
     _replicas,
     _selective,
+    _switches,
     engine,
     errors,
     flags,
@@ -43,7 +46,9 @@ Hook = Callable[..., Any]
 FOR_TORCH = Path(__file__).with_name("reference-torch.toml")
 LACKS = {
     Capability.ACCELERATOR: "tensors are Python arrays in the memory of the host",
+    Capability.VMAP: "a tensor has no dimension that operations do not see",
     Capability.LAZY_BITS: "every operation computes at once, so no conjugation or negation is left pending",
+    **dict.fromkeys(SEVERAL_PROCESSES, "one process is enough for what the engine shows, so it has no group of them"),
 }
 
 
@@ -76,6 +81,7 @@ class Reference(TorchLike):
         ErrorKind.ONCE_DIFFERENTIABLE: (errors.OnceDifferentiableError, errors.NoGradientError),
         ErrorKind.SAVED_TENSORS_CLEARED: (errors.SavedTensorsClearedError,),
         ErrorKind.FUNCTION_RETURN_COUNT: (errors.FunctionCountError,),
+        ErrorKind.VIEW_DETACHED: (errors.ViewDetachedError,),
         ErrorKind.LEAF_IN_PLACE: (errors.LeafInPlaceError,),
         ErrorKind.NOT_A_LEAF: (errors.NotALeafError,),
         ErrorKind.HOOK_RETURN_TYPE: (errors.HookTypeError,),
@@ -141,16 +147,11 @@ class Reference(TorchLike):
     def device(self, tensor: Tensor) -> str:  # noqa: ARG002 - there is only one device
         return "cpu"
 
-    def set_requires_grad(self, tensor: Tensor, *, requires_grad: bool) -> None:
-        if not (requires_grad or tensor.is_leaf):
-            raise RuntimeError("requires_grad can be turned off for leaves only")
-        if requires_grad:
-            tensor.requires_grad_()
-        else:
-            vars(tensor)["_is_leaf_with_grad"] = False
-
     def data_ptr(self, tensor: Tensor) -> int:
         return id(tensor.data.storage) + tensor.data.offset
+
+    def set_requires_grad(self, tensor: Tensor, *, requires_grad: bool) -> None:
+        _switches.set_requires_grad(tensor, requires_grad=requires_grad)
 
     # operations
     clone = staticmethod(ops.clone)
@@ -199,6 +200,9 @@ class Reference(TorchLike):
     ) -> None:
         engine.backward([root], (gradient,), inputs and [*map(_with_edge, inputs)], _how(**how))
 
+    def backward_from_all(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None] | None = None) -> None:
+        engine.backward(roots, (None,) * len(roots) if gradients is None else tuple(gradients), None, _how())
+
     def backward_from_edge(self, edge: Edge, gradient: Tensor | None = None) -> None:
         engine.backward([_with_edge(edge)], (gradient,), None, _how())
 
@@ -218,6 +222,9 @@ class Reference(TorchLike):
         grads = engine.grad(roots, seeds, [_with_edge(each) for each in inputs], _how(**how))
         return unused.fill(grads, inputs, requires_grad=_how(**how).create_graph)
 
+    func_grad = staticmethod(_func.func_grad)
+    func_vjp = staticmethod(_func.func_vjp)
+
     no_grad = staticmethod(partial(modes.grad_mode, enabled=False))
     enable_grad = staticmethod(partial(modes.grad_mode, enabled=True))
     inference_mode = staticmethod(modes.inference_mode)
@@ -232,6 +239,9 @@ class Reference(TorchLike):
         if leaf.base is not None and flags.on(UNRECORDED):
             raise RuntimeError("a view made under no_grad has no Node")
         return leaf.needed_edge().node
+
+    def is_node(self, value: Any) -> bool:
+        return isinstance(value, Node)
 
     node_name = staticmethod(attrgetter("name"))
 
@@ -312,6 +322,10 @@ class Reference(TorchLike):
 
     def register_buffer(self, module: Module, name: str, tensor: Tensor) -> None:
         module.register("buffer", name, tensor)
+
+    train = staticmethod(_switches.train)
+    module_requires_grad_ = staticmethod(_switches.module_requires_grad_)
+    module_zero_grad = staticmethod(_switches.module_zero_grad)
 
     register_module_parameter_registration_hook = staticmethod(registration_hooks["parameter"].add)
     register_module_buffer_registration_hook = staticmethod(registration_hooks["buffer"].add)

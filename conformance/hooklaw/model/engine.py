@@ -32,7 +32,7 @@ def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor]
     """Accumulate gradients into all leaves behind the roots, or into `inputs` alone, which may be non-leaves."""
     if inputs is not None and not inputs:
         raise RuntimeError("backward was given an empty list of inputs: pass some, or None for all leaves")
-    seeds = tuple(map(_seed, roots, seeds))
+    roots, seeds = _seeded(roots, seeds)
     for tensor in inputs or ():
         tensor.retain_grad()
     edges = None if inputs is None else {tensor.needed_edge() for tensor in inputs}
@@ -44,9 +44,7 @@ def backward(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor]
 
 def grad(roots: Sequence[Tensor], seeds: Gradients, inputs: Sequence[Tensor], how: How) -> Gradients:
     """Return the gradients of the inputs, None for an unused input; accumulate nothing."""
-    if not on("constant-outputs-are-an-error"):
-        roots, seeds = _without_constants(roots, seeds)
-    seeds = tuple(map(_seed, roots, seeds))
+    roots, seeds = _seeded(roots, seeds)
     edges = [tensor.needed_edge() for tensor in inputs]
     captures = Pass(roots, set(), edges, how).run(roots, seeds)
     return tuple(captures.get(edge) for edge in edges)
@@ -96,8 +94,7 @@ class Pass:
         with grad_mode(self._how.create_graph), running(self):
             while self._ready:
                 node = self._next()
-                results = self._around(node, tuple(self._arrived.pop(node)))
-                self._send(node, results)
+                self._send(node, self._around(node, tuple(self._arrived.pop(node))))
         return self._captures
 
     def reaches(self, node: Node | None) -> bool:
@@ -139,7 +136,10 @@ class Pass:
             grads = all_replaced(grads, hook(grads))
         if not early:
             self._retain(node, grads)
-        results = self._execute(node, grads)
+        given = list(grads)
+        if node.is_boxed and not node.post_hooks:
+            received = grads = ()  # the list alone keeps the gradients, and the Node may take them out of it
+        results = self._execute(node, given)
         for hook in node.post_hooks.now():
             results = all_replaced(results, hook(results, grads))
         if not self._how.retain_graph:
@@ -160,12 +160,12 @@ class Pass:
             grads = tuple(grad if Edge(node, nr) in self.retaining else None for nr, grad in enumerate(grads))
         _retain(node, grads)
 
-    def _execute(self, node: Node, grads: Gradients) -> Gradients:
+    def _execute(self, node: Node, given: list[Tensor | None]) -> Gradients:
         if isinstance(node, AccumulateGrad):
-            return _accumulate(node, grads[0])
+            return _accumulate(node, given[0])
         everything = self.is_whole or node.computes_all or not on("unneeded-gradients-are-none")
         needed = [edge is not None and (everything or edge.node in self._reached) for edge in node.next_edges]
-        return _fitting(node, node.execute(grads, needed))
+        return _fitting(node, node.take(given, needed))
 
     def _arrive(self, edge: Edge, result: Tensor | None) -> None:
         """Add a gradient, out of place, to those the Node has received for this output."""
@@ -248,6 +248,13 @@ def _post_accumulate(leaf: Tensor) -> None:
             given = replaced(given, result)
     if given is not leaf:
         raise RuntimeError("a post-accumulate hook must return None")
+
+
+def _seeded(roots: Sequence[Tensor], seeds: Gradients) -> tuple[Sequence[Tensor], Gradients]:
+    """Return the roots at which the pass starts, each with its gradient."""
+    if not on("constant-outputs-are-an-error"):
+        roots, seeds = _without_constants(roots, seeds)
+    return roots, tuple(map(_seed, roots, seeds))
 
 
 def _without_constants(roots: Sequence[Tensor], seeds: Gradients) -> tuple[Sequence[Tensor], Gradients]:

@@ -13,6 +13,10 @@ class NotALeafError(RuntimeError):
     """A post-accumulate-grad hook was registered on a non-leaf."""
 
 
+class ViewDetachedError(RuntimeError):
+    """A view was detached in place."""
+
+
 class LeafInPlaceError(RuntimeError):
     """A leaf that requires grad was changed in place in grad mode."""
 

@@ -36,7 +36,7 @@ TORCH: Mapping[str, Flag] = {
         ),
         Flag(
             "constant-outputs-are-an-error",
-            "autograd.grad refuses an output that does not require grad, even if None is given as its gradient",
+            "backward and autograd.grad refuse a root that does not require grad, even if its gradient is None",
             why="grad.grad-outputs.constant",
         ),
         Flag(

@@ -61,8 +61,15 @@ class CustomNode(Node):
 
     def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:  # noqa: ARG002 - it computes all of them
         """Call the user's backward, by default with zeros for missing gradients; drop surplus Nones it returns."""
+        return self.checked(self.derivative(self, *self.completed(grads)))
+
+    def completed(self, grads: Gradients) -> Gradients:
+        """Return the gradients with zeros for missing ones, if asked for, and None for outputs that are no tensors."""
         grads = with_zeros(self, grads) if self.materializes else grads
-        results = self.derivative(self, *(grads[nr] if ok else None for nr, ok in enumerate(self.gave_tensors)))
+        return tuple(grads[nr] if ok else None for nr, ok in enumerate(self.gave_tensors))
+
+    def checked(self, results: Any) -> Gradients:
+        """Return the gradients of the inputs that are tensors; FunctionCountError if the results do not fit them."""
         results = results if isinstance(results, tuple) else (results,)
         inputs = len(self.are_tensors)
         results = results[:inputs] if not any(results[inputs:]) else results

@@ -87,9 +87,9 @@ def grad_mode(enabled: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - 
 
 
 @contextmanager
-def inference_mode() -> Generator[None]:
-    """Turn grad mode off and inference mode on inside."""
-    with grad_mode(enabled=False), _setting("inferring", lambda: True):
+def inference_mode(mode: bool = True) -> Generator[None]:  # noqa: FBT001, FBT002 - torch's own argument
+    """Turn grad mode off and inference mode on inside, or the other way round."""
+    with grad_mode(enabled=not mode), _setting("inferring", lambda: mode):
         yield
 
 

@@ -44,6 +44,8 @@ class Node:
     """Whether it also computes gradients that a pass with inputs does not need."""
     saves_by_input = False
     """Whether the n-th saved tensor is used for the gradient of the n-th input only."""
+    is_boxed = False
+    """Whether it may take the gradients out of the list that it is given."""
     frees = ""
     """The flag with which backward frees it even if it saved no tensor."""
     freed = False
@@ -72,6 +74,10 @@ class Node:
     def hooked(self) -> list[tuple[int, Hooks]]:
         """Return the outputs that have hooks, with the hooks, in the order of each output's first hook."""
         return list(self.tensor_hooks.items())
+
+    def take(self, given: "list[Tensor | None]", needed: Sequence[bool]) -> Gradients:
+        """Execute the Node with the gradients in a list; only a boxed Node changes the list."""
+        return self.execute(tuple(given), needed)
 
     def execute(self, grads: Gradients, needed: Sequence[bool]) -> Gradients:
         """Unpack the saved tensors and compute the gradients of the inputs, None where `needed` is false."""

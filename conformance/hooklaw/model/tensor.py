@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from hooklaw.model.errors import InferenceTensorError, NoGradientError, NotALeafError
+from hooklaw.model.errors import InferenceTensorError, NoGradientError, NotALeafError, ViewDetachedError
 from hooklaw.model.flags import on
 from hooklaw.model.hooks import Hook, Hooks, RemovableHandle
 from hooklaw.model.modes import grad_mode, inferring, recording
@@ -147,7 +147,7 @@ class Tensor:
     def detach_(self) -> None:
         """Drop the history, so that the tensor is a leaf that does not require grad."""
         if self.base is not None:
-            raise RuntimeError("a view cannot be detached in place: use detach")
+            raise ViewDetachedError("a view cannot be detached in place: use detach")
         self._is_leaf_with_grad = False
         if self.retains_grad and self._made_by and not on("a-detached-tensor-still-retains"):
             self._made_by.node.retained.pop(self._made_by.nr)

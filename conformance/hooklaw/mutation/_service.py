@@ -4,20 +4,22 @@ import copy
 import gc
 import importlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from hooklaw.backend import loading
+from hooklaw.backend import blame, loading
+from hooklaw.backend.capabilities import capabilities_of, said_of, verbs_of
+from hooklaw.backend.check import check_briefly
 from hooklaw.backend.conditions import UNCHANGED, Condition, find_condition
-from hooklaw.backend.protocol import Backend
-from hooklaw.errors import BackendImportError, NotRunError
+from hooklaw.backend.protocol import VERBS, Backend
+from hooklaw.errors import BackendImportError, HooklawError, NotRunError, is_users_interrupt
 from hooklaw.law import hypothesis_settings
 from hooklaw.law.collection import load_rules
 from hooklaw.law.rule import Registered, Rule, registered
-from hooklaw.results import expectations
+from hooklaw.results import expectations, host, when
 from hooklaw.results.recorder import DIED
 from hooklaw.results.verdict import Outcome
 from hooklaw.runner.execute import execute
@@ -28,6 +30,7 @@ SLOW = 0.3
 """Seconds of processor time; a rule that takes more on the original is slow."""
 
 Makers = Mapping[str, Callable[[], Backend]]
+Made = TypeVar("Made")
 
 
 class MutantSettings(msgspec.Struct, frozen=True):
@@ -35,6 +38,10 @@ class MutantSettings(msgspec.Struct, frozen=True):
 
     module: str
     original: str
+    """The backend's name on the command line."""
+    of_any: bool = False
+    """Whether the backend is not one of those that the mutants are written for, so that some may not apply to it."""
+    imports: list[str] = []
 
 
 class LoadedMutants(msgspec.Struct, frozen=True):
@@ -45,6 +52,8 @@ class LoadedMutants(msgspec.Struct, frozen=True):
     """The condition that leads a mutant into the corner where it is wrong, for those that are wrong in one alone."""
     rules: list[Rule]
     ending: dict[str, Outcome]
+    why_not: dict[str, str]
+    """Why some mutants cannot apply to the original: it lacks each verb that they change."""
     not_built: dict[str, str] | None = None
     """Mutants that rules may name though the module does not build them, with the reason; None if it does not say."""
 
@@ -68,6 +77,8 @@ class Attempt(msgspec.Struct, frozen=True):
     outcome: Outcome
     used: set[str] = set()
     slow: bool = False
+    why: str = ""
+    """Why the mutant does not apply, as far as this rule shows."""
 
 
 class MutantService:
@@ -79,9 +90,9 @@ class MutantService:
     def __init__(self, settings: MutantSettings) -> None:
         hypothesis_settings.load(EXAMPLES, shrink=False)  # before the rules: a property keeps the settings it finds
         load_rules()
-        self._makers = _makers(settings)
+        self._original, self._makers = _loaded(settings)
+        self._of_any = settings.of_any
         self._not_built = getattr(importlib.import_module(settings.module), "NOT_BUILT", None)
-        self._original = loading.load(settings.original)
         self._rules = {found.rule.id: found for found in registered()}
         gc.collect()
         gc.freeze()
@@ -91,10 +102,12 @@ class MutantService:
         vices = {name: (made.__doc__ or "").strip().split("\n")[0] for name, made in self._makers.items()}
         under = {name: condition for name, made in self._makers.items() if (condition := getattr(made, "under", ""))}
         path = self._original.expectations
-        known = expectations.read(Path(path), self._rules, self._original.versions).known if path else {}
+        facts = when.facts({**self._original.versions, **host.versions()}, loading.device_of(self._original))
+        known = expectations.read(Path(path), self._rules, facts).known if path and Path(path).exists() else {}
         ending = {id_: Outcome(entry.outcome[0]) for id_, entry in known.items() if DIED.intersection(entry.outcome)}
         rules = [found.rule for found in self._rules.values()]
-        return LoadedMutants(vices, under, rules, ending, self._not_built)
+        why_not = {name: why for name, made in self._makers.items() if self._of_any and (why := self._lacking(made))}
+        return LoadedMutants(vices, under, rules, ending, why_not, self._not_built)
 
     def answer(self, request: Alterations | TryMutant, note: Callable[[object], None]) -> Attempt | set[str] | None:
         """Answer a request."""
@@ -104,37 +117,86 @@ class MutantService:
             return altered(self._makers[request.mutant](), self._original)
         found = self._rules[request.rule]
         if request.mutant:
-            return Attempt(self._on_mutant(found, self._makers[request.mutant]()))
+            return self._on_mutant(found, self._makers[request.mutant]())
+        if found.rule.processes:
+            return Attempt(_outcome(found, self._original))
         used: set[str] = set()
         began = time.process_time()
         outcome = _outcome(found, _watched(self._original, used))
         return Attempt(outcome, used, time.process_time() - began > SLOW)
 
-    def _on_mutant(self, found: Registered, mutant: Backend) -> Outcome:
+    def _lacking(self, made: Any) -> str:
+        """Return why a mutant cannot apply: the original has no verb that the mutant itself changes, or less."""
+        has, own = self._original.capabilities, made.__mro__[1] if isinstance(made, type) else made
+        if lacks := [need for need in getattr(made, "needs", ()) if need not in has]:
+            return f"it needs {said_of(lacks, self._original.lacks)}"
+        changed = [verb for verb in vars(own) if verb in VERBS]
+        if not changed or verbs_of(has).intersection(changed):
+            return ""
+        return f"what it changes belongs to {said_of(capabilities_of(changed[0]), self._original.lacks)}"
+
+    def _on_mutant(self, found: Registered, mutant: Backend) -> Attempt:
         """Try a rule, under the mutant's condition if it has one; there the original must keep the rule too."""
         condition = find_condition(getattr(mutant, "under", ""))
-        if condition.name in found.rule.except_under or condition.why_not(self._original):
-            return Outcome.UNSUPPORTED
-        outcome = _outcome(found, mutant, condition)
+        if why := condition.why_not(self._original):
+            return Attempt(Outcome.UNSUPPORTED, why=f"it is tried under {condition.name}: {why}")
+        if condition.name in found.rule.except_under:
+            return Attempt(Outcome.UNSUPPORTED)
+        raised: list[BaseException] = []
+        outcome = _outcome(found, mutant, condition, raised.append)
+        if self._of_any and (why := _why_not(mutant, outcome, raised)):
+            return Attempt(Outcome.UNSUPPORTED, why=why)
         if condition.name and outcome is not Outcome.PASS:
             sound = execute(found, self._original, condition=condition).outcome is Outcome.PASS
-            return outcome if sound else Outcome.UNSUPPORTED
-        return outcome
+            return Attempt(outcome if sound else Outcome.UNSUPPORTED)
+        return Attempt(outcome)
 
 
-def _makers(settings: MutantSettings) -> Makers:
+def _why_not(mutant: Any, outcome: Outcome, raised: Sequence[BaseException]) -> str:
+    """Return why a mutant of any backend could not do what it does: its own lines failed, and not the rule."""
+    if missing := getattr(mutant, "missing", []):
+        return f"it needs {missing[0]}"
+    if raised and (outcome is Outcome.ERROR or blame.is_slip_in(blame.files_of(type(mutant)), raised[0])):
+        said = (str(raised[0]).splitlines() or [""])[0]
+        return f"its own lines do not fit the backend: {type(raised[0]).__name__}: {said}"
+    return ""
+
+
+def _loaded(settings: MutantSettings) -> tuple[Backend, Makers]:
+    if not settings.of_any:
+        return loading.load(settings.original), _makers(settings, lambda module: module.mutants(settings.original))
+    backend = loading.load(settings.original, settings.imports)
+    check_briefly(backend, settings.original)
+    return _makers(settings, lambda module: _over(module)(backend, settings.original))
+
+
+def _over(module: Any) -> Any:
+    if not hasattr(module, "over"):
+        said = "has mutants of torch-eager and reference alone: for others it needs a function over(backend, spec)"
+        raise BackendImportError(f"the module {module.__name__} {said}")
+    return module.over
+
+
+def _makers(settings: MutantSettings, make: Callable[[Any], Made]) -> Made:
     try:
-        return importlib.import_module(settings.module).mutants(settings.original)
-    except NotRunError:
+        return make(importlib.import_module(settings.module))
+    except (NotRunError, HooklawError):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_users_interrupt(error):
+            raise
         said = f"{type(error).__name__}: {error}"
         raise BackendImportError(f"the mutants in {settings.module} do not import: {said}") from error
 
 
-def _outcome(found: Registered, backend: Backend, condition: Condition = UNCHANGED) -> Outcome:
+def _outcome(
+    found: Registered,
+    backend: Backend,
+    condition: Condition = UNCHANGED,
+    on_error: Callable[[BaseException], None] = lambda _: None,
+) -> Outcome:
     try:
-        return execute(found, backend, condition=condition).outcome
+        return execute(found, backend, condition=condition, on_error=on_error).outcome
     finally:
         for end in ("reset", "close"):
             getattr(backend, end, lambda: None)()

@@ -1,6 +1,7 @@
 """The matrix of mutants and rules: two supervised workers share the mutants of a backend.
 
 A rule kills a mutant if the original passes it and the mutant does not, or if the mutant ends its worker in it.
+An error of the mutant's own code, or of the rule's, proves nothing: it is kept apart.
 """
 
 import threading
@@ -13,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hooklaw.backend.protocol import VERBS
 from hooklaw.errors import (
     BackendImportError,
     HooklawError,
@@ -34,7 +36,7 @@ WORKERS = 2
 ORIGINALS = ("torch-eager", "reference")
 """The backends that mutants are made of."""
 MUTANTS = Kind("mutant", "`hooklaw mutants` shows them all", UnknownMutantError)
-KILLS = JUDGED - {Outcome.PASS}
+KILLS = JUDGED - {Outcome.PASS, Outcome.ERROR}
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
 Worker = Supervisor[LoadedMutants, Attempt | set[str] | None]
@@ -53,8 +55,19 @@ class Matrix(msgspec.Struct):
     original: dict[str, Outcome]
     results: dict[str, dict[str, Outcome]]
     """For each chosen mutant the rules that kill it; for one that is tried under a condition the first alone."""
+    errors: dict[str, list[str]] = {}
+    """For each chosen mutant the rules that end in an error, which is no proof."""
     under: dict[str, str] = {}
     """The conditions under which some mutants are tried."""
+    why_not: dict[str, str] = {}
+    """Why some of the chosen mutants do not apply to the backend; empty for those that they are written for."""
+
+
+class _Notes(msgspec.Struct):
+    """Why a mutant does not apply, and the rules that end in an error on it."""
+
+    said: list[str] = []
+    errors: list[str] = []
 
 
 class Matrices(msgspec.Struct):
@@ -66,14 +79,18 @@ class Matrices(msgspec.Struct):
     """Mutants that rules name and that cannot be built, with the reason."""
 
 
-def run(module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LIMIT) -> Matrices:
-    """Run the chosen mutants of a module: those of some backends, or of all that are installed.
+def run(
+    module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LIMIT, imports: Sequence[str] = ()
+) -> Matrices:
+    """Run the chosen mutants of a module: those of some backends, or of all of `ORIGINALS` that are installed.
+
+    `imports` are modules to import before a backend that is not one of `ORIGINALS`.
 
     Raises BackendImportError if the module or a backend cannot be used, RuleDefinitionError if a rule names a mutant
-    that does not exist, and what `choose` raises.
+    that does not exist, UnknownMutantError if none of the chosen applies to a backend, and what `choose` raises.
     """
     with ExitStack() as stack:
-        workers = {name: stack.enter_context(_worker(module, name)) for name in of or ORIGINALS}
+        workers = {name: stack.enter_context(_worker(module, name, imports)) for name in of or ORIGINALS}
         loaded, absent = _loaded(workers)
         if absent and (of or not loaded):
             raise BackendImportError("; ".join(f"no mutants of {name}: {why}" for name, why in absent.items()))
@@ -84,7 +101,9 @@ def run(module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LI
         originals = _in_threads(lambda name: _original(workers[name], loaded[name], limit), names)
         found = [_matrix(name, loaded[name], original, chosen) for name, original in zip(names, originals, strict=True)]
         for matrix, original in zip(found, originals, strict=True):
-            further = [_worker(module, matrix.of) for _ in range(1, WORKERS)]
+            further = [_worker(module, matrix.of, imports) for _ in range(1, WORKERS)]
+            for worker in further:
+                stack.callback(worker.close)  # its thread may not live to do so
             _fill(matrix, original, [workers[matrix.of], *further][: len(matrix.results)], limit)
     return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
 
@@ -115,10 +134,13 @@ def choose_by(parts: Sequence[str]) -> Choose:
     return choose
 
 
-def _worker(module: str, original: str) -> Worker:
+def _worker(module: str, original: str, imports: Sequence[str]) -> Worker:
+    settings = MutantSettings(module, original)
+    if original not in ORIGINALS:
+        settings = MutantSettings(module, original, of_any=True, imports=[*imports])
     return Supervisor(
         "hooklaw.mutation._service:MutantService",
-        MutantSettings(module, original),
+        settings,
         name=f"the module {module!r} with mutants of {original}",
         hello=LoadedMutants,
         answer=Attempt | set[str] | None,
@@ -153,6 +175,7 @@ def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], c
         rules=loaded.rules,
         vices=loaded.vices,
         under=loaded.under,
+        why_not={mutant: why for mutant, why in loaded.why_not.items() if mutant in chosen},
         original={rule: attempt.outcome for rule, attempt in original.items()},
         results={mutant: {} for mutant in loaded.vices if mutant in chosen},
     )
@@ -168,17 +191,44 @@ def _fill(matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Wor
         warm = worker is workers[0]  # the original has run in it
         with worker:
             for mutant in waiting:
+                if mutant in matrix.why_not:
+                    continue
                 if not warm:  # what is imported at first use must not count against a mutant
                     _broken(worker, slow, LOADING_LIMIT)
-                different = _alterations(worker, mutant, limit)
-                rules = [rule.id for rule in sound if _matters(rule, mutant, original[rule.id], different)]
-                killers = _killers(worker, mutant, rules, limit)
-                matrix.results[mutant] = dict(islice(killers, 1) if mutant in matrix.under else killers)
-                warm = DIED.isdisjoint(matrix.results[mutant].values())
+                warm = _judge(matrix, mutant, worker, original, limit)
             if warm and (left := _broken(worker, sound, limit)):
-                raise HooklawError(f"a mutant left something behind in its process that breaks {', '.join(left)}")
+                _void(matrix, left)
 
     _in_threads(serve, workers)
+
+
+def _judge(matrix: Matrix, mutant: str, worker: Worker, original: Mapping[str, Attempt], limit: float) -> bool:
+    """Try a mutant, and return whether its worker may try another."""
+    different = _alterations(worker, mutant, limit)
+    tried = _tried(matrix.rules, mutant, original, different)
+    notes = _Notes()
+    killers = _killers(worker, mutant, [rule.id for rule in tried], limit, notes)
+    found = matrix.results[mutant] = dict(islice(killers, 1) if mutant in matrix.under else killers)
+    matrix.errors[mutant] = notes.errors
+    if matrix.of in ORIGINALS:
+        return DIED.isdisjoint(found.values())
+    if not found:
+        matrix.why_not |= _why_not(matrix, mutant, different, tried, notes.said)
+    elif _broken(worker, [rule for rule in tried if rule.id in found], limit):
+        worker.retire()  # a wrong call may leave something in a framework that no reset reaches
+        return False
+    return DIED.isdisjoint(found.values())
+
+
+def _void(matrix: Matrix, left: Sequence[str]) -> None:
+    """Count no kill by rules that the original does not keep any more; of our own backends, void the run."""
+    if matrix.of in ORIGINALS:
+        raise HooklawError(f"a mutant left something behind in its process that breaks {', '.join(left)}")
+    for mutant, found in matrix.results.items():
+        steady = {rule: outcome for rule, outcome in found.items() if rule not in left}
+        if found and not steady:
+            matrix.why_not[mutant] = f"{matrix.of} itself does not always keep the rules that kill it"
+        matrix.results[mutant] = steady
 
 
 def _broken(worker: Worker, rules: Iterable[Rule], limit: float) -> list[str]:
@@ -195,19 +245,59 @@ def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
     return found
 
 
+def _tried(
+    rules: Iterable[Rule], mutant: str, original: Mapping[str, Attempt], different: set[str] | None
+) -> list[Rule]:
+    """Return the rules to try on a mutant, those that name it first: any other may end the worker."""
+    matter = [rule for rule in rules if _matters(rule, mutant, original[rule.id], different)]
+    return sorted(matter, key=lambda rule: mutant not in rule.mutants)
+
+
 def _matters(rule: Rule, mutant: str, original: Attempt, different: set[str] | None) -> bool:
-    """Whether to try a rule: not if it uses nothing that is different, nor if it is slow and does not name it."""
-    if original.slow and mutant not in rule.mutants:
+    """Whether to try a rule that the original keeps: it uses what is different, and is not slow or names the mutant.
+
+    A rule of several processes is tried on the mutants that it names: each has ranks of its own to fork, and what a
+    rule uses in them is not known here.
+    """
+    if original.outcome is not Outcome.PASS:
         return False
+    if rule.processes or (original.slow and mutant not in rule.mutants):
+        return mutant in rule.mutants
     return different is None or bool(original.used & different)
 
 
-def _killers(worker: Worker, mutant: str, rules: Iterable[str], limit: float) -> Iterator[tuple[str, Outcome]]:
-    """Yield the rules that kill a mutant; a rule that ends the worker is the last, since the mutant is dead."""
+def _why_not(
+    matrix: Matrix, mutant: str, different: set[str] | None, tried: Sequence[Rule], said: Sequence[str]
+) -> dict[str, str]:
+    """Return why a mutant that no rule kills does not apply to the backend, or nothing: it survives."""
+    if said:
+        return {mutant: said[0]}
+    if not tried:
+        verbs = sorted(set(VERBS) & (different or set()))
+        return {mutant: f"no rule that it keeps uses {' or '.join(verbs)}"}
+    naming = [rule.id for rule in matrix.rules if mutant in rule.mutants]
+    if naming and not set(naming) & {rule.id for rule in tried}:
+        lost = sorted({matrix.original[rule] for rule in naming})
+        return {mutant: f"the rules that name it are not kept: {' or '.join(lost)}"}
+    return {}
+
+
+def _killers(
+    worker: Worker, mutant: str, rules: Iterable[str], limit: float, notes: _Notes
+) -> Iterator[tuple[str, Outcome]]:
+    """Yield the rules that kill a mutant; a rule that ends the worker is the last, since the mutant is dead.
+
+    What else is to be known of the mutant is added to the notes.
+    """
     for rule in rules:
-        outcome = _try(worker, TryMutant(rule, mutant), limit).outcome
+        attempt = _try(worker, TryMutant(rule, mutant), limit)
+        outcome = attempt.outcome
+        if attempt.why:
+            notes.said.append(attempt.why)
         if outcome in KILLS:
             yield rule, outcome
+        if outcome is Outcome.ERROR:
+            notes.errors.append(rule)
         if outcome in DIED:
             return
 

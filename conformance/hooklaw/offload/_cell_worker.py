@@ -38,7 +38,7 @@ class CellWorker:
         self._deadline = 0.0
         self._worker: Supervisor[Inventory, Reply] = Supervisor(
             "hooklaw.offload._worker:CellService",
-            CellSettings(plan.module, plan.strategies, plan.device),
+            CellSettings(plan.module, plan.strategies, plan.device, plan.imports),
             name=f"the strategies' module {plan.module!r}",
             hello=Inventory,
             answer=Reply,

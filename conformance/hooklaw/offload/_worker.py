@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from hooklaw.backend.loading import import_module
 from hooklaw.errors import BenchError, misspelt
 from hooklaw.offload._sampling import Times
 from hooklaw.offload.plan import CellPlan
@@ -23,6 +24,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     module: str
     strategies: tuple[str, ...]
     device: str
+    imports: tuple[str, ...] = ()
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -91,6 +93,8 @@ class CellService:
             import torch  # noqa: PLC0415 - its absence is a sentence
         except ImportError as error:
             raise BenchError(f"strategies are measured with torch, which does not import: {error}") from error
+        for module in self._settings.imports:
+            import_module(module)
         torch.set_num_threads(1)
         device = self._settings.device
         try:

@@ -125,7 +125,7 @@ def _ratio(value: float) -> str:
 def _benchmark_json(path: Path) -> Measured | None:
     try:
         data: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None  # reading it as a record says what is wrong
     if not isinstance(data, dict) or "benchmarks" not in data:
         return None

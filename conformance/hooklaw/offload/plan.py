@@ -65,6 +65,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A cell takes up to so many rounds if its ratio is unsure, and `rounds` if this is not above them."""
     limit: float = LIMIT
     module: str = STRATEGIES
+    imports: tuple[str, ...] = ()
+    """Modules to import first, in each worker."""
 
     @property
     def visits(self) -> int:

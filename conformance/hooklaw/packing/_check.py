@@ -16,6 +16,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 
+from hooklaw.errors import is_users_interrupt
 from hooklaw.law.hypothesis_settings import BASE
 from hooklaw.packing._addresses import none_comes_again
 from hooklaw.packing._law import Property
@@ -120,9 +121,9 @@ class Checker:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 exec(compile(text, FILE, "exec"), scope)  # noqa: S102 - what is shown is what is run
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - what the packer raises is what it does
+        except BaseException as error:
+            if is_users_interrupt(error):
+                raise
             return _said(error), _where(error)
         finally:
             scope.clear()

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from hooklaw.errors import PackerError, misspelt
+from hooklaw.errors import PackerError, is_users_interrupt, misspelt
 
 
 class CheckedPacker(NamedTuple):
@@ -37,7 +37,9 @@ def resolve(spec: str) -> Callable[..., Any]:
         raise PackerError(f"{spec!r} is not a packer: write module:attribute, e.g. torch.autograd.graph:save_on_cpu")
     try:
         found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_users_interrupt(error):
+            raise
         hint = "; for a module in this folder, set PYTHONPATH=." if isinstance(error, ImportError) else ""
         said = f"{_first_line(error)}{misspelt(module, error)}"
         raise PackerError(f"packer {spec!r}: cannot import module {module}: {said}{hint}") from error
@@ -76,7 +78,9 @@ def _made(make: Any, spec: str) -> Any:
         raise PackerError(f"packer {spec!r} is {type(make).__name__}, which cannot be called: name a class or function")
     try:
         made = make()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_users_interrupt(error):
+            raise
         raise PackerError(
             f"packer {spec!r} raised when called without arguments, {_first_line(error)}: {_remedy(error)}"
         ) from error

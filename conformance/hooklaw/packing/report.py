@@ -8,6 +8,7 @@ import msgspec
 from hooklaw.law.rule import Level, Rule
 from hooklaw.results import host
 from hooklaw.results.records import Execution, Run
+from hooklaw.results.text import printable
 from hooklaw.results.verdict import JUDGED, Outcome, Verdict
 
 FORMATS = ("text", "json", "markdown")
@@ -118,7 +119,7 @@ def render(verdicts: Sequence[PackerVerdict], form: str) -> str:
 
 def text(found: PackerVerdict) -> str:
     """Return the verdict, each failure with the program that shows it, and the counts."""
-    lines = [f"{found.head}: {found.verdict}", ""]
+    lines = [printable(f"{found.head}: {found.verdict}"), ""]
     for row in found.broken:
         lines += [*failure(row), ""]
     return "\n".join([*lines, *_not_applicable(found), found.counts, ""])
@@ -127,15 +128,15 @@ def text(found: PackerVerdict) -> str:
 def failure(row: CheckedProperty) -> list[str]:
     """Return the lines that show a property that does not hold: the law, what was seen, and the program."""
     word = f"known {row.outcome}" if row.known else row.outcome
-    lines = [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {row.detail}"]
-    lines += [f"  known: {row.known}"] if row.known else []
-    lines += [f"  {row.where}"] if row.where else []
+    lines = [f"{word.upper()}  {row.property_id} ({row.level}): {row.statement}", f"  {printable(row.detail)}"]
+    lines += [f"  known: {printable(row.known)}"] if row.known else []
+    lines += [f"  {printable(row.where)}"] if row.where else []
     lines += ["  the last lines of its stderr:", *_indented(row.stderr)] if row.stderr else []
     return [*lines, "", *_indented(row.program)]
 
 
 def _indented(lines: str) -> list[str]:
-    return [f"    {line}".rstrip() for line in lines.splitlines()]
+    return [f"    {printable(line)}".rstrip() for line in lines.splitlines()]
 
 
 def _not_applicable(found: PackerVerdict) -> list[str]:
@@ -143,16 +144,16 @@ def _not_applicable(found: PackerVerdict) -> list[str]:
     for row in found.rows:
         if row.outcome == Outcome.UNSUPPORTED:
             reasons.setdefault(row.detail, []).append(row.property_id)
-    return [f"not applicable, {why}: {', '.join(ids)}" for why, ids in reasons.items()]
+    return [f"not applicable, {printable(why)}: {', '.join(ids)}" for why, ids in reasons.items()]
 
 
 def _markdown(found: PackerVerdict) -> str:
     table = [
-        f"| `{row.property_id}` | {row.level} | {row.outcome} | {row.detail.replace('|', '&#124;')} |"
+        f"| `{row.property_id}` | {row.level} | {row.outcome} | {printable(row.detail).replace('|', '&#124;')} |"
         for row in found.rows
     ]
     lines = [
-        f"**{found.head}: {found.verdict}**",
+        printable(f"**{found.head}: {found.verdict}**"),
         "",
         "| property | level | outcome | what broke |",
         "|---|---|---|---|",

@@ -32,6 +32,8 @@ class Scope(NamedTuple):
     """The class of an adapter whose method it is."""
     flat: bool = False
     """Whether it is the body of a rule, which a script has at its margin."""
+    nested: bool = False
+    """Whether it is within a function of the rule, which the adapter may compile."""
 
 
 class Collects(Protocol):
@@ -51,8 +53,12 @@ class Collects(Protocol):
         """Include a function of the witness, and return its name."""
         ...
 
-    def helper(self, verb: str, after: type | None) -> str:
-        """Include a verb as a function, and return its name."""
+    def helper(self, verb: str, after: type | None, local: frozenset[str]) -> str:
+        """Include a verb as a function, and return its name, which none of some local names is."""
+        ...
+
+    def state(self, attribute: str, value: Any) -> str:
+        """Include what an adapter keeps from one verb to the next, and return its name."""
         ...
 
     def method(self, verb: str, after: type | None) -> tuple[ModuleSource, ast.FunctionDef, type]:
@@ -98,20 +104,20 @@ class Rewriter:
     def _on_functiondef(self, node: ast.FunctionDef) -> str:
         body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
         decorators = "".join(f"@{self.text(part)}\n" for part in node.decorator_list)
-        head = f"{decorators}def {node.name}({self._parameters(node.args)}):"
-        return _headed(head, self.block(body).strip("\n") or "pass", node.col_offset)
+        head = f"{decorators}def {node.name}({self._parameters(node.args)}){self._annotation(' -> ', node.returns)}:"
+        return _headed(head, self._within(nested=True).block(body).strip("\n") or "pass", node.col_offset)
 
     def _on_lambda(self, node: ast.Lambda) -> str | None:
-        if not any(part.arg in HANDED for part in node.args.args):
+        if not any(part.arg in HANDED for part in node.args.args) and not self._has_frames:
             return None
-        return f"lambda {self._parameters(node.args)}: {self.text(node.body)}"
+        return f"lambda {self._parameters(node.args)}: {self._within(nested=True).text(node.body)}"
 
     def _parameters(self, arguments: ast.arguments) -> str:
-        """Return parameters without annotations, and without what a script does not hand on."""
+        """Return parameters without those that a script does not hand on."""
         left = {*HANDED, *(["self"] if self.place.adapter else [])}
         positional = [part for part in arguments.args if part.arg not in left]
         defaults = arguments.defaults
-        texts = [part.arg for part in positional]
+        texts = [f"{part.arg}{self._annotation(': ', part.annotation)}" for part in positional]
         for place, default in enumerate(reversed(defaults), start=1):
             texts[-place] += f"={self.text(default)}"
         if arguments.vararg:
@@ -121,6 +127,11 @@ class Rewriter:
         for part, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             texts.append(part.arg if default is None else f"{part.arg}={self.text(default)}")
         return ", ".join([*texts, *([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])])
+
+    def _annotation(self, before: str, node: ast.expr | None) -> str:
+        """Return an annotation if a framework may read it: a type of Python's, of a function inside the rule."""
+        read = self.place.flat and isinstance(node, ast.Name) and hasattr(builtins, node.id)
+        return f"{before}{node.id}" if read and isinstance(node, ast.Name) else ""
 
     def _on_classdef(self, node: ast.ClassDef) -> str:
         bases = [self.text(part.value if isinstance(part, ast.Subscript) else part) for part in node.bases]
@@ -187,9 +198,11 @@ class Rewriter:
     def _of_backend(self, attribute: str) -> str:
         value = getattr(self.script.backend, attribute)
         if callable(value):
-            return self.script.helper(attribute, None)
+            return self.script.helper(attribute, None, self.place.local)
         if isinstance(value, ModuleType):
             return self.script.framework(value)
+        if isinstance(value, list | dict | set):
+            return self.script.state(attribute, value)
         return f'torch.device("{value}")' if type(value).__name__ == "device" else repr(value)
 
     def _types(self, kind: ErrorKind) -> str:
@@ -295,12 +308,17 @@ class Rewriter:
         values = [part for part in node.args if not self._is_handed(part)]
         inlined = expression(method)
         known = parameters(self.text, values, node.keywords, method) if inlined else None
-        if inlined is None or known is None or repeats(inlined, known):
+        if inlined is None or known is None or repeats(inlined, known) or (self._has_frames and self.place.nested):
             texts = [*map(self._argument, values), *map(self._keyword, node.keywords)]
-            return f"{self.script.helper(verb, after)}({', '.join(filter(None, texts))})"
+            return f"{self.script.helper(verb, after, self.place.local)}({', '.join(filter(None, texts))})"
         calls = isinstance(inlined, ast.Call) and isinstance(inlined.func, ast.Name)
         reduced = self._reduced(*values) if calls and values else None
         return reduced or Rewriter(self.script, Scope(source, given=known, adapter=owner)).text(inlined)
+
+    @property
+    def _has_frames(self) -> bool:
+        """Whether a verb must be a function of the script too, since a compiler begins where functions do."""
+        return getattr(self.script.backend, "has_frames", False)
 
     def _reduced(self, function: ast.expr, *values: ast.expr) -> str | None:
         """Return the body of a lambda that is only called, its arguments in the place of its parameters."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
+from textwrap import indent
 from types import ModuleType
 from typing import Any, cast
 
@@ -46,7 +47,7 @@ class RuleScript:
     def text(self, seen: str = "") -> str:
         """Return the whole script, of the example that is named in `seen`."""
         rewriter = Rewriter(self, Scope(self._source, self._taken - HANDED, flat=True))
-        body = rewriter.block(self._node.body[1:])
+        body = self._in_ranks(self._surrounded(rewriter.block(self._node.body[1:])))
         example = [f"{name} = {value!r}" for name, value in _example(self.rule, seen)]
         versions = ", ".join(f"{name} {version}" for name, version in self.backend.versions.items())
         head = [f"# {self.rule.rule.statement}", f"# ({self.rule.rule.id}, {versions})"]
@@ -58,6 +59,25 @@ class RuleScript:
                 f"{self.backend.name} is not a framework that a script can import: name another with --backend"
             )
         return text
+
+    def _surrounded(self, body: str) -> str:
+        """Return the body inside the context in which a backend runs each rule, if it has one."""
+        if not hasattr(self.backend, "surroundings"):
+            return body
+        source, statement = self._source.fragment("backend.surroundings()")
+        return f"with {Rewriter(self, Scope(source)).text(statement)}:\n{indent(body, '    ')}"
+
+    def _in_ranks(self, body: str) -> str:
+        """Have the body of a rule of several processes run in each of them, the last forked from the first."""
+        size = self.rule.rule.processes
+        if not size:
+            return body
+        self._imports |= dict.fromkeys(("import os", "import tempfile"))
+        source, node = self._source.fragment(f"backend.init_process_group(rank, {size}, store)")
+        join = Rewriter(self, Scope(source, self._taken - HANDED | {"rank", "store"}, flat=True)).text(node)
+        fork = f"rank = next((each for each in range(1, {size}) if os.fork() == 0), 0)"
+        wait = f"if rank == 0:\n    assert all(os.wait()[1] == 0 for _ in range(1, {size})), 'another rank failed'"
+        return f"store = tempfile.NamedTemporaryFile().name\n{fork}\n{join}\n{body}\n{wait}"
 
     def name_of(self, source: ModuleSource, name: str) -> str:
         """Include what a name of a module stands for, and return how it is written."""
@@ -80,6 +100,8 @@ class RuleScript:
         if not line.startswith(("from hooklaw", "import hooklaw")):
             self._imports[line] = None
             return name
+        if isinstance(value, ModuleType) and not value.__name__.startswith("hooklaw"):
+            return self.framework(value)
         for origin in (getattr(value, "__module__", None) or "", line.split()[1]):  # a constant has no __module__
             if origin.startswith("hooklaw") and name in source_of(origin).definitions:
                 return self.name_of(source_of(origin), name)
@@ -101,6 +123,12 @@ class RuleScript:
         """Include a function of the witness."""
         return self.name_of(source_of(_witness.__name__), name)
 
+    def state(self, attribute: str, value: Any) -> str:
+        """Include what an adapter keeps from one verb to the next, as it is before any rule."""
+        name = f"{attribute}_" if attribute in self._taken else attribute
+        self._definitions.setdefault(name, f"{name} = {value!r}")
+        return name
+
     def method(self, verb: str, after: type | None) -> tuple[ModuleSource, ast.FunctionDef, type]:
         """Return the source of a verb, its definition, and the class that has it."""
         classes = type(self.backend).__mro__
@@ -121,13 +149,13 @@ class RuleScript:
                     pass
         raise ScriptError(f"{owner.__name__}.{verb} is written in a way that no script can show")
 
-    def helper(self, verb: str, after: type | None) -> str:
-        """Include a verb as a function, under a name that the rule does not use."""
+    def helper(self, verb: str, after: type | None, local: frozenset[str]) -> str:
+        """Include a verb as a function, under a name that neither the rule nor who calls it binds."""
         source, node, owner = self.method(verb, after)
         mentioned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        name = f"torch_{verb}" if after or verb in self._taken | mentioned else verb
-        local = frozenset(bound(node)) - {"self"}
-        self._define(name, Rewriter(self, Scope(source, local, adapter=owner)), node)
+        name = f"torch_{verb}" if after or verb in self._taken | mentioned | local else verb
+        own = frozenset(bound(node)) - {"self"}
+        self._define(name, Rewriter(self, Scope(source, own, adapter=owner)), node)
         return name
 
 

@@ -75,7 +75,7 @@ def _after(entry: Expectation, run: Run, rule: Rule) -> Expectation | None:
     """Return what an entry is after a run, or None if nothing else is left for it."""
     result, fails = run.results[rule.id], _fails(run, rule)
     outcome = result.outcome
-    if (fails and entry.outcome == HOLDS) or (outcome is Outcome.PASS and entry.outcome != HOLDS):
+    if (fails and entry.outcome == HOLDS) or (outcome is Outcome.PASS and outcome not in entry.outcome):
         if len(entry.condition) > 1:
             left = [name for name in entry.condition if name != run.header.condition]
             return msgspec.structs.replace(entry, condition=left)

@@ -8,7 +8,8 @@ A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do 
 
 Before all tables, ``over`` may name a file that this file lies over: a shipped file by its stem (``torch-eager``), or
 a relative path that ends in ``.toml``. The entries of that file hold too, in the versions that ``[defaults]`` names,
-except for a rule that has an entry here. ``outcome = "pass"`` says that a rule of the lower file holds.
+except for a rule that has an entry here. ``outcome = "pass"`` says that a rule of the lower file holds. With ``under``
+the entries that the lower file has for a condition hold here in any run: the backend is always in that condition.
 """
 
 import datetime as dt
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
+from msgspec import structs
 
 from hooklaw.backend.conditions import find_condition
 from hooklaw.errors import ExpectationFileError, UnknownConditionError, did_you_mean
@@ -29,7 +31,7 @@ EXPECTABLE = (Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT)
 HOLDS: list[str] = [Outcome.PASS]
 """The outcome of an entry that cancels an entry of the lower file."""
 DEFAULTS = {"outcome": "fail", "when": ""}
-FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS), ("over",))
+FORM = toml_tables.TableForm("expectation file", "expect", ExpectationFileError, tuple(DEFAULTS), ("over", "under"))
 KEYS = {"rule", "outcome", "saw", "reason", "issue", "when", "condition", "expires"}
 BACKENDS = "hooklaw_backends"
 """The package with the shipped files; a string, since this package imports no backend."""
@@ -116,6 +118,9 @@ def load(path: Path, above: Collection[Path] = ()) -> ExpectationFile:
     file = toml_tables.read(path, FORM)
     over = file.values.get("over")
     lower = None if over is None else load(_lower(path, over, above), [*above, path.resolve()])
+    if under := file.values.get("under"):
+        _check_conditions([under], str(path))
+        lower = _as_under(lower, under) if lower else None
     named = {**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}
     shared = _entry(named, path, file.defaults.line, over=bool(over))
     plain = {"outcome": shared.outcome, "when": shared.when}
@@ -135,6 +140,15 @@ def _lower(path: Path, over: Any, above: Collection[Path]) -> Path:
     if lower.resolve() in {*above, path.resolve()}:
         raise ExpectationFileError(f"{path}: over = {over!r} goes in a circle: the file would lie over itself")
     return lower
+
+
+def _as_under(file: ExpectationFile, condition: str) -> ExpectationFile:
+    """Return a file whose entries for a condition hold in any run, in place of other entries for their rules."""
+    own = [structs.replace(entry, condition=[]) for entry in file.entries if condition in entry.condition]
+    replaced = {entry.rule for entry in own}
+    others = [entry for entry in file.entries if entry.condition or entry.rule not in replaced]
+    lower = _as_under(file.lower, condition) if file.lower else None
+    return file._replace(entries=[*others, *own], lower=lower)
 
 
 def _shipped() -> dict[str, Path]:
@@ -160,8 +174,9 @@ def _entry(table: dict[str, Any], path: Path, line: int, *, over: bool) -> Expec
     if "saw" in table and not (saw and all(saw)):
         raise ExpectationFileError(f"{place}: saw is empty: write a phrase of what is seen, or leave it out")
     _check_conditions(conditions, place)
+    sometimes = HOLDS if over or any(outcome in EXPECTABLE for outcome in outcomes) else []
     for outcome in outcomes:
-        if outcome not in EXPECTABLE and not (over and outcomes == HOLDS):
+        if outcome not in (*EXPECTABLE, *sometimes):
             raise ExpectationFileError(
                 f"{place}: outcome {outcome!r} cannot be expected: write {', '.join(EXPECTABLE)}"
             )
@@ -233,6 +248,14 @@ def applies(entry: Expectation, known: when.Facts) -> bool:
     except when.UnknownFactError as unknown:
         names = ", ".join(name for name in known if name not in {"os", "device", "cpu"})
         _fail(entry, f"when names {str(unknown)!r}, but the backend has versions of {names} only")
+
+
+def everywhere(rule_id: str) -> dict[str, list[Expectation]]:
+    """Return the entries for a rule in the shipped files, by the name of the file."""
+    found = {
+        name: [entry for entry in load(path).entries if entry.rule == rule_id] for name, path in _shipped().items()
+    }
+    return {name: found[name] for name in sorted(found) if found[name]}
 
 
 def laid_over(name: str) -> ExpectationFile:

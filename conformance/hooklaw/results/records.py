@@ -18,6 +18,7 @@ from hooklaw.errors import OutputError, RecordConflictError, RecordFileError
 from hooklaw.law.rule import Rule
 from hooklaw.law.trace import Check, Event
 from hooklaw.results.output import make_room, output_errors
+from hooklaw.results.text import encoded
 from hooklaw.results.verdict import JUDGED, Expectation, Outcome, Stale, Verdict, judge
 
 FORMAT = 2
@@ -255,7 +256,7 @@ class Run(msgspec.Struct):
 
 def encode(line: Line) -> bytes:
     """Return a line as a file holds it."""
-    return msgspec.json.encode(line) + b"\n"
+    return encoded(line) + b"\n"
 
 
 class Writer:

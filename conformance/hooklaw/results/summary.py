@@ -39,6 +39,14 @@ class Counts(msgspec.Struct, frozen=True):
     lost: int
 
 
+class ChapterCounts(msgspec.Struct, frozen=True):
+    """How many rules of a chapter hold, were judged, and are unsupported."""
+
+    passed: int
+    judged: int
+    unsupported: int
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, e.g. ``1 rule``, ``2 rules``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
@@ -112,3 +120,30 @@ def _regressions(run: Run, noun: str) -> str:
     kinds = Counter(run.outcome(rule_id) for rule_id in ids)
     worse = [f"{kinds[one]} {one}" for one in sorted(JUDGED - {Outcome.PASS, Outcome.FAIL}) if kinds[one]]
     return _many(len(ids), noun) + (f" (of them {', '.join(worse)})" if worse else "")
+
+
+def by_chapter(run: Run) -> dict[str, ChapterCounts]:
+    """Return, for each chapter of the run, how many of its rules hold, were judged and are unsupported."""
+    found: dict[str, list[Outcome]] = {}
+    for rule in run.header.rules:
+        found.setdefault(rule.chapter, []).append(run.outcome(rule.id))
+    return {
+        chapter: ChapterCounts(
+            passed=outcomes.count(Outcome.PASS),
+            judged=sum(outcome in JUDGED for outcome in outcomes),
+            unsupported=outcomes.count(Outcome.UNSUPPORTED),
+        )
+        for chapter, outcomes in found.items()
+    }
+
+
+def lacking(run: Run) -> Counter[str]:
+    """Return the capabilities that the backend lacks, with the number of rules that need them."""
+    results = run.results
+    return Counter(
+        str(need)
+        for rule in run.header.rules
+        if run.outcome(rule.id) is Outcome.UNSUPPORTED
+        for need in rule.needs
+        if f"{need}: " in results[rule.id].detail
+    )

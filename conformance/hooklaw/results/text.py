@@ -1,5 +1,9 @@
 """Text of others, such as names and messages of a framework, made fit to be shown."""
 
+from typing import Any, cast
+
+import msgspec
+
 LONG = 2000
 """Characters of a line beyond which its middle is left out."""
 NAME = 120
@@ -14,7 +18,12 @@ def printable(text: str, longest: int = LONG) -> str:
     if len(text) > longest:
         head = longest * 2 // 3
         text = f"{text[:head]}\u2026{text[head - longest + 1 :]}"
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def harmless(text: str) -> str:
+    """Return a text with an escape for each character that is not printable, but for ends of lines and tabs."""
+    return text if text.isprintable() else "".join(letter if letter in "\n\t" else _shown(letter) for letter in text)
 
 
 def printable_lines(text: str) -> str:
@@ -38,5 +47,21 @@ def code(text: str) -> str:
     return f"`{name(text).replace('`', '').replace('|', '')}`"
 
 
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
+def encoded(value: object) -> bytes:
+    """Return a value as JSON; a lone surrogate in its texts, which UTF-8 does not have, is written as an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(each) for key, each in cast("dict[Any, Any]", value).items()}
+    return [*map(_encodable, cast("list[Any]", value))] if isinstance(value, list | tuple) else value
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -49,6 +49,8 @@ def read(path: Path, form: TableForm) -> File:
         raise form.error(f"cannot read the {form.kind} {path}: {why}") from error
     except tomllib.TOMLDecodeError as error:
         raise form.error(f"{_place(path, error)}: the {form.kind} is not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise form.error(f"{path}: the {form.kind} is nested too deeply") from error
     tables, defaults = data.pop(form.table, []), _defaults(path, text, data.pop("defaults", {}), form)
     values = {name: data.pop(name) for name in form.values if name in data}
     if data or not isinstance(tables, list):

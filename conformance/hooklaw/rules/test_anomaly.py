@@ -1,6 +1,7 @@
 """Anomaly detection: errors for gradients that are NaN."""
 
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
@@ -47,7 +48,7 @@ def test_nan(backend: Backend, trace: Trace) -> None:
 @rule(
     "detect-anomaly.hooks-run",
     level=Level.MUST,
-    sources=[ANOMALY.sentence(2, 3, 4), docstring("torch.Tensor.register_hook").sentence(2, 4)],
+    sources=[ANOMALY.sentence(2), docstring("torch.Tensor.register_hook").sentence(2, 4)],
     needs=[Capability.ANOMALY, Capability.TENSOR_HOOKS],
     mutants=["hooks-skipped-under-anomaly-detection"],
 )
@@ -135,3 +136,33 @@ def test_check_nan(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
 
     trace.expect_value("x.grad", [float("nan")] * 2, backend.grad_of(x))
+
+
+@rule(
+    "detect-anomaly.traceback",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[ANOMALY, observed("the traceback of the forward operation comes as a warning")],
+    needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION],
+    mutants=["anomalies-undetected"],
+)
+def test_traceback(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection the error of a Node may come with a warning that has the traceback of its forward.
+
+    The docstring says that the traceback is printed, not where to.
+    """
+
+    def fail(_ctx, _grad):
+        raise ZeroDivisionError("of the Node")
+
+    def where_forward_ran(x):
+        return function(x)
+
+    function = backend.custom_function(lambda _ctx, x: x * 2, fail)
+    with backend.detect_anomaly(), catch_warnings(record=True, action="always") as caught:
+        loss = backend.sum(where_forward_ran(leaf(backend)))
+        with trace.raises_type(ZeroDivisionError, "of the Node"):
+            backend.backward(loss)
+
+    said = any("where_forward_ran" in str(warning.message) for warning in caught)
+    trace.expect_value("a warning names the function that called forward", expected=True, observed=said)

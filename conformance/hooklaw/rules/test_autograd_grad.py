@@ -16,7 +16,7 @@ def leaf(backend: Backend) -> Any:
     "grad.unused-error",
     level=Level.MUST,
     sources=[GRAD.sentence(20, 21, 32)],
-    needs=[Capability.AUTOGRAD_GRAD],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.MISUSE_ERRORS],
     mutants=["unused-inputs-always-allowed", "allow-unused-given-as-false-ignored"],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
@@ -52,7 +52,7 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad.unused-error.materialized",
     level=Level.MUST,
-    sources=[GRAD.sentence(29)],
+    sources=[GRAD.sentence(21, 29)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
     mutants=["materialize-grads-ignored"],
 )
@@ -70,7 +70,7 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     "grad.unused.conflict",
     level=Level.MUST,
     sources=[GRAD.sentence(31)],
-    needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS, Capability.MISUSE_ERRORS],
     mutants=["materialize-grads-allows-unused-inputs"],
 )
 def test_conflict(backend: Backend, trace: Trace) -> None:

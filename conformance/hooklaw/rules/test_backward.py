@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
 METHOD = docstring("torch.Tensor.backward")
 BACKWARD = docstring("torch.autograd.backward")
@@ -88,7 +88,7 @@ def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("inputs that are given and empty are an error")],
-    needs=[Capability.BACKWARD_INPUTS],
+    needs=[Capability.BACKWARD_INPUTS, Capability.MISUSE_ERRORS],
     mutants=["backward-inputs-ignored"],
 )
 def test_no_inputs(backend: Backend, trace: Trace) -> None:
@@ -125,6 +125,7 @@ def test_input_that_retains(backend: Backend, trace: Trace) -> None:
     "backward.non-scalar-needs-gradient",
     level=Level.MUST,
     sources=[METHOD.sentence(3), BACKWARD.sentence(3)],
+    needs=[Capability.MISUSE_ERRORS],
     mutants=["gradient-of-a-root-is-ones"],
 )
 def test_gradient_needed(backend: Backend, trace: Trace) -> None:
@@ -164,7 +165,7 @@ def test_one_element(backend: Backend, trace: Trace) -> None:
         METHOD,
         observed("a matching shape is the user's obligation in the documentation, the error is not there"),
     ],
-    needs=[Capability.SEED_GRADIENT],
+    needs=[Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
     mutants=["gradient-of-a-root-broadcast"],
 )
 def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
@@ -178,7 +179,7 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
 @rule(
     "backward.gradient-vjp",
     level=Level.MUST,
-    sources=[BACKWARD.sentence(3, 4)],
+    sources=[METHOD.sentence(4), BACKWARD.sentence(3, 4)],
     needs=[Capability.SEED_GRADIENT],
     mutants=[
         "gradient-of-a-root-is-ones",
@@ -201,10 +202,63 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "backward.several-roots",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(1, 4, 14)],
+    needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
+    mutants=["backward-from-the-first-root-alone", "gradients-of-several-roots-turned-round"],
+)
+def test_several_roots(backend: Backend, trace: Trace) -> None:
+    """A backward from several tensors adds up their gradients, each multiplied by the gradient that is given for it."""
+    x, y = leaf(backend), leaf(backend)
+    first, second = backend.call(lambda x, y: (x * 3, x * y), x, y)
+    gradients = [backend.tensor([1.0, 10.0]), backend.tensor([2.0, 20.0])]
+    backend.backward_from_all([first, second], gradients)
+
+    trace.expect_value("gradients", [[5.0, 70.0], [2.0, 40.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "backward.several-roots.scalars",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(4, 16, 17)],
+    needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
+    mutants=["backward-from-the-first-root-alone", "several-roots-need-every-gradient"],
+)
+def test_several_scalars(backend: Backend, trace: Trace) -> None:
+    """A backward from several tensors needs no gradient for one of one element, and none at all if all are such."""
+    for gradients, expected in ((None, [7.0, 9.0]), ([None, backend.tensor(10.0)], [52.0, 54.0])):
+        x = leaf(backend)
+        roots = backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x)
+        backend.backward_from_all(roots, gradients)
+
+        trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+
+@rule(
+    "backward.several-roots.constant",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(4, 16, 17)],
+    needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
+    mutants=["constant-outputs-refused", "constant-outputs-end-the-list"],
+)
+def test_several_with_a_constant(backend: Backend, trace: Trace) -> None:
+    """A backward from several tensors needs no gradient for one that does not require grad, which changes no .grad."""
+    constant = backend.tensor([5.0, 6.0])
+    for gradients, expected in ((None, [7.0, 9.0]), ([None, None, backend.tensor(10.0)], [52.0, 54.0])):
+        x = leaf(backend)
+        first, last = backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x)
+        backend.backward_from_all([first, constant, last], gradients)
+
+        trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+
+@rule(
     "backward.no-grad-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("a backward from a tensor that does not require grad is an error")],
+    needs=[Capability.MISUSE_ERRORS],
     mutants=["backward-from-a-constant-does-nothing"],
 )
 def test_constant_root(backend: Backend, trace: Trace) -> None:
@@ -216,6 +270,30 @@ def test_constant_root(backend: Backend, trace: Trace) -> None:
 
     with trace.raises(ErrorKind.NO_GRADIENT):
         backend.backward(constant)
+
+
+@rule(
+    "graph.recorded-anew",
+    level=Level.MUST,
+    sources=[notes("autograd", "how-autograd-encodes-the-history").sentence(7, 8)],
+    mutants=["graph-of-the-first-call-used-again"],
+)
+def test_recorded_anew(backend: Backend, trace: Trace) -> None:
+    """Each call of a function records a graph of its own: the control flow may differ from call to call."""
+    factors: list[float] = []
+
+    def forward(x):
+        for factor in factors:
+            x = x * factor
+        return backend.sum(x if len(factors) > 1 else x * x)
+
+    x = leaf(backend)
+    for factor, expected in ((3.0, [18.0, 36.0]), (2.0, [6.0, 6.0]), (5.0, [30.0, 30.0])):
+        factors.append(factor)
+        backend.set_grad(x, None)
+        backend.backward(backend.call(forward, x))
+
+        trace.expect_value(f"x.grad after {len(factors)} factors", expected, backend.grad_of(x))
 
 
 @rule(

@@ -190,7 +190,7 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.nonreentrant.no-input-requires-grad",
     level=Level.MUST,
-    sources=[CHECKPOINT.sentence(21, 23)],
+    sources=[CHECKPOINT.sentence(23)],
     needs=NEEDS,
     mutants=["checkpoint-needs-an-input-that-requires-grad", "checkpoint-is-reentrant"],
 )
@@ -350,7 +350,7 @@ def test_detached(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.reentrant.detached",
     level=Level.MUST,
-    sources=[CHECKPOINT.sentence(26, 27)],
+    sources=[CHECKPOINT.sentence(26)],
     needs=NEEDS,
     mutants=["detached-checkpoint-has-zero-gradients"],
 )

@@ -53,7 +53,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.last-segment",
     level=Level.MUST,
-    sources=[SEQUENTIAL.sentence(4, 5)],
+    sources=[SEQUENTIAL.sentence(4, 11)],
     needs=NEEDS,
     mutants=["sequential-checkpoints-every-segment", "sequential-checkpoints-nothing"],
 )
@@ -106,6 +106,31 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "checkpoint-sequential.preserve-rng-state",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(13, 14)],
+    needs=[*NEEDS, Capability.RANDOM],
+    mutants=["sequential-draws-new-random-numbers"],
+)
+def test_random_numbers(backend: Backend, trace: Trace) -> None:
+    """By default the segments of checkpoint_sequential draw the random numbers of their forward again in backward."""
+
+    def draws(x):
+        drawn = backend.rand_like(x)
+        trace.log("drawn", drawn)
+        return x * drawn
+
+    for kind, use_reentrant in KINDS.items():
+        trace.clear()
+        loss = backend.call(sequence(backend, [draws] * 2, 2, use_reentrant=use_reentrant), leaf(backend))
+        backend.rand_like(loss)
+        backend.backward(loss)
+
+        first, _, again = trace.values("drawn")
+        trace.expect_value(f"drawn again, {kind}", first, again)
+
+
+@rule(
     "checkpoint-sequential.reentrant.grad-error",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
@@ -125,7 +150,7 @@ def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.use-reentrant-required",
     level=Level.MUST,
-    sources=[SEQUENTIAL.sentence(6, 7)],
+    sources=[SEQUENTIAL.sentence(6, 7, 17)],
     needs=NEEDS,
     mutants=["sequential-is-never-reentrant"],
 )

@@ -13,7 +13,7 @@ MATERIALIZE = docstring("torch.autograd.function.FunctionCtx.set_materialize_gra
 @rule(
     "custom-function.materialize-grads",
     level=Level.MUST,
-    sources=[MATERIALIZE.sentence(2, 4)],
+    sources=[MATERIALIZE.sentence(2, 4), EXTENDING.sentence(40)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["custom-functions-get-no-zeros"],
 )
@@ -151,12 +151,15 @@ def cube(backend: Backend) -> Any:
 @rule(
     "custom-function.save-for-backward",
     level=Level.MUST,
-    sources=[SAVE.sentence(1, 10)],
+    sources=[SAVE.sentence(1, 10), notes("autograd", "saved-tensors").sentence(3), notes("extending", "example")],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["saved-tensors-of-a-function-turned-round"],
 )
 def test_saves(backend: Backend, trace: Trace) -> None:
-    """The backward of a custom Function reads the tensors that its forward saved, in the same order."""
+    """The backward of a custom Function reads the tensors that its forward saved, in the same order.
+
+    Nothing but the order says which tensor is which, as in the notes' example.
+    """
 
     def forward(ctx, x, y):
         ctx.save_for_backward(x, y)
@@ -183,7 +186,7 @@ def test_saves(backend: Backend, trace: Trace) -> None:
         docstring("torch.Tensor.backward").sentence(14),
         notes("autograd", "graph-retaining").sentence(3),
     ],
-    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
     mutants=["graph-never-freed", "freed-graph-gives-zeros", "custom-functions-are-always-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -323,9 +326,8 @@ def test_tensor_in_a_list(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "custom-function.context-attributes",
-    level=Level.SHOULD,
-    basis=Basis.OBSERVED,
-    sources=[EXTENDING, observed("ctx is an object that lives from forward to backward")],
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.Function.forward").sentence(12)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["context-attributes-lost"],
 )
@@ -336,11 +338,15 @@ def test_attributes(backend: Backend, trace: Trace) -> None:
         ctx.factor, ctx.note = 3.0, {"plus": [1.0]}
         return x * 3
 
-    function = backend.custom_function(scale, lambda ctx, grad: grad * ctx.factor + ctx.note["plus"][0])
+    def backward(ctx, grad):
+        trace.log("attributes", [getattr(ctx, "factor", None), getattr(ctx, "note", {}).get("plus")])
+        return grad * 3
+
+    function = backend.custom_function(scale, backward)
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
 
-    trace.expect_value("x.grad", [4.0, 4.0], backend.grad_of(x))
+    trace.expect(("attributes", [3.0, [1.0]]))
 
 
 @rule(

@@ -164,7 +164,7 @@ def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
 @rule(
     "data-parallel.order-per-device",
     level=Level.MUST,
-    sources=[DATA_PARALLEL.sentence(18)],
+    sources=[DATA_PARALLEL.sentence(17, 18)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES],
     mutants=["forward-pre-hook-after-forward", "forward-hook-before-forward"],
 )
@@ -237,3 +237,28 @@ def test_exception_type(backend: Backend, trace: Trace) -> None:
 
     with trace.raises_type(ReplicaError, "from the second replica"):
         backend.call(parallel, one_row_each(backend))
+
+
+@rule(
+    "data-parallel.checkpoint",
+    level=Level.MUST,
+    sources=[DATA_PARALLEL.sentence(4), docstring("torch.utils.checkpoint.checkpoint").sentence(6)],
+    needs=[Capability.DATA_PARALLEL, Capability.CHECKPOINT],
+    mutants=["gradient-of-one-replica-only"],
+)
+def test_checkpoint_around(backend: Backend, trace: Trace) -> None:
+    """A data-parallel module inside a non-reentrant checkpoint has the gradients of all replicas.
+
+    Checkpointing can be applied to any part of a model, and the gradients of the replicas are summed.
+    """
+
+    def forward(module, x):
+        y = x * module.weight
+        return y * y
+
+    module = weighted(backend, forward)
+    parallel = backend.data_parallel(module)
+    squares = backend.checkpoint(parallel, one_row_each(backend), use_reentrant=False)
+    backend.backward(backend.sum(squares))
+
+    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))

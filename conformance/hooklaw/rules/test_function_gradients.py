@@ -7,6 +7,33 @@ FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
 
 
 @rule(
+    "custom-function.gradients-by-position",
+    level=Level.MUST,
+    sources=[FUNCTION_BACKWARD.sentence(4, 5), EXTENDING.sentence(20, 22)],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["gradients-for-a-function-turned-round", "gradients-of-a-function-turned-round"],
+)
+def test_by_position(backend: Backend, trace: Trace) -> None:
+    """A custom Function's backward gets a gradient for each output, and returns one for each input, in their order."""
+
+    def backward(_ctx, first, second):
+        trace.log("gradients", [first, second])
+        return first * 2, second * 3
+
+    function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), backward)
+
+    def forward(x, y):
+        first, second = function(x, y)
+        return backend.sum(first * 5) + backend.sum(second * 7)
+
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.backward(backend.call(forward, x, y))
+
+    trace.expect(("gradients", [[5.0, 5.0], [7.0, 7.0]]))
+    trace.expect_value("x.grad and y.grad", [[10.0, 10.0], [21.0, 21.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
     "custom-function.return-count",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
@@ -34,13 +61,20 @@ def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.trailing-none",
     level=Level.MUST,
-    sources=[EXTENDING.sentence(24)],
+    sources=[EXTENDING.sentence(8, 24)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["trailing-nones-refused"],
 )
 def test_trailing_none(backend: Backend, trace: Trace) -> None:
-    """A custom Function's backward may return more values than forward had inputs if all surplus values are None."""
-    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: (grad * 2, None, None))
+    """A custom Function's backward may return more values than forward had inputs if all surplus values are None.
+
+    That is how its forward can have optional arguments, as here.
+    """
+
+    def forward(_ctx, x, factor=2, summand=0):
+        return x * factor + summand
+
+    function = backend.custom_function(forward, lambda _ctx, grad: (grad * 2, None, None))
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
@@ -68,12 +102,15 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.gradient-for-constant",
     level=Level.MUST,
-    sources=[notes("extending", "example"), EXTENDING.sentence(22, 23)],
+    sources=[notes("extending", "example"), notes("autograd", "setting-requires-grad").sentence(4)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=["gradients-for-constants-refused", "gradients-for-constants-accumulated"],
 )
 def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
-    """A gradient that a custom Function's backward returns for an input that does not require grad is ignored."""
+    """A gradient that a custom Function's backward returns for an input that does not require grad is ignored.
+
+    A comment in the example says that it is not an error; and only leaves that require grad have gradients accumulated.
+    """
     function = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, grad: (grad * 2, grad * 3))
     x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0], requires_grad=True)
 
@@ -85,7 +122,7 @@ def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.needs-input-grad",
     level=Level.MUST,
-    sources=[EXTENDING.sentence(23), FUNCTION_BACKWARD.sentence(8)],
+    sources=[EXTENDING.sentence(23), FUNCTION_BACKWARD.sentence(8, 9)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
     mutants=["every-input-of-a-function-needs-a-gradient"],
 )

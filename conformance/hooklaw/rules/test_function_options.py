@@ -1,10 +1,13 @@
 """Custom Functions: mark_dirty, mark_non_differentiable, and the options of the class."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.lifetimes import without_collector
 
 EXTENDING = notes("extending", "how-to-use")
 MARK_DIRTY = docstring("torch.autograd.function.FunctionCtx.mark_dirty")
@@ -81,6 +84,37 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("is the input", expected=True, observed=same)
     trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.mark-dirty.order",
+    level=Level.MUST,
+    sources=[MARK_DIRTY.sentence(4)],
+    needs=[*MARKS, Capability.IN_PLACE],
+    mutants=["dirty-marks-before-the-change-ignored", "dirty-marks-after-the-change-ignored"],
+)
+def test_dirty_before_and_after(backend: Backend, trace: Trace) -> None:
+    """An input can be passed to mark_dirty before it is changed in place, or afterwards: the gradients are the same."""
+
+    def changing(ctx, x, *, first):
+        if first:
+            ctx.mark_dirty(x)
+        backend.mul_(x, 3)
+        if not first:
+            ctx.mark_dirty(x)
+        return x
+
+    for first in (True, False):
+        function = backend.custom_function(partial(changing, first=first), lambda _ctx, grad: grad * 3)
+
+        def run(x, function=function):
+            y = x * 1
+            function(y)
+            return backend.sum(y * 2)
+
+        x = leaf(backend)
+        backend.backward(backend.call(run, x))
+        trace.expect_value(f"x.grad, marked {'before' if first else 'after'}", [6.0, 6.0], backend.grad_of(x))
 
 
 @rule(
@@ -242,7 +276,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.boxed-grads",
     level=Level.MUST,
-    sources=[EXTENDING.sentence(47, 48)],
+    sources=[EXTENDING.sentence(47, 49, 50)],
     needs=OPTIONS,
     mutants=["function-options-ignored", "boxed-gradients-are-a-tuple"],
 )
@@ -252,6 +286,8 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
     def backward(_ctx, grads):
         trace.log("a list", isinstance(grads, list))
         trace.log("gradients", grads)
+        if not isinstance(grads, list):
+            return None, None
         first, grads[0] = grads[0], None
         return first * 2, grads.pop() * 3
 
@@ -266,3 +302,66 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("a list", True), ("gradients", [[1.0, 1.0], [5.0, 5.0]]))
     trace.expect_value("gradients", [[2.0, 2.0], [15.0, 15.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "custom-function.clear-on-access.freed",
+    level=Level.MUST,
+    sources=[EXTENDING.sentence(42, 43)],
+    needs=[*OPTIONS, Capability.WEAK_REFERENCES],
+    mutants=["function-options-ignored", "saved-tensors-of-functions-outlive-the-graph"],
+)
+def test_cleared_and_freed(backend: Backend, trace: Trace) -> None:
+    """With clear_saved_tensors_on_access a saved tensor is freed inside backward, when what read it is dropped."""
+    alive: list[weakref.ref[Any]] = []
+
+    def forward(ctx, x):
+        factor = backend.clone(x)
+        alive.append(weakref.ref(factor))
+        ctx.save_for_backward(factor)
+        return x * 2
+
+    def backward(ctx, grad):
+        (factor,) = ctx.saved_tensors
+        trace.log("factor", factor)
+        del factor
+        trace.log("is freed", alive[0]() is None)
+        return grad * 2
+
+    with without_collector():
+        function = backend.custom_function(forward, backward, clear_saved_tensors_on_access=True)
+        backend.backward(backend.sum(function(leaf(backend))))
+
+    trace.expect(("factor", [1.0, 2.0]), ("is freed", True))
+
+
+@rule(
+    "custom-function.boxed-grads.frees",
+    level=Level.MUST,
+    sources=[EXTENDING.sentence(48, 55)],
+    needs=[*OPTIONS, Capability.WEAK_REFERENCES],
+    mutants=["boxed-gradients-kept-until-the-end"],
+)
+def test_boxed_frees(backend: Backend, trace: Trace) -> None:
+    """With boxed_grads_call a gradient is freed when a custom Function's backward takes it out of the list."""
+
+    def backward(_ctx, grads):
+        alive = [weakref.ref(grad) for grad in grads]
+        results = [grad * factor for grad, factor in zip(grads, (2, 3), strict=True)]
+        grads[0] = None
+        trace.log("freed", [grad() is None for grad in alive])
+        grads.pop()
+        trace.log("freed", [grad() is None for grad in alive])
+        return tuple(results)
+
+    function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), backward, boxed_grads_call=True)
+
+    def run(x, y):
+        first, second = function(x, y)
+        return backend.sum(first * 5 + second * 7)
+
+    x, y = leaf(backend), leaf(backend)
+    backend.backward(backend.call(run, x, y))
+
+    trace.expect(("freed", [True, False]), ("freed", [True, True]))
+    trace.expect_value("gradients", [[10.0, 10.0], [21.0, 21.0]], [backend.grad_of(x), backend.grad_of(y)])

@@ -12,7 +12,7 @@ LAYOUTS = page("autograd", "default-gradient-layouts")
 @rule(
     "grad-accum.adds",
     level=Level.MUST,
-    sources=[BACKWARD.sentence(5), GRAD_FIELD.sentence(2)],
+    sources=[BACKWARD.sentence(5), docstring("torch.autograd.backward").sentence(5), GRAD_FIELD.sentence(2)],
     mutants=["gradient-overwritten"],
 )
 def test_adds(backend: Backend, trace: Trace) -> None:
@@ -136,7 +136,7 @@ def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
 @rule(
     "grad-accum.layout.inplace",
     level=Level.MUST,
-    sources=[LAYOUTS.sentence(6)],
+    sources=[LAYOUTS.sentence(6), page("autograd", "manual-gradient-layouts").sentence(2)],
     needs=[Capability.VIEWS, Capability.STRIDES],
     mutants=["gradient-laid-out-anew"],
     except_under={"strided": "the rule names the strides of the leaf"},

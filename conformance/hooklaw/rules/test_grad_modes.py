@@ -10,6 +10,7 @@ NO_GRAD_MODE = notes("autograd", "no-grad-mode")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
 INFERENCE_SECTION = notes("autograd", "inference-mode")
 ENABLE_GRAD = docstring("torch.enable_grad")
+IS_INFERENCE = docstring("torch.is_inference")
 
 
 @rule(
@@ -138,7 +139,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "mode.nested.restored",
     level=Level.MUST,
-    sources=[NO_GRAD.sentence(1), ENABLE_GRAD.sentence(1)],
+    sources=[NO_GRAD.sentence(1), ENABLE_GRAD.sentence(1), docstring("torch.is_grad_enabled").sentence(2)],
     needs=[Capability.GRAD_MODE],
     mutants=[
         "leaving-no-grad-turns-grad-mode-on",
@@ -184,9 +185,27 @@ def test_inference(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "mode.inference.disabled",
+    level=Level.MUST,
+    sources=[INFERENCE.sentence(1, 14), IS_INFERENCE.sentence(3)],
+    needs=[Capability.INFERENCE_MODE],
+    mutants=["inference-mode-cannot-be-left"],
+)
+def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
+    """Inside inference mode, inference_mode(False) turns it off: operations are recorded, new tensors can be saved."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.inference_mode(), backend.inference_mode(mode=False):
+        made = backend.tensor([3.0, 4.0])
+        result = backend.call(lambda x: backend.sum(x * made), x)
+    backend.backward(result)
+
+    trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
+
+
+@rule(
     "mode.inference.saved-outside",
     level=Level.MUST,
-    sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3)],
+    sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3), IS_INFERENCE.sentence(3)],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
     mutants=["inference-mode-is-no-grad"],
 )
@@ -197,6 +216,32 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
 
     with trace.raises(ErrorKind.INFERENCE_TENSOR):
         backend.call(lambda x: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
+
+
+@rule(
+    "mode.inference.views",
+    level=Level.MUST,
+    sources=[IS_INFERENCE.sentence(4)],
+    needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS, Capability.VIEWS],
+    mutants=["inference-mode-is-no-grad", "views-made-in-inference-mode-are-inference-tensors"],
+)
+def test_views_of_inference_tensors(backend: Backend, trace: Trace) -> None:
+    """A view of an inference tensor is one, wherever it was made; a view of another tensor is none.
+
+    An inference tensor is told by what it cannot do: be saved for backward.
+    """
+    normal = backend.tensor([3.0, 4.0])
+    with backend.inference_mode():
+        made = backend.tensor([1.0, 2.0])
+        inside, of_normal = backend.view(made, 2), backend.view(normal, 2)
+
+    for view in (inside, backend.view(made, 2)):
+        with trace.raises(ErrorKind.INFERENCE_TENSOR):
+            backend.call(lambda x, view=view: x * view, backend.tensor([1.0, 2.0], requires_grad=True))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(x * of_normal), x))
+
+    trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
 
 
 @rule(

@@ -103,7 +103,7 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         first, second = backend.split(x * 2, 1)
-        backend.register_hook(second, trace.saw("hook", lambda grad: grad * 10))
+        backend.register_hook(second, trace.saw("hook", lambda grad: None if grad is None else grad * 10))
         return first, second
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
@@ -208,7 +208,7 @@ def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("the check is that of a root that is a tensor")],
-    needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT],
+    needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
     mutants=["gradients-of-edges-unchecked"],
 )
 def test_grad_outputs_shape(backend: Backend, trace: Trace) -> None:

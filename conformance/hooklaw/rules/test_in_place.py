@@ -152,14 +152,24 @@ def test_with_a_view(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKS.sentence(4), OPERATIONS.sentence(8)],
     needs=[Capability.IN_PLACE, Capability.VIEWS],
-    mutants=["view-keeps-its-old-history", "base-keeps-the-gradient-of-what-was-overwritten"],
+    mutants=[
+        "view-keeps-its-old-history",
+        "base-keeps-the-gradient-of-what-was-overwritten",
+        "every-change-in-place-refused",
+    ],
 )
 def test_gradients_with_views(backend: Backend, trace: Trace) -> None:
     """If a tensor that shares its data with a view is changed in place without an error, gradients are right.
 
     In-place functions may refuse a tensor that shares its storage; without an error the gradients must be right,
-    whether the base, the view or another view was changed, and also for what used the old values.
+    whether the base, the view or another view was changed, and also for what used the old values. A tensor without
+    views is changed first: there a framework without in-place operations fails, as it refuses everything.
     """
+
+    def alone(x: Any) -> Any:
+        y = x * 2
+        backend.mul_(y, 3)
+        return backend.sum(y * 5)
 
     def forward(x: Any, changed: str, used: str) -> Any:
         base = x * 2
@@ -168,6 +178,9 @@ def test_gradients_with_views(backend: Backend, trace: Trace) -> None:
         backend.mul_(tensors[changed], 3)
         return earlier + backend.sum(tensors[used] * 5)
 
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(alone, x))
+    trace.expect_value("changed without a view: x.grad", [30.0, 30.0], backend.grad_of(x))
     for changed, used in product(("base", "view", "other view"), ("base", "view")):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         if _succeeds(lambda x=x, changed=changed, used=used: backend.backward(backend.call(forward, x, changed, used))):

@@ -1,6 +1,8 @@
 """The state while a tensor hook runs, and exceptions raised by tensor hooks."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
@@ -9,6 +11,17 @@ DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 
 class UserError(Exception):
     """A user's own exception."""
+
+
+def logging_grad_mode(backend: Backend, trace: Trace) -> Callable[[Any], Any]:
+    """Return a forward whose intermediate tensor has a hook that logs the grad mode."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+        return backend.sum(y * y)
+
+    return forward
 
 
 @rule(
@@ -57,26 +70,34 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DURING_BACKWARD.sentence(10)],
     needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CREATE_GRAPH, Capability.AUTOGRAD_GRAD],
-    mutants=["hooks-run-with-grad-mode-off", "backward-records-as-its-caller-does"],
+    mutants=["hooks-run-with-grad-mode-off"],
 )
 def test_create_graph(backend: Backend, trace: Trace) -> None:
-    """In a backward with create_graph tensor hooks run with grad mode on, whatever the caller's grad mode.
+    """In a backward with create_graph tensor hooks run with grad mode on.
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass, as tensor hooks do.
     """
-
-    def forward(x):
-        y = x * 2
-        backend.register_hook(y, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
-        return backend.sum(y * y)
-
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.grad(backend.call(forward, x), [x], create_graph=True)
+    backend.grad(backend.call(logging_grad_mode(backend, trace), x), [x], create_graph=True)
+
     trace.expect(("grad mode", True))
 
-    loss = backend.call(forward, x)
+
+@rule(
+    "tensor-hook.mode.create-graph.in-no-grad",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[DURING_BACKWARD.sentence(10), observed("create_graph decides, not the grad mode of the caller")],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CREATE_GRAPH, Capability.AUTOGRAD_GRAD],
+    mutants=["backward-records-as-its-caller-does"],
+)
+def test_create_graph_in_no_grad(backend: Backend, trace: Trace) -> None:
+    """In a backward with create_graph tensor hooks run with grad mode on, even if the caller is in no_grad."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(logging_grad_mode(backend, trace), x)
     with backend.no_grad():
         backend.grad(loss, [x], create_graph=True)
+
     trace.expect(("grad mode", True))
 
 
@@ -174,7 +195,7 @@ def test_branches(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("what the pass had executed is freed")],
-    needs=[Capability.TENSOR_HOOKS],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAPH_FREEING],
     mutants=["saved-tensors-released-at-the-end-of-the-pass"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )

@@ -36,7 +36,8 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
 )
 def test_not_a_leaf(backend: Backend, trace: Trace) -> None:
     """A tensor that has a grad_fn requires grad, and this cannot be switched off."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x = backend.tensor([1.0, 2.0])
+    backend.set_requires_grad(x, requires_grad=True)  # fails where nothing can be switched
     y = backend.call(lambda x: x * 2, x)
 
     with suppress(Exception):  # another rule says whether it is an error
@@ -82,7 +83,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
 @rule(
     "requires-grad.freeze",
     level=Level.MUST,
-    sources=[FLAG.sentence(10, 11), docstring("torch.nn.Module.requires_grad_").sentence(1)],
+    sources=[FLAG.sentence(10, 11)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
     mutants=["freezing-has-no-effect"],
 )
@@ -166,7 +167,12 @@ def test_made_of_constants(backend: Backend, trace: Trace) -> None:
 @rule(
     "leaf.only-leaf-grad",
     level=Level.MUST,
-    sources=[FLAG.sentence(4), LEAF.sentence(4, 5)],
+    sources=[
+        FLAG.sentence(4),
+        LEAF.sentence(4, 5),
+        docstring("torch.Tensor.backward").sentence(21),
+        docstring("torch.autograd.backward").sentence(25),
+    ],
     mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained"],
 )
 def test_who_accumulates(backend: Backend, trace: Trace) -> None:
@@ -267,3 +273,61 @@ def test_detached_in_place(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(y))
     trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(y))
+
+
+@rule(
+    "detach.in-place.saved",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("an error asks for detach instead, if an operation saved the tensor as its input")],
+    needs=[Capability.DETACH_IN_PLACE],
+    mutants=["detach-in-place-detaches-a-copy"],
+    except_under={"packed": "what hooks unpack is not the tensor that was saved"},
+)
+def test_detached_after_saving(backend: Backend, trace: Trace) -> None:
+    """After detach_ of a tensor that an operation saved as its input, this operation's backward may be an error."""
+
+    def forward(x):
+        y = x * 1
+        loss = backend.sum(y * y)
+        backend.detach_(y)
+        return loss
+
+    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(loss)
+
+
+@rule(
+    "leaf.only-leaf-grad.warns",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("a warning says that .grad of a non-leaf is not populated, and how to retain it")],
+    needs=[Capability.RETAIN_GRAD],
+    mutants=["reading-a-gradient-never-warns"],
+)
+def test_reading_warns(backend: Backend, trace: Trace) -> None:
+    """Reading .grad of a non-leaf that does not retain its gradient may warn; that of any other tensor does not."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y, retaining = x * 2, x * 3
+    backend.retain_grad(retaining)
+
+    for what, tensor, expected in (("leaf", x, False), ("retaining", retaining, False), ("non-leaf", y, True)):
+        with catch_warnings(record=True, action="always") as caught:
+            backend.grad_of(tensor)
+        trace.expect_value(f"warns, {what}", expected, bool(caught))
+
+
+@rule(
+    "detach.in-place.view",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.detach_").sentence(2)],
+    needs=[Capability.DETACH_IN_PLACE, Capability.VIEWS],
+    mutants=["views-are-detached-in-place"],
+)
+def test_view_not_detached(backend: Backend, trace: Trace) -> None:
+    """Detaching a view in place is an error."""
+    view = backend.call(lambda x: backend.view(x * 2, 2, 1), backend.tensor([1.0, 2.0], requires_grad=True))
+
+    with trace.raises(ErrorKind.VIEW_DETACHED):
+        backend.detach_(view)

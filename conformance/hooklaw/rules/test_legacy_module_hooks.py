@@ -6,6 +6,7 @@ from warnings import catch_warnings
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 HOOK = docstring("torch.nn.Module.register_backward_hook")
+GLOBAL = docstring("torch.nn.modules.module.register_module_backward_hook")
 EXCLUSIVE = observed("an error at the registration says that the two kinds exclude each other")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.LEGACY_MODULE_BACKWARD_HOOKS]
 
@@ -22,6 +23,30 @@ def called(backend: Backend, module: Any, x: Any) -> Any:
         return module(x)
 
     return backend.call(forward, x)
+
+
+@rule(
+    "module.legacy-backward.runs",
+    level=Level.MUST,
+    sources=[HOOK.sentence(1), GLOBAL.sentence(1)],
+    needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["legacy-module-hook-never-runs", "global-legacy-module-hook-runs-once"],
+)
+def test_runs(backend: Backend, trace: Trace) -> None:
+    """A legacy backward hook runs in a backward through its module, a global one for every module.
+
+    The docstrings call them backward hooks on the module and hooks common to all modules; what they get is left open.
+    """
+    inner, outer = (backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2))
+    backend.register_backward_hook(inner, trace.saw("own"))
+    handle = backend.register_module_backward_hook(
+        lambda module, *_: trace.log("global, inner" if module is inner else "global, outer")
+    )
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(lambda x: outer(inner(x)), leaf(backend))))
+    handle.remove()
+
+    trace.expect_in_any_order("global, outer", "global, inner", "own")
 
 
 @rule(
@@ -167,10 +192,7 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     "module.legacy-backward.global",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[
-        docstring("torch.nn.modules.module.register_module_backward_hook"),
-        observed("global hooks are collected before the module's own at each call of a module"),
-    ],
+    sources=[GLOBAL, observed("global hooks are collected before the module's own at each call of a module")],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["global-legacy-module-hook-runs-once"],
 )
@@ -191,7 +213,7 @@ def test_global(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.legacy-backward.remove",
     level=Level.MUST,
-    sources=[HOOK.sentence(3), docstring("torch.nn.modules.module.register_module_backward_hook").sentence(3)],
+    sources=[HOOK.sentence(3), GLOBAL.sentence(3)],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["handles-of-legacy-module-hooks-remove-nothing"],
 )
@@ -200,10 +222,11 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
         module = backend.module({}, lambda _module, x: backend.exp(x))
         handle = register(module, trace.saw("hook"))
+        backend.backward(backend.sum(called(backend, module, leaf(backend))))
         handle.remove()
         backend.backward(backend.sum(called(backend, module, leaf(backend))))
 
-        trace.expect()
+        trace.expect("hook")
 
 
 @rule(

@@ -131,19 +131,22 @@ def test_always_called_fails(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.always-call.global",
     level=Level.MUST,
-    sources=[GLOBAL.sentence(9, 12)],
+    sources=[GLOBAL.sentence(9, 10, 12)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["always-call-ignored", "global-module-hooks-run-last"],
+    mutants=["always-call-ignored", "every-forward-hook-always-called", "global-module-hooks-run-last"],
 )
 def test_global_always_called(backend: Backend, trace: Trace) -> None:
-    """If forward fails, a global forward hook with always_call=True runs before those of the module."""
+    """If forward fails, a global forward hook runs only if always_call=True, and before those of the module."""
     module = backend.module({}, fail)
     backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
-    handle = backend.register_module_forward_hook(saw(trace, "global"), always_call=True)
-
+    handles = [
+        backend.register_module_forward_hook(saw(trace, "global, not always called")),
+        backend.register_module_forward_hook(saw(trace, "global"), always_call=True),
+    ]
     with trace.raises_type(UserError):
         backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
-    handle.remove()
+    for handle in handles:
+        handle.remove()
 
     trace.expect("global", "own")
 
@@ -153,7 +156,12 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("the signature of register_module_forward_hook has with_kwargs; its docstring does not name it")],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_HOOK_OPTIONS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        Capability.GLOBAL_HOOK_KWARGS,
+    ],
     mutants=["keyword-arguments-lost-after-a-failure"],
 )
 def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:

@@ -268,3 +268,29 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("first derivative", [30.0], first)
     trace.expect_value("of the factors", [[6.0], [10.0]], second)
+
+
+@rule(
+    "module.full-backward.views.requires-grad",
+    level=Level.MUST,
+    sources=[HOOK.sentence(11)],
+    needs=NEEDS,
+    mutants=["inputs-of-modules-all-require-grad"],
+)
+def test_inputs_keep_their_flag(backend: Backend, trace: Trace) -> None:
+    """In a module with a full backward hook an argument of forward requires grad exactly if it does outside.
+
+    The docstring says that forward gets a view of each tensor, and a view requires grad if its tensor does.
+    """
+
+    def forward(_module, *args: Any):
+        trace.log("require grad", [backend.requires_grad(each) for each in args])
+        return args[0] * args[1]
+
+    x, constant = leaf(backend), backend.tensor([3.0, 4.0])
+    for given in ((x, constant), (constant, x), (constant, constant)):
+        module = backend.module({}, forward)
+        backend.register_full_backward_hook(module, lambda *_: None)
+        module(*given)
+
+        trace.expect(("require grad", [each is x for each in given]))

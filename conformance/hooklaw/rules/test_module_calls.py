@@ -96,3 +96,20 @@ def test_copied(backend: Backend, trace: Trace) -> None:
     backend.call(copy, backend.tensor([1.0, 2.0]))
 
     trace.expect(("is the copy", True))
+
+
+@rule(
+    "module.mode.parameter.no-grad",
+    level=Level.MUST,
+    sources=[docstring("torch.nn.parameter.Parameter").sentence(8)],
+    needs=[Capability.MODULES, Capability.GRAD_MODE],
+    mutants=["parameters-made-under-no-grad-are-constants"],
+)
+def test_parameters_without_recording(backend: Backend, trace: Trace) -> None:
+    """A parameter made under no_grad requires grad, inside and afterwards."""
+    with backend.no_grad():
+        made = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+        trace.expect_value("requires grad inside", expected=True, observed=backend.requires_grad(made.weight))
+
+    backend.backward(backend.sum(backend.call(made, backend.tensor([1.0, 2.0]))))
+    trace.expect_value("weight.grad", [1.0, 2.0], backend.grad_of(made.weight))

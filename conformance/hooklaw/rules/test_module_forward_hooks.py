@@ -45,14 +45,14 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
         return x * 2
 
     def hook(given, args, output):
-        trace.log("hook", [given is module, isinstance(args, tuple), *args, output])
+        trace.log("hook", [given is module, isinstance(args, tuple), args, output])
 
     module = backend.module({}, forward)
     backend.register_forward_hook(module, hook)
 
     backend.call(module, backend.tensor([1.0]))
 
-    trace.expect(("forward", [1.0]), ("hook", [True, True, [1.0], [2.0]]))
+    trace.expect(("forward", [1.0]), ("hook", [True, True, [[1.0]], [2.0]]))
 
 
 @rule(
@@ -74,7 +74,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.sees-modified-input",
     level=Level.MUST,
-    sources=[MODULES.sentence(15), HOOK.sentence(3)],
+    sources=[MODULES.sentence(15), HOOK],
     needs=[Capability.MODULES],
     mutants=["forward-hook-gets-the-arguments-of-the-caller"],
 )
@@ -94,6 +94,24 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.forward.kwargs-hidden",
+    level=Level.MUST,
+    sources=[HOOK.sentence(3, 4)],
+    needs=[Capability.MODULES],
+    mutants=["keyword-arguments-given-to-every-module-hook", "keyword-arguments-among-the-positional"],
+)
+def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
+    """A forward hook registered without with_kwargs gets the positional arguments alone; forward gets all."""
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    backend.register_forward_hook(module, lambda *given: trace.log("hook", [len(given), given[1]]))
+
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect(("hook", [3, [[1.0, 2.0]]]))
+    trace.expect_value("output", [3.0, 6.0], output)
+
+
+@rule(
     "module.forward.kwargs",
     level=Level.MUST,
     sources=[HOOK.sentence(8, 9)],
@@ -103,8 +121,8 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
 def test_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
 
-    def with_keywords(_module, _args, kwargs, output):
-        trace.log("with", [sorted(kwargs.items()), output])
+    def with_keywords(_module, _args, *rest: Any):
+        trace.log("with", [isinstance(rest[0], dict) and sorted(rest[0].items()), *rest[1:]])
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))

@@ -30,16 +30,16 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook runs before forward in every call, with the module and the tuple of its arguments."""
     module = doubling(backend, trace)
     backend.register_forward_pre_hook(
-        module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), *args])
+        module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
     )
 
     for number in (1.0, 3.0):
         backend.call(module, backend.tensor([number]))
 
     trace.expect(
-        ("pre-hook", [True, True, [1.0]]),
+        ("pre-hook", [True, True, [[1.0]]]),
         ("forward", [1.0]),
-        ("pre-hook", [True, True, [3.0]]),
+        ("pre-hook", [True, True, [[3.0]]]),
         ("forward", [3.0]),
     )
 
@@ -47,7 +47,7 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.replace-single",
     level=Level.MUST,
-    sources=[HOOK.sentence(6, 7)],
+    sources=[HOOK.sentence(5, 6, 7)],
     needs=[Capability.MODULES],
     mutants=["replacement-by-a-module-hook-ignored"],
 )
@@ -65,7 +65,7 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.replace-tuple",
     level=Level.MUST,
-    sources=[HOOK.sentence(6, 7)],
+    sources=[HOOK.sentence(5, 6, 7)],
     needs=[Capability.MODULES],
     mutants=["tuple-of-a-pre-hook-is-one-argument"],
 )
@@ -93,7 +93,7 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook that returns None does not change the arguments of forward."""
-    module = doubling(backend, trace)
+    module = backend.module({}, lambda _module, x: (trace.log("forward", x), x)[1])
     backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"))
 
     backend.call(module, backend.tensor([1.0, 2.0]))
@@ -106,16 +106,16 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4)],
     needs=[Capability.MODULES],
-    mutants=["keyword-arguments-given-to-every-module-hook"],
+    mutants=["keyword-arguments-given-to-every-module-hook", "keyword-arguments-among-the-positional"],
 )
 def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered without with_kwargs does not get the keyword arguments; forward does."""
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
-    backend.register_forward_pre_hook(module, lambda *given: trace.log("arguments of the pre-hook", len(given)))
+    backend.register_forward_pre_hook(module, lambda *given: trace.log("pre-hook", [len(given), given[1]]))
 
     output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("arguments of the pre-hook", 2))
+    trace.expect(("pre-hook", [2, [[1.0, 2.0]]]))
     trace.expect_value("output", [3.0, 6.0], output)
 
 
@@ -180,7 +180,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.order",
     level=Level.MUST,
-    sources=[HOOK.sentence(5, 14)],
+    sources=[HOOK.sentence(14)],
     needs=[Capability.MODULES],
     mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
 )
@@ -238,20 +238,27 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.global-modify",
     level=Level.MUST,
-    sources=[GLOBAL.sentence(1, 7, 8)],
+    sources=[GLOBAL.sentence(1, 7, 8, 9)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["global-module-hooks-on-the-outermost-module", "replacement-by-a-module-hook-ignored"],
+    mutants=[
+        "global-module-hooks-on-the-outermost-module",
+        "replacement-by-a-module-hook-ignored",
+        "tuple-of-a-pre-hook-is-one-argument",
+    ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
-    """A global forward pre-hook may replace the arguments of each module, also of a module inside another."""
+    """A global forward pre-hook may replace the arguments of each module, also inside another, by a value or a tuple.
+
+    A single value becomes the only argument.
+    """
     inner = doubling(backend, trace)
     outer = backend.module({}, lambda _module, x: inner(x))
-    handle = backend.register_module_forward_pre_hook(lambda _, args: args[0] + 1)
+    for returned in (lambda x: x, lambda x: (x,)):
+        handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(args[0] + 1))
+        backend.call(lambda x: backend.sum(outer(x)), backend.tensor([1.0, 2.0]))
+        handle.remove()
 
-    backend.call(lambda x: backend.sum(outer(x)), backend.tensor([1.0, 2.0]))
-    handle.remove()
-
-    trace.expect(("forward", [3.0, 4.0]))
+        trace.expect(("forward", [3.0, 4.0]))
 
 
 @rule(

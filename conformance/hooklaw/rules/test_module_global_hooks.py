@@ -1,6 +1,8 @@
 """Hooks on all modules at once: for which modules they run, what they get, and their handles."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
 
@@ -55,19 +57,19 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
 def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """Global forward pre-hooks and forward hooks get positional arguments alone; forward gets the keyword arguments."""
 
-    def counts(label):
-        return lambda given, *rest: trace.log(label, len(rest)) if given is module else None
+    def saw(label):
+        return lambda given, *rest: trace.log(label, rest) if given is module else None
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     handles = [
-        backend.register_module_forward_pre_hook(counts("pre-hook")),
-        backend.register_module_forward_hook(counts("hook")),
+        backend.register_module_forward_pre_hook(saw("pre-hook")),
+        backend.register_module_forward_hook(saw("hook")),
     ]
     output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
     for handle in handles:
         handle.remove()
 
-    trace.expect(("pre-hook", 1), ("hook", 2))
+    trace.expect(("pre-hook", [[[1.0, 2.0]]]), ("hook", [[[1.0, 2.0]], [3.0, 6.0]]))
     trace.expect_value("output", [3.0, 6.0], output)
 
 
@@ -90,6 +92,71 @@ def test_all_modules(backend: Backend, trace: Trace) -> None:
     handle.remove()
 
     trace.expect(("inner", [[6.0, 6.0]]), ("outer", [[6.0, 6.0]]))
+
+
+def expect_same_as_own(
+    backend: Backend, trace: Trace, registrations: Sequence[Callable[..., Any]], hook: Callable[..., Any]
+) -> None:
+    """Expect that a hook gets and replaces the same gradients, whichever way it was registered."""
+    seen: list[Any] = []
+    for register in registrations:
+        module = backend.module(
+            {"weight": backend.tensor([3.0, 5.0])}, lambda module, x, number: (x * module.weight * number, "text")
+        )
+        handle = register(module, lambda given, *grads, module=module: hook(*grads) if given is module else None)
+        x = leaf(backend)
+        backend.backward(backend.call(lambda x, module=module: backend.sum(module(module(x, 2)[0], 3)[0]), x))
+        with catch_warnings(action="ignore"):
+            constant = backend.tensor([1.0, 2.0])
+            backend.backward(backend.call(lambda x, module=module: backend.sum(module(x, 3)[0]), constant))
+        handle.remove()
+        gradients = [backend.tolist(backend.grad_of(tensor)) for tensor in (x, module.weight)]
+        seen.append([*trace.values("hook"), *gradients])
+        trace.clear()
+
+    trace.expect_value("gradients that the global hook gets and leaves", *seen)
+
+
+@rule(
+    "module.global.backward-same",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(3)],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["global-backward-hooks-replace-nothing", "global-backward-hooks-get-gradients-of-tensors-alone"],
+)
+def test_same_as_own(backend: Backend, trace: Trace) -> None:
+    """A global full backward hook gets and replaces the gradients that the same hook of the module would."""
+
+    def hook(grad_input, grad_output):
+        trace.log("hook", [grad_input, grad_output])
+        return tuple(grad * 10 if backend.is_tensor(grad) else None for grad in grad_input)
+
+    registrations = [
+        backend.register_full_backward_hook,
+        lambda _, hook: backend.register_module_full_backward_hook(hook),
+    ]
+    expect_same_as_own(backend, trace, registrations, hook)
+
+
+@rule(
+    "module.global.backward-pre-same",
+    level=Level.MUST,
+    sources=[BACKWARD_PRE.sentence(3)],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_PRE_HOOKS],
+    mutants=["global-backward-hooks-replace-nothing", "global-backward-hooks-get-gradients-of-tensors-alone"],
+)
+def test_same_as_own_pre_hook(backend: Backend, trace: Trace) -> None:
+    """A global backward pre-hook gets and replaces the gradients that the same pre-hook of the module would."""
+
+    def hook(grad_output):
+        trace.log("hook", grad_output)
+        return tuple(grad * 10 if backend.is_tensor(grad) else grad for grad in grad_output)
+
+    registrations = [
+        backend.register_full_backward_pre_hook,
+        lambda _, hook: backend.register_module_full_backward_pre_hook(hook),
+    ]
+    expect_same_as_own(backend, trace, registrations, hook)
 
 
 @rule(
@@ -155,7 +222,8 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     ]
     left = ["pre-hook", "hook", "backward pre-hook", "backward hook"]
     run()
-    trace.expect(*left)
+    run()
+    trace.expect(*left * 2)
     for handle in handles:
         handle.remove()
         del left[0]

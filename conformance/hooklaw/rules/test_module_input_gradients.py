@@ -82,7 +82,7 @@ def test_given_twice(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.double-input-tensor.sum",
     level=Level.MUST,
-    sources=[docstring("torch.autograd.backward").sentence(1), HOOK.sentence(6)],
+    sources=[docstring("torch.autograd.backward").sentence(2), HOOK.sentence(6)],
     needs=NEEDS,
     mutants=["full-backward-hook-overlooks-a-repeated-input"],
 )
@@ -146,7 +146,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
 def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
     """A full backward hook may return a list of gradients instead of a tuple.
 
-    The signature in the docstring speaks of a tuple; the hook in the notes' example returns a list.
+    The signature in the docstring speaks of a tuple, but the notes' example returns a list, whose gradients it shows.
     """
     x, module = leaf(backend), doubling(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: [grad * 10 for grad in grad_input])

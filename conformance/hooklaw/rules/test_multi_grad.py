@@ -69,12 +69,15 @@ def test_documented_example(backend: Backend, trace: Trace) -> None:
 @rule(
     "multi-grad.all.order-of-args",
     level=Level.MUST,
-    sources=[HOOK.sentence(5)],
+    sources=[HOOK.sentence(5, 6)],
     needs=[Capability.MULTI_GRAD],
     mutants=["multi-grad-gradients-in-reverse", "multi-grad-gradients-from-the-leaves"],
 )
 def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook gets the gradients in the order of its tensors, not in the order of their computation."""
+    """A multi-grad hook gets the gradients in the order of its tensors, not in the order of their computation.
+
+    None stands for a tensor whose gradient was not computed, so only the place of a gradient says whose it is.
+    """
 
     def forward(x, order):
         y = x * 2

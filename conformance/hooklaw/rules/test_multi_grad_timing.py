@@ -147,3 +147,40 @@ def test_threads(backend: Backend, trace: Trace) -> None:
 
     expected = [[[by, by], [by, by]] for by in (2.0, 3.0)]
     trace.expect_value("seen by the hook", expected, sorted(trace.values("hook")))
+
+
+@rule(
+    "multi-grad.threads.failure",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the gradients that a failing pass collected are not those of another")],
+    needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
+)
+def test_failure_in_another_thread(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook may run in a pass during which a pass of another thread, with the same tensors, fails."""
+    a = backend.tensor([1.0, 2.0], requires_grad=True)
+    b = backend.tensor([3.0, 4.0], requires_grad=True)
+    passes: list[bool] = []
+    failed: list[type[BaseException]] = []
+
+    def fail_there(_: object) -> None:
+        passes.append(True)
+        if len(passes) > 1:
+            raise KeyError("of the hook")
+        other = threading.Thread(target=run_and_fail, daemon=True)
+        other.start()
+        other.join(LIMIT)
+
+    def run_and_fail() -> None:
+        try:
+            backend.backward(losses[1])
+        except KeyError as error:
+            failed.append(type(error))
+
+    backend.register_hook(b, fail_there)
+    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+    losses = [backend.call(lambda a, b, by=by: backend.sum(a * by + b * by), a, b) for by in (2.0, 3.0)]
+    backend.backward(losses[0])
+
+    trace.expect_value("failed", [KeyError.__name__], [each.__name__ for each in failed])
+    trace.expect(("hook", [[2.0, 2.0], [2.0, 2.0]]))

@@ -216,6 +216,29 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "node-hook.fire.every-backward",
+    level=Level.MUST,
+    sources=[PREHOOK.sentence(2), docstring("torch.autograd.graph.Node.register_hook").sentence(2)],
+    needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=["node-hooks-run-once"],
+)
+def test_every_backward(backend: Backend, trace: Trace) -> None:
+    """A pre-hook and a post-hook of a Node run in every backward in which the Node computes a gradient."""
+
+    def forward(x):
+        y = x * 5
+        backend.node_register_prehook(backend.grad_fn(y), trace.saw("pre-hook"))
+        backend.node_register_hook(backend.grad_fn(y), trace.saw("post-hook"))
+        return backend.sum(y)
+
+    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    for retain in (True, True, False):
+        backend.backward(loss, retain_graph=retain)
+
+    trace.expect(*["pre-hook", "post-hook"] * 3)
+
+
+@rule(
     "node-prehook.fire.only-executed",
     level=Level.MUST,
     sources=[FIRED.sentence(8, 15)],
@@ -267,7 +290,11 @@ def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.backward-inputs",
     level=Level.MAY,
-    sources=[FIRED.sentence(13, 14), docstring("torch.autograd.backward").sentence(11, 12)],
+    sources=[
+        FIRED.sentence(13, 14),
+        docstring("torch.autograd.backward").sentence(11, 12),
+        docstring("torch.Tensor.backward").sentence(8, 9),
+    ],
     needs=[*NODE_HOOKS, Capability.BACKWARD_INPUTS],
     mutants=["backward-spares-the-nodes-of-its-inputs"],
 )
@@ -317,14 +344,15 @@ def test_undefined(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.backward-inputs.others",
     level=Level.MUST,
-    sources=[FIRED.sentence(8, 15)],
+    sources=[FIRED.sentence(8), docstring("torch.autograd.backward").sentence(24)],
     needs=[*NODE_HOOKS, Capability.BACKWARD_INPUTS],
     mutants=["backward-inputs-ignored"],
 )
 def test_other_leaf(backend: Backend, trace: Trace) -> None:
     """The hooks and pre-hooks of a leaf's AccumulateGrad do not run if the leaf is not among backward's inputs.
 
-    A Node's hooks run only when the Node is executed, and this one is not.
+    A Node's hooks run only when the Node is executed, and backward ignores the leaves that are not among its inputs.
+    The note that all hooks are executed, with inputs or without, speaks of the hooks of the inputs themselves.
     """
     x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     nodes = {"x": backend.accumulate_grad(x), "other": backend.accumulate_grad(other)}

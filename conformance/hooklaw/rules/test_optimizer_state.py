@@ -45,7 +45,7 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
 @rule(
     "optim.state-dict-hooks",
     level=Level.MUST,
-    sources=[POST.sentence(4), LOAD_PRE.sentence(4, 5)],
+    sources=[POST.sentence(2, 4, 5), LOAD_PRE.sentence(2, 4, 5, 7)],
     needs=NEEDS,
     mutants=["returned-state-ignored", "returned-state-not-loaded"],
 )
@@ -65,12 +65,12 @@ def test_returned(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.saving",
     level=Level.MUST,
-    sources=[PRE.sentence(1, 4), POST.sentence(1, 3)],
+    sources=[PRE.sentence(1, 2, 3, 4, 5), POST.sentence(1, 2, 3)],
     needs=NEEDS,
-    mutants=["optimizer-pre-hook-after-saving"],
+    mutants=["optimizer-pre-hook-after-saving", "state-hooks-get-another-optimizer"],
 )
 def test_saving(backend: Backend, trace: Trace) -> None:
-    """An optimizer's state_dict pre-hooks run before its state is saved, and its post-hooks with the saved state."""
+    """The state_dict pre-hooks of an optimizer get it before saving, and the post-hooks get it and the saved state."""
     optimizer = optimizer_of(backend)
     faster = with_rate(backend.state_dict(optimizer), 2.0)
 
@@ -91,12 +91,12 @@ def test_saving(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.loading",
     level=Level.MUST,
-    sources=[LOAD_PRE.sentence(1, 6), LOAD_POST.sentence(1, 4)],
+    sources=[LOAD_PRE.sentence(1, 2, 3, 6), LOAD_POST.sentence(1, 2, 3, 4, 5)],
     needs=NEEDS,
-    mutants=["optimizer-post-hook-before-loading"],
+    mutants=["optimizer-post-hook-before-loading", "state-hooks-get-another-optimizer"],
 )
 def test_loading(backend: Backend, trace: Trace) -> None:
-    """An optimizer's load_state_dict pre-hooks run before a state is loaded, and its post-hooks after it was loaded."""
+    """The load_state_dict pre-hooks of an optimizer get it and the state before loading, the post-hooks it after."""
     optimizer = optimizer_of(backend)
     faster = with_rate(backend.state_dict(optimizer), 2.0)
 
@@ -117,7 +117,7 @@ def test_loading(backend: Backend, trace: Trace) -> None:
 @rule(
     "optim.state-dict-hooks.in-place",
     level=Level.MUST,
-    sources=[POST.sentence(4), LOAD_PRE.sentence(4)],
+    sources=[POST.sentence(4, 5), LOAD_PRE.sentence(4, 7)],
     needs=NEEDS,
     mutants=["state-dict-post-hook-given-a-copy", "load-pre-hook-given-a-copy"],
 )

@@ -1,9 +1,10 @@
 """Optimizer hooks around the step, and zero_grad."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
@@ -222,6 +223,33 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
         trace.expect("closure of the hook")
 
 
+def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any]) -> None:
+    """Expect that the handle of a step hook removes this hook alone, for good."""
+    handle = register(lambda *_: trace.log("removed"))
+    other = register(lambda *_: trace.log("stays"))
+    backend.step(optimizer)
+    trace.expect_in_any_order("removed", "stays")
+    handle.remove()
+    backend.step(optimizer)
+    backend.step(optimizer)
+    trace.expect("stays", "stays")
+    other.remove()
+
+
+@rule(
+    "optim.global-hooks.handle",
+    level=Level.MUST,
+    sources=[PRE_OF_ALL.sentence(4), POST_OF_ALL.sentence(4)],
+    needs=NEEDS,
+    mutants=["global-step-hook-stays"],
+)
+def test_global_handles(backend: Backend, trace: Trace) -> None:
+    """The handle of a global step pre-hook or post-hook removes this hook, and no other, from all later steps."""
+    _, optimizer = prepared(backend)
+    for register in (backend.register_optimizer_step_pre_hook, backend.register_optimizer_step_post_hook):
+        expect_removes(backend, trace, optimizer, register)
+
+
 @rule(
     "optim.step-hooks.order-remove",
     level=Level.MUST,
@@ -233,15 +261,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a step pre-hook or post-hook removes this hook, and no other, from all later steps."""
     _, optimizer = prepared(backend)
     for register in (backend.register_step_pre_hook, backend.register_step_post_hook):
-        handle = register(optimizer, lambda *_: trace.log("removed"))
-        other = register(optimizer, lambda *_: trace.log("stays"))
-        backend.step(optimizer)
-        trace.expect_in_any_order("removed", "stays")
-        handle.remove()
-        backend.step(optimizer)
-        backend.step(optimizer)
-        trace.expect("stays", "stays")
-        other.remove()
+        expect_removes(backend, trace, optimizer, partial(register, optimizer))
 
 
 @rule(
@@ -265,6 +285,25 @@ def test_order(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "optim.step.not-recorded",
+    level=Level.MUST,
+    sources=[docstring("torch.optim.SGD").sentence(17)],
+    needs=NEEDS,
+    mutants=["step-is-recorded"],
+)
+def test_not_recorded(backend: Backend, trace: Trace) -> None:
+    """An optimizer's step is not recorded: its parameter stays a leaf, and a later backward does not pass the step."""
+    x, optimizer = prepared(backend)
+    backend.step(optimizer)
+    trace.expect_value("parameter", [4.0], x)
+    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(x))
+
+    backend.set_grad(x, None)
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+    trace.expect_value("x.grad", [8.0], backend.grad_of(x))
+
+
+@rule(
     "zero-grad.set-to-none-default",
     level=Level.MUST,
     sources=[ZERO_GRAD.sentence(1, 2, 3)],
@@ -282,6 +321,46 @@ def test_none(backend: Backend, trace: Trace) -> None:
     trace.expect_value("with zeros", [[0.0], [0.0]], [backend.grad_of(tensor) for tensor in tensors])
     backend.zero_grad(optimizer)
     trace.expect_value("by default", [None, None], [backend.grad_of(tensor) for tensor in tensors])
+
+
+@rule(
+    "zero-grad.none-after-backward",
+    level=Level.MUST,
+    sources=[ZERO_GRAD.sentence(8)],
+    needs=NEEDS,
+    mutants=["backward-writes-zeros-for-the-rest"],
+)
+def test_none_after_backward(backend: Backend, trace: Trace) -> None:
+    """After zero_grad(set_to_none=True) and a backward, .grad is None for parameters that got no gradient in it."""
+    x, y = (backend.tensor([5.0], requires_grad=True) for _ in range(2))
+    optimizer = backend.sgd([x, y], lr=1.0)
+    backend.backward(backend.call(lambda x, y: backend.sum(x * y), x, y))
+    backend.zero_grad(optimizer, set_to_none=True)
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+
+    trace.expect_value("gradients", [[10.0], None], [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "zero-grad.layout",
+    level=Level.MUST,
+    sources=[page("autograd", "default-gradient-layouts").sentence(9)],
+    needs=[*NEEDS, Capability.VIEWS, Capability.STRIDES],
+    mutants=["zero-grad-lays-gradients-out-anew"],
+)
+def test_layout(backend: Backend, trace: Trace) -> None:
+    """An optimizer's zero_grad that writes zeros keeps the strides of each gradient.
+
+    The page says so of zero_grad in general; one that sets gradients to None leaves no strides to keep.
+    """
+    x = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    mine = backend.transpose(backend.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), 0, 1)
+    strides = backend.stride(mine)
+    backend.set_grad(x, mine)
+    backend.zero_grad(backend.sgd([x], lr=1.0), set_to_none=False)
+
+    trace.expect_value("x.grad", [[0.0] * 3] * 2, backend.grad_of(x))
+    trace.expect_value("strides of x.grad", strides, backend.stride(backend.grad_of(x)))
 
 
 @rule(

@@ -89,7 +89,7 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.pack.any-object",
     level=Level.MUST,
-    sources=[SECTION.sentence(2), TUTORIAL.sentence(30, 35)],
+    sources=[SECTION.sentence(2), HOOKS.sentence(8), TUTORIAL.sentence(30, 35)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["pack-must-return-a-tensor", "packed-containers-flattened"],
 )

@@ -148,7 +148,7 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
     "saved-tensor.per-tensor.after-release",
     level=Level.SHOULD,
     sources=[ONE_SAVED_TENSOR.sentence(5, 6)],
-    needs=REGISTER,
+    needs=[*REGISTER, Capability.GRAPH_FREEING],
     mutants=["hooks-accepted-after-release"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )

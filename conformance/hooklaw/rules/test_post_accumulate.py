@@ -283,7 +283,7 @@ def test_changes_no_other_gradient(backend: Backend, trace: Trace) -> None:
 def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook may return the leaf, as the documentation's example does, without any effect.
 
-    The signature asks for None; of any other value the documentation says nothing.
+    The signature asks for None, but the hook of the docstring's own example returns the leaf.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate", lambda param: param))

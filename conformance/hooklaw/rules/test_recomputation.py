@@ -1,11 +1,13 @@
 """The recomputation of a checkpoint: how far it goes, in which context, and whether it is checked."""
 
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, leaf, region
+from hooklaw.rules.lifetimes import without_collector
 
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
 
@@ -32,17 +34,17 @@ def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
 )
 def test_early_stop(backend: Backend, trace: Trace) -> None:
     """Recomputing a non-reentrant checkpoint stops when every needed tensor is there, unless early_stop=False."""
-    for early_stop, expected in ((True, 1), (False, 2)):
-        forward, times = times_reached_end(backend, trace, use_reentrant=False, early_stop=early_stop)
+    for said, options, expected in (("by default", {}, 1), ("with early_stop=False", {"early_stop": False}, 2)):
+        forward, times = times_reached_end(backend, trace, use_reentrant=False, **options)
         backend.backward(backend.call(forward, leaf(backend)))
 
-        trace.expect_value(f"with early_stop {early_stop}, times", expected, times())
+        trace.expect_value(f"{said}, times", expected, times())
 
 
 @rule(
     "checkpoint.early-stop.context",
     level=Level.MUST,
-    sources=[EARLY_STOP.sentence(3, 4, 5)],
+    sources=[EARLY_STOP.sentence(3, 4, 5), CHECKPOINT.sentence(16)],
     needs=NEEDS,
     mutants=["early-stop-context-ignored", "early-stop-context-stays"],
 )
@@ -173,6 +175,22 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "checkpoint.determinism.reentrant",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(49)],
+    needs=NEEDS,
+    mutants=["checkpoint-is-never-reentrant"],
+)
+def test_reentrant_unchecked(backend: Backend, trace: Trace) -> None:
+    """A reentrant checkpoint never compares its recomputed tensors: that they have other shapes is no error."""
+    factors = iter((backend.tensor([2.0, 2.0]), backend.tensor(2.0)))
+    x = leaf(backend)
+    backend.backward(backend.call(region(backend, lambda x: x * next(factors), use_reentrant=True), x))
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
     "checkpoint.determinism.count",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
@@ -243,3 +261,64 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
 
     trace.expect(("grad mode", True), ("grad mode", True))
+
+
+@rule(
+    "checkpoint.early-stop.freed",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("what a recomputation saved belongs to the pass, also where it was stopped")],
+    needs=[Capability.CHECKPOINT, Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
+    mutants=["saved-tensors-of-functions-outlive-the-graph"],
+)
+def test_stopped_and_freed(backend: Backend, trace: Trace) -> None:
+    """What a custom Function saved in a recomputation that was stopped early is freed once backward has ended."""
+    saved: list[weakref.ref[Any]] = []
+
+    def forward(ctx, x):
+        factor = backend.clone(x)
+        saved.append(weakref.ref(factor))
+        ctx.save_for_backward(factor)
+        return x * 2
+
+    def backward(ctx, grad):
+        trace.log("factor", list(ctx.saved_tensors))
+        return grad * 2
+
+    with without_collector():
+        function = backend.custom_function(forward, backward)
+        loss = backend.call(region(backend, function, use_reentrant=False), leaf(backend))
+        backend.backward(loss)
+
+        trace.expect(("factor", [[1.0, 2.0]]))
+        trace.expect_value("are freed", [True, True], [alive() is None for alive in saved])
+
+
+@rule(
+    "checkpoint.recomputed-freed",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("what was recomputed is freed as backward uses it, whether or not the graph is retained")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
+    mutants=["recomputed-tensors-outlive-their-use"],
+)
+def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
+    """When backward leaves a non-reentrant checkpoint, what it recomputed is freed, also if the graph is retained."""
+    for retain_graph in (False, True):
+        made: list[weakref.ref[Any]] = []
+
+        def fn(x, made=made):
+            y = x * x
+            made.append(weakref.ref(y))
+            return y * y * x
+
+        def forward(x, fn=fn, made=made):
+            before = x * 1
+            backend.register_hook(before, lambda _: trace.log("are freed", [each() is None for each in made]))
+            return backend.sum(backend.checkpoint(fn, before, use_reentrant=False))
+
+        with without_collector():
+            loss = backend.call(forward, leaf(backend))
+            backend.backward(loss, retain_graph=retain_graph)
+
+        trace.expect(("are freed", [True, True]))

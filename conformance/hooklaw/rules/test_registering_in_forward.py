@@ -5,7 +5,7 @@ A mode may compile the function; what it registers must be as if it were not com
 
 from typing import Any
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
@@ -176,12 +176,11 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     mutants=["handles-made-in-a-call-remove-nothing"],
 )
 def test_removed_inside(backend: Backend, trace: Trace) -> None:
-    """A function may remove a hook that it registered on its argument, twice too, and register another hook."""
+    """A function may remove a hook that it registered on its argument, and register another hook."""
 
     def forward(x):
         handle = backend.register_hook(x, trace.saw("removed"))
         y = x * 3
-        handle.remove()
         handle.remove()
         backend.register_hook(x, trace.saw("hook", lambda grad: grad * 10))
         return backend.sum(y)
@@ -191,6 +190,30 @@ def test_removed_inside(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [3.0, 3.0]))
     trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-hook.handle.in-forward.twice",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a second remove does nothing")],
+    needs=NEEDS,
+    mutants=["second-remove-raises"],
+)
+def test_removed_twice_inside(backend: Backend, trace: Trace) -> None:
+    """A function may remove twice a hook that it registered on its argument; its other hooks still run."""
+
+    def forward(x):
+        handle = backend.register_hook(x, trace.saw("removed"))
+        backend.register_hook(x, trace.saw("hook"))
+        y = x * 3
+        for _ in range(2):
+            handle.remove()
+        return backend.sum(y)
+
+    backend.backward(backend.call(forward, leaf(backend)))
+
+    trace.expect(("hook", [3.0, 3.0]))
 
 
 @rule(

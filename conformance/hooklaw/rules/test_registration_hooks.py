@@ -58,6 +58,7 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
         "registration-hooks-never-run",
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
+        "registration-hook-runs-once",
     ],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
@@ -69,10 +70,11 @@ def test_module(backend: Backend, trace: Trace) -> None:
 
     outer, inner, other = (bare(backend) for _ in range(3))
     with until_removed(backend.register_module_module_registration_hook(hook)):
-        backend.add_module(outer, "inner", inner)
+        for name in ("first", "second"):
+            backend.add_module(outer, name, inner)
 
-    trace.expect(("hook", [True, "inner", True]))
-    trace.expect_value("is the other module", expected=True, observed=outer.inner is other)
+    trace.expect(("hook", [True, "first", True]), ("hook", [True, "second", True]))
+    trace.expect_value("is the other module", [True, True], [outer.first is other, outer.second is other])
 
 
 @rule(
@@ -84,6 +86,7 @@ def test_module(backend: Backend, trace: Trace) -> None:
         "registration-hooks-never-run",
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
+        "registration-hook-runs-once",
     ],
 )
 def test_parameter(backend: Backend, trace: Trace) -> None:
@@ -97,11 +100,11 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
         return other
 
     with until_removed(backend.register_module_parameter_registration_hook(hook)):
-        made = bare(backend, {"weight": backend.tensor([3.0])})
+        made = bare(backend, {"weight": backend.tensor([3.0]), "bias": backend.tensor([5.0])})
 
-    trace.expect(("hook", ["weight", [3.0]]))
-    trace.expect_value("is the module", expected=True, observed=seen[0] is made)
-    trace.expect_value("is the other parameter", expected=True, observed=made.weight is other)
+    trace.expect(("hook", ["weight", [3.0]]), ("hook", ["bias", [5.0]]))
+    trace.expect_value("is the module", [True, True], [given is made for given in seen])
+    trace.expect_value("is the other parameter", [True, True], [made.weight is other, made.bias is other])
 
 
 @rule(
@@ -113,6 +116,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
         "registration-hooks-never-run",
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
+        "registration-hook-runs-once",
     ],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
@@ -125,20 +129,24 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
     module = bare(backend)
     with until_removed(backend.register_module_buffer_registration_hook(hook)):
         backend.register_buffer(module, "mean", backend.tensor([3.0]))
+        backend.register_buffer(module, "variance", backend.tensor([5.0]))
 
-    trace.expect(("hook", [True, "mean", [3.0]]))
-    trace.expect_value("buffer", [6.0], module.mean)
+    trace.expect(("hook", [True, "mean", [3.0]]), ("hook", [True, "variance", [5.0]]))
+    trace.expect_value("buffers", [[6.0], [10.0]], [module.mean, module.variance])
 
 
 @rule(
     "registration-hook.none-keeps",
     level=Level.MUST,
-    sources=[PARAMETER.sentence(4), BUFFER.sentence(4), MODULE.sentence(4)],
+    sources=[PARAMETER.sentence(4, 5), BUFFER.sentence(4, 5), MODULE.sentence(4, 5)],
     needs=NEEDS,
     mutants=["none-of-a-registration-hook-is-a-replacement"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
-    """What is registered stays as it is if a registration hook returns None."""
+    """If a registration hook returns None, the object that it got is registered, so its changes of it stay.
+
+    The docstrings say that the hook can modify the input; it is the same object that is registered.
+    """
     for register, make, register_value in kinds(backend):
         seen: list[Any] = []
         with until_removed(register(lambda _module, _name, given, seen=seen: seen.append(given))):

@@ -349,3 +349,31 @@ def test_lifetime(backend: Backend, trace: Trace) -> None:
     trace.expect_value("is freed", expected=True, observed=alive() is None)
     backend.backward(loss)
     trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
+
+@rule(
+    "retain-grad.inplace.views",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("each view retains the gradient of its own uses, and the base that of its last value")],
+    needs=[Capability.RETAIN_GRAD, Capability.IN_PLACE, Capability.VIEWS],
+    mutants=["retained-gradient-lost-on-rebase"],
+)
+def test_in_place_on_a_view(backend: Backend, trace: Trace) -> None:
+    """After one of two views is changed in place each may retain the gradient of its own uses, and the base the sum."""
+
+    def forward(x):
+        base = x * 1
+        changed, other = backend.view(base, 2, 1), backend.view(base, 1, 2)
+        for tensor in (base, changed, other):
+            backend.retain_grad(tensor)
+        backend.mul_(changed, 3)
+        return base, changed, other, backend.sum(changed * 2) + backend.sum(other * 5)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    *tensors, loss = backend.call(forward, x)
+    backend.backward(loss)
+
+    gradients = [backend.grad_of(tensor) for tensor in tensors]
+    trace.expect_value("base, changed, other", [[7.0, 7.0], [[2.0], [2.0]], [[5.0, 5.0]]], gradients)
+    trace.expect_value("x.grad", [21.0, 21.0], backend.grad_of(x))

@@ -13,7 +13,8 @@ THREADS = notes("autograd", "graph-retaining")
 @rule(
     "retain-graph.second-backward-error",
     level=Level.MUST,
-    sources=[BACKWARD.sentence(14), THREADS.sentence(3)],
+    sources=[BACKWARD.sentence(14), docstring("torch.autograd.backward").sentence(18), THREADS.sentence(3)],
+    needs=[Capability.GRAPH_FREEING],
     mutants=["graph-never-freed", "freed-graph-gives-zeros"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -65,7 +66,7 @@ def test_retained(backend: Backend, trace: Trace) -> None:
     "retain-graph.last-frees",
     level=Level.MUST,
     sources=[BACKWARD.sentence(14)],
-    needs=[Capability.RETAIN_GRAPH],
+    needs=[Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
     mutants=["retain-graph-ignored", "retained-graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -85,7 +86,7 @@ def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
     "retain-graph.default-from-create-graph",
     level=Level.MUST,
     sources=[GRAD.sentence(17)],
-    needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.CREATE_GRAPH],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.CREATE_GRAPH, Capability.GRAPH_FREEING],
     mutants=["retain-graph-default-always-false", "create-graph-always-retains"],
 )
 def test_default(backend: Backend, trace: Trace) -> None:
@@ -104,7 +105,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
     "retain-graph.default-from-create-graph.backward",
     level=Level.MUST,
     sources=[BACKWARD.sentence(15), docstring("torch.autograd.backward").sentence(20)],
-    needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.RETAIN_GRAPH],
+    needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
     mutants=["backward-with-create-graph-frees"],
 )
 def test_default_of_backward(backend: Backend, trace: Trace) -> None:
@@ -126,7 +127,7 @@ def test_default_of_backward(backend: Backend, trace: Trace) -> None:
     "retain-graph.grad-too",
     level=Level.MUST,
     sources=[GRAD.sentence(15, 17)],
-    needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
     mutants=["autograd-grad-retains-the-graph", "retain-graph-ignored"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -146,6 +147,7 @@ def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
     "retain-graph.partial-shared",
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), THREADS.sentence(1, 3)],
+    needs=[Capability.GRAPH_FREEING],
     mutants=["shared-graph-copied-per-root", "graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -168,7 +170,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
     "retain-graph.threads-error",
     level=Level.MUST,
     sources=[THREADS.sentence(2, 3)],
-    needs=[Capability.THREADS],
+    needs=[Capability.THREADS, Capability.GRAPH_FREEING],
     mutants=["shared-graph-copied-per-thread", "graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -192,7 +194,7 @@ def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("hooks on the way to a freed Node run in the failing pass too")],
-    needs=[Capability.TENSOR_HOOKS],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAPH_FREEING],
     mutants=["walked-root-refused-at-once"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -218,6 +220,7 @@ def test_hooks_before_the_error(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("what a failing pass accumulated before the error stays accumulated")],
+    needs=[Capability.GRAPH_FREEING],
     mutants=["failing-pass-rolled-back"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )

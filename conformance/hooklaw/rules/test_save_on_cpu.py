@@ -37,7 +37,7 @@ def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
 @rule(
     "save-on-cpu.grads",
     level=Level.MUST,
-    sources=[SAVE_ON_CPU.sentence(2, 8)],
+    sources=[SAVE_ON_CPU.sentence(2)],
     needs=[Capability.SAVE_ON_CPU],
     mutants=["save-on-cpu-reads-before-the-copy", "save-on-cpu-unpacks-on-the-cpu"],
 )
@@ -73,7 +73,7 @@ def test_no_copy(backend: Backend, trace: Trace) -> None:
 @rule(
     "save-on-cpu.no-copy-on-cpu.pinned",
     level=Level.MAY,
-    sources=[SAVE_ON_CPU.sentence(3, 8)],
+    sources=[SAVE_ON_CPU.sentence(3)],
     needs=IN_PLACE,
     mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs", "save-on-cpu-copies-to-pinned-memory"],
 )

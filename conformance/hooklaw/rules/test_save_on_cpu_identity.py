@@ -141,7 +141,7 @@ def cubed(backend: Backend, *, pin: bool) -> Any:
 @rule(
     "save-on-cpu.every-backward",
     level=Level.MUST,
-    sources=[SAVE_ON_CPU.sentence(2, 8)],
+    sources=SOURCES,
     needs=[Capability.SAVE_ON_CPU, Capability.RETAIN_GRAPH],
     mutants=["save-on-cpu-gives-its-data-away"],
 )

@@ -42,7 +42,7 @@ def test_no_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.identity-pack",
     level=Level.MUST,
-    sources=[HOOKS.sentence(15, 16), DEFAULT_HOOKS.sentence(6)],
+    sources=[HOOKS.sentence(15, 16), DEFAULT_HOOKS.sentence(6), page("autograd", "autograd-graph").sentence(9)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["packed-tensor-keeps-the-saved-one"],
 )
@@ -68,7 +68,7 @@ def test_detach_makes_no_cycle(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.cycle.fresh-tensor",
     level=Level.MUST,
-    sources=[DEFAULT_HOOKS.sentence(8)],
+    sources=[DEFAULT_HOOKS.sentence(8), HOOKS.sentence(4), TUTORIAL.sentence(27)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
     mutants=["packed-tensor-keeps-the-saved-one", "computed-pack-results-keep-the-saved-tensor"],
 )
@@ -116,10 +116,33 @@ def test_identity_makes_a_cycle(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.cycle.identity-pack.gradients",
+    level=Level.MUST,
+    sources=[DEFAULT_HOOKS.sentence(4)],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["live-packed-tensors-doubled"],
+)
+def test_identity_is_right(backend: Backend, trace: Trace) -> None:
+    """A pack hook that returns its input, be it a leaf, an intermediate or an output, changes no gradient."""
+
+    def forward(x):
+        with backend.saved_tensors_hooks(lambda t: t, lambda packed: packed):
+            y = x * x
+            return backend.sum(backend.exp(y) * y)
+
+    x = backend.tensor([0.0, 1.0], requires_grad=True)
+    plain = backend.tensor([0.0, 1.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+    backend.backward(backend.call(lambda x: backend.sum(backend.exp(x * x) * (x * x)), plain))
+
+    trace.expect_value("x.grad", backend.grad_of(plain), backend.grad_of(x))
+
+
+@rule(
     "saved-tensor.cycle.broken-by-backward",
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(5)],
-    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES, Capability.GRAPH_FREEING],
     mutants=["graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -172,7 +195,12 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
     "saved-tensor.release.after-backward",
     level=Level.MUST,
     sources=[SECTION.sentence(8), TUTORIAL.sentence(51, 52)],
-    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.RETAIN_GRAPH,
+        Capability.WEAK_REFERENCES,
+        Capability.GRAPH_FREEING,
+    ],
     mutants=[
         "unpacked-during-forward",
         "graph-never-freed",
@@ -234,6 +262,7 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
         Capability.SAVED_TENSOR_HOOKS,
         Capability.TENSOR_HOOKS,
         Capability.WEAK_REFERENCES,
+        Capability.GRAPH_FREEING,
     ],
     mutants=["saved-tensors-released-at-the-end-of-the-pass", "packed-objects-outlive-the-graph"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -262,14 +291,14 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.lifetime.graph-dropped",
     level=Level.MUST,
-    sources=[page("autograd", "autograd-graph").sentence(4), SAVED.sentence(10)],
+    sources=[SAVED.sentence(10), TUTORIAL.sentence(11, 17, 51)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
     mutants=["saved-tensors-outlive-the-graph"],
 )
 def test_without_hooks(backend: Backend, trace: Trace) -> None:
     """Without hooks, a saved tensor that only its graph refers to is freed with the graph.
 
-    The notes say that the grad_fn holds what was saved; nothing else does here.
+    The tutorial says that saved data is deleted when it is no longer needed; without its graph nothing needs it.
     """
     for kind, compute in kinds_of_node(backend).items():
         with without_collector():
@@ -285,8 +314,8 @@ def test_without_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.lifetime.after-backward",
     level=Level.MUST,
-    sources=[docstring("torch.Tensor.backward").sentence(14), SAVED.sentence(10)],
-    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
+    sources=[docstring("torch.Tensor.backward").sentence(14), TUTORIAL.sentence(51)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES, Capability.GRAPH_FREEING],
     mutants=["saved-tensors-outlive-the-graph", "saved-tensors-of-functions-outlive-the-graph", "graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )

@@ -2,9 +2,10 @@
 
 from contextlib import AbstractContextManager
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
 
 
 class LeavingError(Exception):
@@ -22,7 +23,7 @@ def pair(backend: Backend, trace: Trace, name: str) -> AbstractContextManager[ob
 @rule(
     "saved-tensor.scope.context",
     level=Level.MUST,
-    sources=[HOOKS.sentence(3, 5)],
+    sources=[HOOKS.sentence(3, 5), DEFAULT_HOOKS.sentence(1)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["hooks-outlive-their-context", "hooks-dropped-at-context-exit"],
 )

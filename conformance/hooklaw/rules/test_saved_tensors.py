@@ -1,6 +1,19 @@
 """Saved tensors without hooks: what they are read back as, and the check for in-place changes."""
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule, tutorial
+from hooklaw import (
+    Backend,
+    Basis,
+    Capability,
+    ErrorKind,
+    Level,
+    Trace,
+    docstring,
+    notes,
+    observed,
+    page,
+    rule,
+    tutorial,
+)
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -14,7 +27,11 @@ READ = [Capability.NODES, Capability.SAVED_TENSOR_ACCESS]
 @rule(
     "saved-tensor.identity.storage",
     level=Level.MUST,
-    sources=[SAVED.sentence(7, 11), TUTORIAL.sentence(24)],
+    sources=[
+        SAVED.sentence(7, 11),
+        TUTORIAL.sentence(24),
+        page("autograd", "autograd-graph").sentence(4),
+    ],
     needs=[*READ, Capability.STORAGE],
     mutants=["saved-output-is-copied", "saved-input-is-copied"],
 )
@@ -37,7 +54,7 @@ def test_storage(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.identity.input",
     level=Level.MAY,
-    sources=[SAVED.sentence(7, 12)],
+    sources=[SAVED.sentence(7, 12), DEFAULT_HOOKS.sentence(13), TUTORIAL.sentence(20)],
     needs=READ,
     mutants=["saved-input-is-a-fresh-alias"],
     except_under={"packed": "the law is of tensors that no hook packs"},
@@ -55,7 +72,7 @@ def test_input_is_itself(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.identity.output",
     level=Level.MAY,
-    sources=[SAVED.sentence(11, 12)],
+    sources=[SAVED.sentence(11, 12), TUTORIAL.sentence(23)],
     needs=READ,
     mutants=["saved-output-is-itself"],
 )
@@ -74,7 +91,7 @@ def test_output_is_another_object(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[docstring("torch.Tensor.backward"), observed("backward frees the graph, and a later read raises")],
-    needs=READ,
+    needs=[*READ, Capability.GRAPH_FREEING],
     mutants=["graph-never-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
@@ -95,7 +112,7 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.version.no-hooks",
     level=Level.MUST,
-    sources=[IN_PLACE.sentence(2, 3)],
+    sources=[IN_PLACE.sentence(2, 3), page("autograd", "in-place-correctness-checks").sentence(1)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
     mutants=["version-not-checked"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},

@@ -40,7 +40,7 @@ def only_exp(policy: str) -> Any:
 @rule(
     "checkpoint.selective.saved",
     level=Level.MUST,
-    sources=[POLICY.sentence(3), CONTEXTS.sentence(4)],
+    sources=[POLICY.sentence(3), CONTEXTS.sentence(1, 2, 4)],
     needs=NEEDS,
     mutants=["selective-checkpoint-saves-nothing"],
 )
@@ -54,7 +54,7 @@ def test_saved(backend: Backend, trace: Trace) -> None:
     "checkpoint.selective.offloaded",
     level=Level.MUST,
     sources=[POLICY.sentence(5)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.SELECTIVE_OFFLOAD],
     mutants=["selective-checkpoint-saves-nothing"],
 )
 def test_offloaded(backend: Backend, trace: Trace) -> None:
@@ -69,7 +69,7 @@ def test_offloaded(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.recomputed",
     level=Level.MUST,
-    sources=[POLICY.sentence(4), CONTEXTS.sentence(4)],
+    sources=[POLICY.sentence(4), CONTEXTS.sentence(2, 4)],
     needs=NEEDS,
     mutants=["selective-checkpoint-saves-everything"],
 )
@@ -111,7 +111,7 @@ def test_bad_list(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint.selective.grads",
     level=Level.MUST,
-    sources=[CONTEXTS.sentence(1, 2)],
+    sources=[CONTEXTS.sentence(2)],
     needs=[*NEEDS, Capability.SIN_COS, Capability.MULTI_OUTPUT],
     mutants=["selective-checkpoint-detaches"],
 )
@@ -161,6 +161,26 @@ def test_policy_calls(backend: Backend, trace: Trace) -> None:
     trace.expect("exp", "mul")
     backend.backward(loss)
     trace.expect()
+
+
+@rule(
+    "checkpoint.selective.is-recompute",
+    level=Level.MUST,
+    sources=[CONTEXT.sentence(4)],
+    needs=NEEDS,
+    mutants=["selective-context-says-recompute"],
+)
+def test_is_recompute(backend: Backend, trace: Trace) -> None:
+    """The context that a policy function gets says in each call that is_recompute is False."""
+
+    def policy(ctx, _operation):
+        trace.log("is_recompute", ctx.is_recompute)
+        return "MUST_SAVE"
+
+    loss = backend.call(selective(backend, lambda x: backend.exp(x) * x, policy), leaf(backend))
+    backend.backward(loss)
+
+    trace.expect(("is_recompute", False), ("is_recompute", False))
 
 
 @rule(

@@ -175,7 +175,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 @rule(
     "load-state-dict.pre-hook",
     level=Level.MUST,
-    sources=[LOAD_PRE.sentence(1, 2)],
+    sources=[LOAD_PRE.sentence(1, 2, 3)],
     needs=NEEDS,
     mutants=["load-pre-hook-after-loading"],
 )
@@ -233,9 +233,26 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "load-state-dict.post-hook.after",
+    level=Level.MUST,
+    sources=[LOAD_POST.sentence(1)],
+    needs=NEEDS,
+    mutants=["load-post-hook-before-loading"],
+)
+def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
+    """A load_state_dict post-hook of a module runs after its parameters got their values, in every load."""
+    owner = weighted(backend)
+    backend.register_load_state_dict_post_hook(owner, lambda module, _: trace.log("weight", module.weight))
+    for numbers in ([7.0, 8.0], [9.0, 10.0]):
+        backend.load_state_dict(owner, {"weight": backend.tensor(numbers)})
+
+    trace.expect(("weight", [7.0, 8.0]), ("weight", [9.0, 10.0]))
+
+
+@rule(
     "load-state-dict.post-hook",
     level=Level.MUST,
-    sources=[LOAD_POST.sentence(3, 6, 7)],
+    sources=[LOAD_POST.sentence(2, 3, 4, 5, 6, 7)],
     needs=NEEDS,
     mutants=[
         "load-post-hook-given-a-copy",
@@ -246,12 +263,13 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook gets the missing and unexpected keys; strict loading fails if it leaves or adds any.
 
-    Clearing out both avoids the error.
+    Clearing out both lists, which are in a named tuple, avoids the error.
     """
     weight = backend.tensor([7.0, 8.0])
 
     def forgive(given, keys):
         trace.log("forgive", [given is module, keys.missing_keys, keys.unexpected_keys])
+        trace.expect_value("both lists", [["weight"], ["more"]], [*keys])
         keys.missing_keys.clear()
         keys.unexpected_keys.clear()
 

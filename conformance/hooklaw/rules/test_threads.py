@@ -98,7 +98,7 @@ def test_concurrent(backend: Backend, trace: Trace) -> None:
 @rule(
     "threads.backward.concurrent-hooks",
     level=Level.MUST,
-    sources=[notes("autograd", "non-determinism").sentence(8), docstring("torch.Tensor.register_hook").sentence(2)],
+    sources=[notes("autograd", "non-determinism").sentence(5, 8), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.AUTOGRAD_GRAD],
     mutants=["concurrent-backward-loses-a-hook-call", "concurrent-backward-mixes-gradients"],
 )
@@ -217,3 +217,110 @@ def test_inference_mode_local(backend: Backend, trace: Trace) -> None:
 
     recorded = [backend.requires_grad(there), backend.requires_grad(here)]
     trace.expect_value("recorded there and here", [True, False], recorded)
+
+
+@rule(
+    "mode.thread-local.enable-grad",
+    level=Level.MUST,
+    sources=[docstring("torch.enable_grad").sentence(3)],
+    needs=[Capability.GRAD_MODE, Capability.THREADS],
+    mutants=["threads-share-their-modes"],
+)
+def test_enable_grad_local(backend: Backend, trace: Trace) -> None:
+    """enable_grad turns grad mode on in its own thread only."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    together = threading.Barrier(2)
+
+    def without() -> Any:
+        with backend.no_grad():
+            met(together)  # grad mode is off here, and the other thread turns its own on
+            met(together)
+            result = backend.call(lambda x: x * 2, x)
+            met(together)
+        return result
+
+    def enabled() -> Any:
+        met(together)
+        with backend.enable_grad():
+            met(together)
+            met(together)
+            return backend.call(lambda x: x * 2, x)
+
+    recorded = [backend.requires_grad(result) for result in in_threads(without, enabled)]
+    trace.expect_value("recorded without, and enabled", [False, True], recorded)
+
+
+@rule(
+    "threads.custom-function",
+    level=Level.MUST,
+    sources=[notes("autograd", "thread-safety-on-autograd-node").sentence(2)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS, Capability.THREADS],
+    mutants=["custom-functions-share-a-context", "tensor-hooks-of-other-threads-run-too"],
+)
+def test_custom_function(backend: Backend, trace: Trace) -> None:
+    """Threads that use a custom Function at once each have a ctx of their own, and hooks that see their own gradients.
+
+    The documentation calls Functions of Python thread safe: no thread gets what is another's.
+    """
+    together = threading.Barrier(WORKERS)
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.half = backend.detach(x) * 0.5
+        return x * 3
+
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * ctx.half
+
+    function = backend.custom_function(forward, backward)
+
+    def worker(place: int) -> Callable[[], Any]:
+        def work() -> Any:
+            x = backend.tensor([float(place), 1.0], requires_grad=True)
+            y = backend.call(function, x)
+            backend.register_hook(y, lambda grad: grad * (10 * place))
+            together.wait(LIMIT)  # no thread goes on before each has saved
+            backend.backward(backend.sum(y))
+            return backend.grad_of(x)
+
+        return work
+
+    for place, grad in enumerate(in_threads(*map(worker, range(WORKERS)))):
+        trace.expect_value(f"gradient of thread {place}", [5.0 * place**3, 5.0 * place], grad)
+
+
+@rule(
+    "threads.custom-function.one-graph",
+    level=Level.MUST,
+    sources=[notes("autograd", "thread-safety-on-autograd-node").sentence(2)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.THREADS, Capability.AUTOGRAD_GRAD],
+    mutants=["a-function-mixes-the-gradients-of-threads"],
+)
+def test_one_graph(backend: Backend, trace: Trace) -> None:
+    """Threads that run backward through one custom Function at once each get the gradient for their own seed.
+
+    The documentation calls Functions of Python thread safe, in the section on threads that share a graph.
+    """
+    start = threading.Barrier(WORKERS)
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * 2
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(backend.custom_function(forward, backward), x)
+
+    def worker(place: int) -> Callable[[], Any]:
+        def work() -> Any:
+            start.wait(LIMIT)
+            return backend.grad(y, [x], backend.tensor([float(place), 1.0]), retain_graph=True)[0]
+
+        return work
+
+    for place, grad in enumerate(in_threads(*map(worker, range(WORKERS)))):
+        trace.expect_value(f"gradient of thread {place}", [2.0 * place, 4.0], grad)

@@ -5,7 +5,7 @@ from math import inf, nan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule, tutorial
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule, tutorial
 from hooklaw.rules.identity import (
     COPYING,
     INTEGERS,
@@ -21,7 +21,7 @@ from hooklaw.rules.identity import (
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
-SOURCES = [HOOKS.sentence(11), TUTORIAL.sentence(29)]
+SOURCES = [HOOKS.sentence(6, 11), TUTORIAL.sentence(28, 29)]
 ROUNDED = "saved-tensors-rounded"
 CAST = "saved-tensors-cast-to-float32"
 
@@ -29,7 +29,7 @@ CAST = "saved-tensors-cast-to-float32"
 @rule(
     "saved-tensor.identity.value",
     level=Level.MUST,
-    sources=[HOOKS.sentence(6, 11), TUTORIAL.sentence(29)],
+    sources=[*SOURCES, notes("autograd", "hooks-for-saved-tensors").sentence(4)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["unpacks-another-save", ROUNDED],
 )

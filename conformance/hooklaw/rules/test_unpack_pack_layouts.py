@@ -11,7 +11,7 @@ from hooklaw.rules.identity import NEEDS, Trial, numbers, pairs, sharing_pairs
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
-SOURCES = [HOOKS.sentence(11), TUTORIAL.sentence(29)]
+SOURCES = [HOOKS.sentence(6, 11), TUTORIAL.sentence(28, 29)]
 CONTIGUOUS = "saved-views-read-as-their-base"
 BITS_DROPPED = "pending-bits-dropped"
 

@@ -39,7 +39,7 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.constants",
     level=Level.MUST,
-    sources=[HOOKS.sentence(3)],
+    sources=[HOOKS.sentence(3), SAVED.sentence(5)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["constants-not-packed"],
 )
@@ -136,7 +136,7 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none.no-grad",
     level=Level.MUST,
-    sources=[SAVED.sentence(1), notes("autograd", "no-grad-mode").sentence(2)],
+    sources=[notes("autograd", "no-grad-mode").sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.GRAD_MODE],
     mutants=["saved-without-grad"],
 )
@@ -155,7 +155,7 @@ def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none.inference-mode",
     level=Level.MUST,
-    sources=[SAVED.sentence(1), notes("autograd", "inference-mode").sentence(2)],
+    sources=[notes("autograd", "inference-mode").sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.INFERENCE_MODE],
     mutants=["saved-without-grad"],
 )
@@ -175,7 +175,7 @@ def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None
 @rule(
     "saved-tensor.which.custom-function",
     level=Level.MUST,
-    sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(3)],
+    sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(3), notes("extending", "how-to-use").sentence(32)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=["custom-functions-bypass-saved-tensor-hooks", "ctx-attributes-packed"],
 )

@@ -30,7 +30,7 @@ def classify(error: BaseException, backend: Any) -> tuple[Outcome, str, str]:
     if is_adapters(error, backend):
         return Outcome.ERROR, f"backend {backend.name!r}: {verb and f'verb {verb!r} '}raised {said}", _place(frames[-1])
     if isinstance(error, AssertionError):
-        return Outcome.FAIL, _text(error), where
+        return Outcome.FAIL, _text(error) or f"{verb or 'the rule'} raised {type(error).__name__}", where
     if _broken_here(error, frames, backend):
         who = f"backend {backend.name!r}: verb {verb!r} raised " if verb else "the rule itself raised "
         return Outcome.ERROR, who + said, _place(frames[-1])

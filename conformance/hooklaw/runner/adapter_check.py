@@ -7,7 +7,7 @@ import msgspec
 
 from hooklaw.backend import loading
 from hooklaw.backend.check import DECLARATIONS, AdapterReport, Fault, named_probes, report_of, run_probe
-from hooklaw.runner.left_behind import Surroundings
+from hooklaw.runner.left_behind import Surroundings, grad_mode_left
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 
 
@@ -43,6 +43,8 @@ class CheckService:
         self._backend: Any = loading.make(settings.backend, settings.imports)
         self._left = before.left()
         self._declared = run_probe(self._backend, DECLARATIONS)
+        if not self._declared:
+            self._left += grad_mode_left(self._backend, settings.backend)
 
     def hello(self) -> Loaded:
         """Return what there is to try."""

@@ -3,14 +3,18 @@
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
+
+import msgspec
 
 from hooklaw.backend.conditions import UNCHANGED, Condition
 from hooklaw.backend.protocol import Backend
+from hooklaw.errors import is_users_interrupt
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Trace
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import HOLDS_THOUGH_DENIED, Outcome
-from hooklaw.runner import _classify
+from hooklaw.runner import _classify, in_ranks
 
 
 def execute(
@@ -24,37 +28,51 @@ def execute(
     """Execute a rule on a backend; every other way to run a rule goes through here.
 
     A rule that needs what the backend lacks is unsupported, and runs only to `probe` whether it holds all the same.
+    A rule of several processes is executed in each of them, unless it is only probed.
     Under a condition the rule is given the condition's backend, in the condition's surroundings.
-    `on_error` is given the exception that the rule raised. A KeyboardInterrupt is passed on.
+    `on_error` is given the exception that the rule raised. The user's Ctrl-C is passed on.
     """
     denied = _denied(found.rule, backend)
     if denied and not probe:
         return Execution(rule=found.rule.id, outcome=Outcome.UNSUPPORTED, detail=denied)
+    if found.rule.processes and not denied:
+        return in_ranks.execute_in_ranks(found, backend, condition, _execute_here)
+    done = _execute_here(found, backend, condition, on_error)
+    if denied:
+        word = HOLDS_THOUGH_DENIED if done.outcome is Outcome.PASS else "denied, and it does not hold: "
+        return msgspec.structs.replace(done, outcome=Outcome.UNSUPPORTED, detail=word + denied, where="")
+    return done
+
+
+def _execute_here(
+    found: Registered,
+    backend: Backend,
+    condition: Condition,
+    on_error: Callable[[BaseException], None] = lambda _: None,
+) -> Execution:
     if callable(reset := getattr(backend, "reset", None)):
         reset()
     given = condition.wrap(backend)
     trace = Trace(given)
     outcome, detail, where = Outcome.PASS, "", ""
     began = time.perf_counter()
-    error = _error_of(lambda: condition.around(backend, trace, lambda: found.function(given, trace)))
+    error = _error_of(lambda: condition.around(backend, trace, lambda: found.function(given, trace)), backend)
     duration = round(time.perf_counter() - began, 5)
     if error:
         outcome, detail, where = _classify.classify(error, backend)
         on_error(error)
-    if denied:
-        word = HOLDS_THOUGH_DENIED if outcome is Outcome.PASS else "denied, and it does not hold: "
-        outcome, detail, where = Outcome.UNSUPPORTED, word + denied, ""
     lanes = {name: getattr(trace, name) for name in ("expected", "observed", "checks", "difference")}
     return Execution(rule=found.rule.id, outcome=outcome, detail=detail, where=where, duration=duration, **lanes)
 
 
-def _error_of(body: Callable[[], None]) -> BaseException | None:
+def _error_of(body: Callable[[], None], backend: Backend) -> BaseException | None:
+    surroundings = getattr(backend, "surroundings", nullcontext)
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings(action="ignore"), surroundings():
             body()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - what it raises is what it does
+    except BaseException as error:
+        if is_users_interrupt(error):
+            raise
         return error
     return None
 

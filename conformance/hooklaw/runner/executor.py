@@ -3,8 +3,8 @@
 import gc
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -72,7 +72,11 @@ class Contained:
 
     def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
         """Return what is judged, and the rules; WorkerError where no worker survives loading them."""
-        found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
+        try:
+            found = self._worker.ask(Collect([*where]), LOADING_LIMIT)
+        except WorkerDiedError as died:
+            said = f"while the rules were collected, {died.death.detail}"
+            raise WorkerError(f"backend {self._subject.spec!r} cannot be judged: {said}") from died
         assert isinstance(found, Collected)  # noqa: S101 - the answer to this request
         self._subject = found.subject
         return found.subject, found.rules
@@ -125,13 +129,9 @@ class Direct:
 
     def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
         """Return what is judged, and the rules."""
-        try:
+        with _in_a_sentence():
             self._service = self._service or RuleService(self._settings)
             found = self._service.collect([*where])
-        except (HooklawError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            raise WorkerError(broken(error)) from error
         self._subject = found.subject
         return found.subject, found.rules
 
@@ -141,7 +141,8 @@ class Direct:
         if self._subject.under(condition).ends_process(listed.rule.id):
             why = "known to end the process, and nothing contains it here (--in-process)"
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
-        return self._service.execute(Try(listed.rule.id, listed.file, condition))
+        with _in_a_sentence():
+            return self._service.execute(Try(listed.rule.id, listed.file, condition))
 
     def interrupt(self) -> None:
         """Do nothing: it runs in no thread of its own."""
@@ -149,6 +150,17 @@ class Direct:
     def close(self) -> None:
         """Leave it at that: the interpreter's last collection need not look at a whole framework."""
         gc.freeze()
+
+
+@contextmanager
+def _in_a_sentence() -> Generator[None]:
+    """Raise WorkerError for what nobody foresaw, as a worker does."""
+    try:
+        yield
+    except (HooklawError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise WorkerError(broken(error)) from error
 
 
 def keep_hypothesis_out_of_here() -> None:

@@ -1,4 +1,4 @@
-"""What loading a backend leaves behind in its process: a folder, handlers of signals, threads, pages of output."""
+"""What loading a backend leaves behind in its process: a folder, handlers of signals, threads, output, a grad mode."""
 
 import os
 import signal
@@ -6,9 +6,29 @@ import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from hooklaw.backend.protocol import Capability
+from hooklaw.errors import BackendContractError
 
 LOUD = 1_000_000
 """Bytes of output from which on a backend is loud."""
+
+
+def grad_mode_left(backend: Any, known_as: str) -> list[str]:
+    """Return in words that loading a backend turned grad mode off, which its reset has turned on again.
+
+    Raises BackendContractError if grad mode stays off.
+    """
+    if Capability.GRAD_MODE not in backend.capabilities or backend.is_grad_enabled():
+        return []
+    getattr(backend, "reset", lambda: None)()
+    if not backend.is_grad_enabled():
+        raise BackendContractError(
+            f"backend {known_as!r} turned grad mode off when it was loaded, and its reset does not turn it on: "
+            "leave it on, or no rule can be judged"
+        )
+    return ["turned grad mode off"]
 
 
 class Surroundings:

@@ -21,7 +21,7 @@ from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 from hooklaw.runner._classify import place
 from hooklaw.runner.execute import execute
-from hooklaw.runner.left_behind import Surroundings
+from hooklaw.runner.left_behind import Surroundings, grad_mode_left
 
 if TYPE_CHECKING:
     from hooklaw.backend.protocol import Backend
@@ -124,10 +124,12 @@ class RuleService:
         spec, before = self._settings.backend, Surroundings()
         try:
             made = self._backend = self._backend or loading.load(spec, self._settings.imports)
+            left = grad_mode_left(made, spec)
             check_briefly(made, spec)
         except NotRunError as reason:
             return Subject(spec, not_run=str(reason))
-        notes = {**made.notes, **({"left behind": "; ".join(left)} if (left := before.left()) else {})}
+        left += before.left()
+        notes = {**made.notes, **({"left behind": "; ".join(left)} if left else {})}
         return Subject(spec, _texts(made.versions), _texts(notes), device=loading.device_of(made))
 
     def collect(self, where: list[str]) -> Collected:
@@ -187,7 +189,7 @@ class RuleService:
         if self._settings.contained:
             self.error = None
             gc.collect(1)  # what a rule made is young; the old generation would cost ten times as much
-        if done.outcome is Outcome.FAIL and not wanted.condition:
+        if done.outcome in {Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT} and not wanted.condition:  # a rank may die
             return msgspec.structs.replace(done, program=self._script(found, done.detail))
         return done
 
@@ -197,7 +199,7 @@ class RuleService:
 
         if callable(reset := getattr(self._backend, "reset", None)):
             reset()  # a script begins with an adapter that holds nothing
-        with suppress(ScriptError, OSError):  # a notebook's adapter has no file
+        with suppress(ScriptError, OSError, RecursionError):  # a notebook's adapter has no file; a verb may call itself
             return script_of(found, self._backend, seen)
         return ""
 

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from hooklaw.errors import DocumentationError, HooklawError
-from hooklaw.law.collection import load_rules
-from hooklaw.packing.example import laws
 from hooklaw.sources._reading import read_docstring, read_page
 from hooklaw.sources._writing import renewed, text
+from hooklaw.sources.installed import import_torch
 from hooklaw.sources.sentences import sentences
+from hooklaw.sources.survey import all_rules
 from hooklaw.sources.table import TABLE
 
 
@@ -56,7 +56,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _compare(pages: Path | None, commits: dict[str, str], *, write: bool) -> int:
-    rules = [*(found.rule for found in load_rules().values()), *laws()]
+    import_torch()  # first, since `python -OO` leaves out the law too
+    rules = all_rules()
     table, shifted = renewed(rules, pages, commits)
     if write:
         Path(str(TABLE)).write_text(text(table), encoding="utf-8")

@@ -1,9 +1,10 @@
-"""The kept table: the fingerprints of the sentences of each source that a rule names."""
+"""The kept table: the fingerprints of the sentences of each counted source."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,13 @@ class Table(msgspec.Struct, frozen=True):
             return self.docstring.get(source.name, [])
         return self.pages.get(page_key(source), {}).get(source.section, [])
 
+    def sources(self) -> dict[str, list[str]]:
+        """Return the fingerprints of each source by its key."""
+        found = {f"docstring {name}": marks for name, marks in self.docstring.items()}
+        for page, sections in self.pages.items():
+            found |= {f"{page}#{anchor}": marks for anchor, marks in sections.items()}
+        return found
+
     def complaint(self, rule: Rule) -> str:
         """Return what is wrong with the sentences that a rule names, or an empty string."""
         for source in rule.sources:
@@ -51,7 +59,24 @@ def page_key(source: Source) -> str:
     return {"notes": f"notes/{source.name}", "tutorial": f"tutorials/{source.name}"}.get(source.kind, source.name)
 
 
+def key_of(source: Source) -> str:
+    """Return the key of a source in the readings, e.g. ``docstring torch.save`` or ``notes/autograd#saved-tensors``."""
+    return f"docstring {source.name}" if source.kind == "docstring" else f"{page_key(source)}#{source.section}"
+
+
+def named_docstrings(rules: Iterable[Rule]) -> set[str]:
+    """Return the objects whose docstrings rules name."""
+    return {source.name for rule in rules for source in rule.sources if source.kind == "docstring"}
+
+
 @cache
 def load_table() -> Table:
     """Return the table that comes with hooklaw."""
-    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), Table)
+    return msgspec.convert(_split(tomllib.loads(TABLE.read_text(encoding="utf-8"))), Table)
+
+
+def _split(kept: Any) -> Any:
+    """Return what was read with the fingerprints, which stand in lines, as lists."""
+    marks = {name: text.split() for name, text in kept["docstring"].items()}
+    pages = {page: {at: text.split() for at, text in found.items()} for page, found in kept["pages"].items()}
+    return {**kept, "docstring": marks, "pages": pages}

@@ -2,6 +2,9 @@
 
 import msgspec
 
+from hooklaw.results.text import encoded
+from hooklaw.workers.watchdog import LOADING_LIMIT
+
 
 class Start(msgspec.Struct, frozen=True):
     """The first line that a worker reads."""
@@ -13,6 +16,8 @@ class Start(msgspec.Struct, frozen=True):
     """The worker's own folder."""
     memory: int = 0
     """Bytes of data that the worker may hold; 0 sets no bound."""
+    limit: float = LOADING_LIMIT
+    """Seconds that the service may take to start."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -46,4 +51,4 @@ Reply = Note | Answer | Fault
 
 def raw(value: object) -> msgspec.Raw:
     """Return a value as it stands inside a message."""
-    return msgspec.Raw(msgspec.json.encode(value))
+    return msgspec.Raw(encoded(value))

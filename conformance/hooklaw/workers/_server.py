@@ -14,13 +14,15 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from hooklaw.errors import HooklawError, NotRunError, WorkerError, broken
+from hooklaw.errors import HooklawError, NotRunError, WorkerError, become_worker, broken
+from hooklaw.results.text import encoded
 from hooklaw.workers._messages import Answer, Fault, Note, Reply, Request, Start, raw
-from hooklaw.workers.watchdog import LOADING_LIMIT, WORDS, Watchdog
+from hooklaw.workers.watchdog import WORDS, Watchdog
 
 
 def main() -> int:
     """Answer requests until there are no more."""
+    become_worker()
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a framework prints is not an answer
     requests = sys.stdin.buffer
@@ -37,7 +39,7 @@ def main() -> int:
 
 def _serve(start: Start, watchdog: Watchdog, requests: BinaryIO, replies: BinaryIO) -> None:
     def say(reply: Reply) -> None:
-        replies.write(msgspec.json.encode(reply) + b"\n")
+        replies.write(encoded(reply) + b"\n")
         replies.flush()
 
     def guarded(limit: float, work: Callable[[], object]) -> bool:
@@ -58,7 +60,7 @@ def _serve(start: Start, watchdog: Watchdog, requests: BinaryIO, replies: Binary
         service, request_type = made(msgspec.json.decode(start.settings, type=made.Settings)), made.Request
         return service.hello()
 
-    if not guarded(LOADING_LIMIT, hello):
+    if not guarded(start.limit, hello):
         return
     for line in requests:
         request = msgspec.json.decode(line, type=Request)
@@ -69,7 +71,7 @@ def _serve(start: Start, watchdog: Watchdog, requests: BinaryIO, replies: Binary
 def _reply(work: Callable[[], object]) -> Answer | Fault:
     try:
         return Answer(raw(work()))
-    except (HooklawError, NotRunError, KeyboardInterrupt) as error:
+    except (HooklawError, NotRunError) as error:
         return Fault(type(error).__name__, str(error))
     except BaseException as error:  # noqa: BLE001 - the supervisor raises it again
         return Fault(WorkerError.__name__, broken(error))

@@ -97,9 +97,11 @@ class Supervisor(Generic[Hello, Result]):
                 self.start()
                 self._greeting = self._read(self._hello, LOADING_LIMIT, None)
             except WorkerDiedError as died:
-                said = "\n".join([died.death.detail, *(f"  {line}" for line in died.death.stderr.splitlines())])
-                if died.death.outcome is Outcome.TIMEOUT:
-                    break  # minutes have passed, and would again
+                death = died.death
+                said = "\n".join([death.detail, *(f"  {line}" for line in death.stderr.splitlines())])
+                if death.outcome is Outcome.TIMEOUT:  # minutes have passed, and would again
+                    place = f" [{death.where}]" if death.where else ""
+                    raise WorkerError(f"{self._name} cannot be loaded: {death.detail}{place}") from died
             except BaseException:
                 self.retire()
                 raise
@@ -159,8 +161,6 @@ class Supervisor(Generic[Hello, Result]):
 
 
 def _raise(fault: Fault) -> NoReturn:
-    if fault.kind == "KeyboardInterrupt":
-        raise KeyboardInterrupt
     raise getattr(errors, fault.kind)(fault.text)
 
 
@@ -190,7 +190,7 @@ class _Process:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment, **own},
             start_new_session=True,
         )
-        self.send(Start(service, settings, str(folder), memory))
+        self.send(Start(service, settings, str(folder), memory, LOADING_LIMIT))
 
     def is_dead(self) -> bool:
         """Return whether the process has ended."""

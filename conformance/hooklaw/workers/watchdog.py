@@ -24,6 +24,7 @@ GRACE = 5.0
 """Seconds past a limit after which a supervisor kills a worker whose watchdog did not."""
 WORDS = "words"
 """The file in a worker's folder that the watchdog writes to."""
+FRAME = re.compile(r'File "(.+?)", line (\d+) in \S+')
 _HERE = str(Path(__file__).parents[1])
 
 
@@ -52,10 +53,10 @@ def last_words(path: Path) -> tuple[Outcome, str, str]:
     if text.startswith("Timeout"):
         clock = re.match(r"Timeout \((\d+):(\d+):([\d.]+)\)", text)
         limit = int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3]) if clock else 0.0
-        return Outcome.TIMEOUT, late(limit), _culprit(text)
+        return Outcome.TIMEOUT, late(limit), culprit(text)
     fatal = re.search(r"Fatal Python error: (.+)", text)
     if fatal:
-        return Outcome.CRASH, f"the process died: {fatal[1].strip()}", _culprit(text)
+        return Outcome.CRASH, f"the process died: {fatal[1].strip()}", culprit(text)
     return Outcome.CRASH, "the process died without a word (killed, out of memory, or os._exit)", ""
 
 
@@ -64,15 +65,17 @@ def late(limit: float) -> str:
     return f"did not end within {limit:g} s"
 
 
-def _culprit(text: str) -> str:
-    """Return the line of a rule nearest the fault: of the thread that failed first, then of any thread."""
+def culprit(text: str) -> str:
+    """Return the line of a rule nearest the fault: of the thread that failed first, then of any thread.
+
+    Where no rule is running, e.g. while a backend loads, return the line nearest the fault that is not our own.
+    """
     threads = re.split(r"\n(?=(?:Current thread|Thread) )", text)
     current = [thread for thread in threads if "Current thread" in thread.split("\n")[0]]
-    for thread in [*current, *threads]:
-        frames = re.findall(r'File "(.+?)", line (\d+) in \S+', thread)
-        rule_frames = [(file, line) for file, line in frames if Path(file).name.startswith("test_")]
-        if rule_frames:
-            file, line = rule_frames[0]
-            shown = os.path.relpath(file, Path(_HERE).parent) if file.startswith(_HERE) else file
-            return f"{shown}:{line}"
+    frames = [frame for thread in [*current, *threads] for frame in FRAME.findall(thread)]
+    of_rules = [(file, line) for file, line in frames if Path(file).name.startswith("test_")]
+    others = [(file, line) for file, line in frames if not file.startswith((_HERE, "<"))]
+    for file, line in (*of_rules, *others):
+        shown = os.path.relpath(file, Path(_HERE).parent) if file.startswith(_HERE) else file
+        return f"{shown}:{line}"
     return ""

@@ -30,6 +30,10 @@ function fact(name, ...items) {
   return [make("dt", {}, name), make("dd", {}, list)];
 }
 
+function saidOf([id, verdict, claim]) {
+  return make("span", {}, `${verdict}: `, make("a", { href: `#page=folklore&q=${encodeURIComponent(id)}` }, claim));
+}
+
 function facts(id, rule, { law, judged }) {
   const level = rule.basis === "documented" ? rule.level : `${rule.level}, ${rule.basis} only`;
   return make(
@@ -38,6 +42,7 @@ function facts(id, rule, { law, judged }) {
     ...fact("Level", level),
     ...fact(rule.basis === "documented" ? "Documented in" : "Basis", ...rule.sources.map(([text, url]) => link(text, url))),
     ...fact("Needs", ...rule.needs),
+    ...fact("Decides what is said", ...(rule.said ?? []).map(saidOf)),
     ...fact(`Catches a ${judged} where`, ...rule.mutants.map((mutant) => mutant.replaceAll("-", " "))),
   );
 }

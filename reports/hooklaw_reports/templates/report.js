@@ -23,6 +23,7 @@ function readState() {
     chapter: given.get("chapter") ?? "",
     theme: given.get("theme") ?? "",
     rule: given.getAll("rule"),
+    said: given.getAll("said"),
     chart: given.get("chart") ?? "",
     fits: given.getAll("fits"),
     cell: given.getAll("cell"),
@@ -91,7 +92,8 @@ function listen() {
   new ResizeObserver(() => at.fit()).observe(document.body);
 }
 
-pages = $$(".page").map((root) => (root.dataset.page === "offload" ? new OffloadPage(root) : new Sheet(root)));
+const KINDS = { offload: OffloadPage, folklore: FolklorePage };
+pages = $$(".page").map((root) => new (KINDS[root.dataset.page] ?? Sheet)(root));
 $("#theme").hidden = false;
 arrive();
 listen();

@@ -51,19 +51,13 @@ def accumulate_grad_made_anew_for_each_use(self: Inside, _: Hook, this: Any) -> 
     return AccumulateGrad(this)
 
 
-class _SharedModes:
-    recording = True
-    pairs: tuple[Any, ...] = ()
-    disabled: str | None = None
-    running: Any = None
-
-
 class ThreadsShareTheirModes(Inside):
     """All threads share one grad mode and the same saved-tensor hooks."""
 
     @another(modes, "_here")
-    def shared(self, _: Any) -> _SharedModes:
-        return _SharedModes()
+    def shared(self, here: Any) -> Any:
+        initial = {name: value for name, value in vars(type(here)).items() if not name.startswith("__")}
+        return type("SharedModes", (), initial)()
 
 
 @inside(record, "_unpacked")

@@ -16,13 +16,13 @@ def retain_grad_in_limited_passes(self: Inside, old: Hook, this: Any, node: Any,
 
 @inside(engine, "_without_constants")
 def constant_outputs_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
-    """autograd.grad raises an error if any of its outputs does not require grad."""
+    """backward and autograd.grad raise an error if any of their roots does not require grad."""
     return roots, seeds
 
 
 @inside(engine, "_without_constants")
 def constant_outputs_end_the_list(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
-    """autograd.grad overlooks the outputs after the first that does not require grad."""
+    """backward and autograd.grad overlook the roots after the first that does not require grad."""
     end = [*(root.edge() is not None for root in roots), False].index(False)
     return (roots[:end], seeds[:end]) if end else (roots, seeds)
 

@@ -49,6 +49,17 @@ def global_module_hooks(tried: Tried) -> None:
         handle(tried, verb, lambda *_: None).remove()
 
 
+@probe(Capability.MODULES, Capability.MODULE_SWITCHES)
+def switches(tried: Tried) -> None:
+    """A module can be put in evaluation mode, and its parameters can be frozen."""
+    module = made_module(tried)
+    tried.train(module, mode=False)
+    tried.expect(False, "is_training", module, mend="train(module, mode=False) puts a module in evaluation mode")
+    tried.module_requires_grad_(module, requires_grad=False)
+    mend = "module_requires_grad_(module, requires_grad=False) freezes the module's parameters"
+    tried.expect(False, "requires_grad", tried.named(module.weight, "module.weight"), mend=mend)
+
+
 @probe(Capability.MODULES, Capability.STATE_DICT)
 def states(tried: Tried) -> None:
     """The state of a module is a dict that it can load."""

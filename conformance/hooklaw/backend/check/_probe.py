@@ -4,7 +4,6 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ from hooklaw.backend.blame import is_adapters
 from hooklaw.backend.capabilities import CORE_VERBS, Capability
 from hooklaw.backend.check._fault import Fault
 from hooklaw.backend.protocol import Backend
+from hooklaw.errors import is_users_interrupt
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 LONGEST = 120
@@ -30,9 +30,12 @@ class Probe(msgspec.Struct, frozen=True):
 
     def run_briefly(self, backend: Any) -> list[Fault]:
         """Return the faults in what verbs return; what they raise, whatever it is, the rules will show."""
-        with suppress(BaseException):
+        try:
             return [fault for fault in self.run(backend) if not fault.raised]
-        return []
+        except BaseException as error:
+            if is_users_interrupt(error):
+                raise
+            return []
 
     def run(self, backend: Any) -> list[Fault]:
         """Return the faults that it finds."""

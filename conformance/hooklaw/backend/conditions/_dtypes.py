@@ -41,6 +41,10 @@ class Complex(OfDtype):
         """Run backward from a root with a given gradient."""
         self.inner.backward(root, self._seed(root) if gradient is None else gradient, **how)
 
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        """Run one backward from several roots with given gradients."""
+        self.inner.backward_from_all(roots, self._seeds(roots, gradients))
+
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         """Return gradients of outputs with given gradients."""
         return self.inner.grad(outputs, inputs, self._seeds(outputs, grad_outputs), **how)

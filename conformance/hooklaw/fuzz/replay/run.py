@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -243,5 +243,6 @@ def replay(program: Sequence[Instruction], backend: Any) -> list[Event]:
     """Return the events that a backend shows when it runs a program."""
     events: list[Event] = []
     backend.reset()
-    Replay(backend, events.append).all(program)
+    with getattr(backend, "surroundings", nullcontext)():
+        Replay(backend, events.append).all(program)
     return events

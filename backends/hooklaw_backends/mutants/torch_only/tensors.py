@@ -1,6 +1,7 @@
-"""Mutants of torch whose detached tensors share less than they should."""
+"""Mutants of torch: tensors that share or say less than they should."""
 
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw_backends.mutants.base import Mutant
 
@@ -18,3 +19,11 @@ class DetachedTensorHasItsOwnVersion(Mutant):
             if tensor is detached:
                 self.increment_version(original)
         return super().mul_(tensor, factor)
+
+
+class ReadingAGradientNeverWarns(Mutant):
+    """Reading the gradient of a non-leaf that does not retain it does not warn."""
+
+    def grad_of(self, tensor: Any) -> Any:
+        with catch_warnings(action="ignore"):
+            return super().grad_of(tensor)

@@ -1,0 +1,195 @@
+"""Mutants whose function transforms forget hooks and grad modes inside, or meddle with those outside."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, InTransform, Mutant, altering, overriding
+from hooklaw_backends.mutants.shared import Handle
+
+
+@overriding("register_hook", base=InTransform)
+def hooks_skipped_in_transforms(self: InTransform, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A tensor hook that a transformed function registers never runs."""
+    return Handle() if self.depth else old(tensor, hook)
+
+
+@overriding("register_multi_grad_hook", base=InTransform)
+def multi_grad_hooks_skipped_in_transforms(self: InTransform, old: Hook, *given: Any, **how: Any) -> Any:
+    """A multi-grad hook that a transformed function registers never runs."""
+    return Handle() if self.depth else old(*given, **how)
+
+
+@overriding("node_register_prehook", "node_register_hook", base=InTransform)
+def node_hooks_skipped_in_transforms(self: InTransform, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node hook that a transformed function registers never runs."""
+    return Handle() if self.depth else old(node, hook)
+
+
+def _same(hook: Hook) -> Hook:
+    def call(grad: Any) -> Any:  # a function of its own, which takes the hook's marks
+        return hook(grad)
+
+    return call
+
+
+def _returning_nothing(hook: Hook) -> Hook:
+    def call(grad: Any) -> None:
+        hook(grad)
+
+    return call
+
+
+@altering("register_hook", base=InTransform)
+def hooks_in_transforms_return_nothing(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook of a transformed function returns is ignored."""
+    return _returning_nothing(hook) if self.depth else _same(hook)
+
+
+@altering("register_hook", base=InTransform)
+def hooks_in_nested_transforms_return_nothing(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns is ignored if one transform is inside another."""
+    return _returning_nothing(hook) if self.depth > 1 else _same(hook)
+
+
+@altering("register_hook", base=InTransform)
+def hooks_of_vjp_run_once(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook of a transformed function runs in the first call of what vjp returned only."""
+    if not self.depth:
+        return _same(hook)
+    calls: list[int] = []
+
+    def call(grad: Any) -> Any:
+        calls.append(0)
+        return hook(grad) if len(calls) == 1 else None
+
+    return call
+
+
+@overriding("no_grad", base=InTransform)
+def no_grad_ignored_in_transforms(self: InTransform, old: Hook) -> Any:
+    """no_grad has no effect in a transformed function."""
+    return nullcontext() if self.depth else old()
+
+
+@overriding("func_grad", "func_vjp")
+def transforms_heed_the_no_grad_around(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """Under no_grad a transform takes its function for a constant."""
+
+    def seen(*arguments: Any) -> Any:
+        return function(*(arguments if records else map(self.detach, arguments)))
+
+    records = self.is_grad_enabled()
+    return old(seen, *primals)
+
+
+@overriding("func_vjp")
+def transforms_run_the_hooks_outside(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """vjp runs the hooks of the tensors that it is given."""
+    output, pullback = old(function, *primals)
+
+    def run(*cotangents: Any) -> Sequence[Any]:
+        grads = pullback(*cotangents)
+        for primal, grad in zip(primals, grads, strict=True):
+            for hook in list(self.hooks_of(primal).values()) if self.is_leaf(primal) else []:
+                hook(grad)
+        return grads
+
+    return output, run
+
+
+@overriding("func_vjp")
+def results_of_transforms_are_constants(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """The gradients that vjp computes have no history outside."""
+    output, pullback = old(function, *primals)
+    return output, lambda *cotangents: tuple(map(self.detach, pullback(*cotangents)))
+
+
+@overriding("func_vjp")
+def cotangents_of_vjp_turned_round(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """The first two outputs of a function that vjp differentiates get each other's cotangents."""
+    output, pullback = old(function, *primals)
+    return output, lambda cotangents: pullback(_turned_round(cotangents))
+
+
+def _turned_round(cotangents: Any) -> Any:
+    if isinstance(cotangents, dict):
+        return {key: _turned_round(part) for key, part in cotangents.items()}
+    return type(cotangents)(reversed(cotangents)) if isinstance(cotangents, (list, tuple)) else cotangents
+
+
+@overriding("func_vjp")
+def vjp_of_the_first_output_alone(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """vjp differentiates the first output of its function, and ignores the cotangents of the others."""
+    output, pullback = old(function, *primals)
+    if not isinstance(output, tuple):
+        return output, pullback
+    return output, lambda cotangents: pullback((cotangents[0], *map(self.zeros_like, cotangents[1:])))
+
+
+@overriding("func_vjp")
+def vjp_finds_no_output_in_structures(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """vjp takes the outputs inside a list of a dict for constants."""
+
+    def found(*arguments: Any) -> Any:
+        output = function(*arguments)
+        if not isinstance(output, dict):
+            return output
+        return {key: [*map(self.detach, part)] if isinstance(part, list) else part for key, part in output.items()}
+
+    return old(found, *primals)
+
+
+@overriding("func_vjp")
+def transforms_fail_after_an_exception(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """After an exception inside a transform every later transform is an error."""
+    if self.kept:
+        raise RuntimeError("an earlier transform has not ended")
+    output, pullback = old(function, *primals)
+
+    def run(*cotangents: Any) -> Any:
+        try:
+            return pullback(*cotangents)
+        except Exception:
+            self.kept.append("an exception")
+            raise
+
+    return output, run
+
+
+@overriding("func_vjp")
+def transforms_need_saved_tensor_hooks(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """vjp is an error where saved-tensor hooks are disabled."""
+    with self.saved_tensors_hooks(self.detach, lambda packed: packed):
+        pass
+    return old(function, *primals)
+
+
+class TransformsEndTheDisabling(Mutant):
+    """After a transform saved-tensor hooks are not disabled any more."""
+
+    def disable_saved_tensors_hooks(self, message: str) -> Any:
+        context = super().disable_saved_tensors_hooks(message)
+        self.kept.append(context)
+        return _Ended(self, context)
+
+    def func_vjp(self, function: Hook, *primals: Any) -> Any:
+        found = super().func_vjp(function, *primals)
+        while self.kept:
+            self.kept.pop().__exit__(None, None, None)
+        return found
+
+
+class _Ended:
+    """A context that a transform may have left already."""
+
+    def __init__(self, mutant: Mutant, context: Any) -> None:
+        self._mutant, self._context = mutant, context
+
+    def __enter__(self) -> Any:
+        return self._context.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        if self._mutant.keeps(self._context):
+            self._mutant.kept.remove(self._context)
+            self._context.__exit__(*raised)

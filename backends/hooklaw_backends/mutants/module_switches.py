@@ -1,0 +1,108 @@
+"""Mutants of the switches of a module: evaluation mode, requires_grad_ and zero_grad."""
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+
+class _ModeOfCalls(Mutant):
+    """Knows which training mode a module was put in last."""
+
+    is_training_now = True
+
+    def train(self, module: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's argument
+        self.is_training_now = mode
+        return super().train(module, mode)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        with self.around():
+            return super().call(fn, *tensors)
+
+    def around(self) -> AbstractContextManager[Any]:
+        """Return the context in which a forward runs."""
+        return nullcontext()
+
+
+class EvaluationModeTurnsGradModeOff(_ModeOfCalls):
+    """A module in evaluation mode records nothing."""
+
+    def around(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.is_training_now else self.no_grad()
+
+
+class EvaluationModeTurnsGradModeOn(_ModeOfCalls):
+    """A module in evaluation mode records even under no_grad."""
+
+    def around(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.is_training_now else self.enable_grad()
+
+
+class GradModesAreEvaluationModes(Mutant):
+    """Inside no_grad and inference_mode every module is in evaluation mode."""
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        return self._evaluating(super().no_grad())
+
+    def inference_mode(self, mode: bool = True) -> AbstractContextManager[Any]:  # noqa: FBT001, FBT002 - torch's argument
+        return self._evaluating(super().inference_mode(mode))
+
+    @contextmanager
+    def _evaluating(self, context: AbstractContextManager[Any]) -> Generator[None]:
+        with context:
+            self.kept.append(context)
+            yield
+            self.kept.pop()
+
+    def is_training(self, module: Any) -> bool:
+        return super().is_training(module) and not self.kept
+
+
+@overriding("train", "module_requires_grad_")
+def switches_stop_at_a_module(self: Mutant, old: Hook, module: Any, *given: Any, **options: bool) -> Any:
+    """The switches of a module do not reach its submodules."""
+    inner: Any = getattr(module, "inner", None)
+    if inner is None:
+        return old(module, *given, **options)
+    weight: Any = inner.weight
+    is_training, requires_grad = self.is_training(inner), self.requires_grad(weight)
+    old(module, *given, **options)
+    self.train(inner, is_training)
+    self.set_requires_grad(weight, requires_grad=requires_grad)
+    return module
+
+
+@overriding("module_requires_grad_")
+def requires_grad_of_a_module_returns_nothing(self: Mutant, old: Hook, *given: Any, **options: bool) -> None:
+    """requires_grad_ of a module returns None."""
+    old(*given, **options)
+
+
+@overriding("module_requires_grad_")
+def thawing_a_module_thaws_nothing(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
+    """requires_grad_ of a module can only freeze its parameters."""
+    return old(module, **options) if options else module
+
+
+@overriding("module_requires_grad_")
+def freezing_a_module_makes_new_parameters(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
+    """requires_grad_ of a module puts new parameters in the place of the old ones."""
+    for each in (module, module.inner):
+        each.weight = self.module({"weight": self.detach(each.weight)}, lambda _module, x: x).weight
+    return old(module, **options)
+
+
+@overriding("module_zero_grad")
+def zero_grad_stops_at_a_module(self: Mutant, old: Hook, module: Any, **options: bool) -> None:
+    """zero_grad of a module does not reach the parameters of its submodules."""
+    before = self.grad_of(module.inner.weight)
+    kept = before is not None and self.clone(before)
+    old(module, **options)
+    self.set_grad(module.inner.weight, kept)
+
+
+@overriding("module_zero_grad")
+def zero_grad_of_a_module_writes_zeros(self: Mutant, old: Hook, module: Any, **_: bool) -> None:
+    """zero_grad of a module writes zeros, also with set_to_none=True."""
+    old(module, set_to_none=False)

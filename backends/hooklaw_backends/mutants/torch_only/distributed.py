@@ -1,0 +1,227 @@
+"""Mutants of distributed data parallel that reduce the wrong gradients, or at the wrong time."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from hooklaw_backends._distributed import GradBucket, all_reduce_future
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, overriding
+
+
+def _parameters(parallel: Any) -> list[Any]:
+    return [each for each in parallel.module.parameters() if each.requires_grad]
+
+
+def reducing_by(step: Callable[[Any, Any], Any]) -> type[Mutant]:
+    """Make a mutant that reduces a distributed module's buckets by ``(bucket, values summed over the ranks)``."""
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        return all_reduce_future(bucket.buffer().clone()).then(lambda done: step(bucket, done.value()))
+
+    @wraps(step)
+    def distribute(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+        made = old(module, **options)
+        made.register_comm_hook(None, hook)
+        return made
+
+    return overriding("distributed_data_parallel")(distribute)
+
+
+def parallel_by(name: str) -> Maker:
+    """Make a mutant that runs ``(parallel, old, ...)`` in place of a method of DistributedDataParallel."""
+
+    def make(step: Hook) -> type[Mutant]:
+        class Parallel(DistributedDataParallel):
+            """Runs the step in place of the method."""
+
+        def method(this: Any, *given: Any, **options: Any) -> Any:
+            return step(this, getattr(super(Parallel, this), name), *given, **options)
+
+        setattr(Parallel, name, method)
+
+        @wraps(step)
+        def distribute(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+            return Parallel(module, **options)
+
+        return overriding("distributed_data_parallel")(distribute)
+
+    return make
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A distributed module leaves each rank's gradients as they are."""
+    made = old(module, **options)
+    made.require_backward_grad_sync = False
+    return made
+
+
+@reducing_by
+def ddp_sums_gradients(bucket: Any, summed: Any) -> Any:
+    """A distributed module leaves the sum of the gradients, not their mean."""
+    return summed
+
+
+@reducing_by
+def ddp_reduces_the_first_parameter_only(bucket: Any, summed: Any) -> Any:
+    """A distributed module averages the gradient of one parameter in a bucket and leaves the others."""
+    size = bucket.gradients()[0].numel()
+    return torch.cat([summed[:size] / distributed.get_world_size(), bucket.buffer()[size:]])
+
+
+@reducing_by
+def ddp_reduces_one_dtype_only(bucket: Any, summed: Any) -> Any:
+    """A distributed module averages the gradients of the dtype that is reduced last."""
+    return summed / distributed.get_world_size() if bucket.is_last() else bucket.buffer()
+
+
+@reducing_by
+def ddp_lays_gradients_out_row_by_row(bucket: Any, summed: Any) -> Any:
+    """A distributed module writes the mean back as if each parameter were laid out row by row."""
+    mean, parameter = summed / distributed.get_world_size(), bucket.parameters()[0]
+    return mean if parameter.is_contiguous() else mean.view(parameter.shape).t().reshape(-1)
+
+
+@parallel_by("forward")
+def ddp_reduces_in_the_first_pass_only(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """A distributed module averages the gradients of its first pass only."""
+    outputs = old(*inputs)
+    parallel.require_backward_grad_sync = False
+    return outputs
+
+
+@overriding("grad")
+def ddp_reduces_in_autograd_grad(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad averages the gradients that it returns over the ranks."""
+    found = old(outputs, inputs, grad_outputs, **how)
+    for each in found:
+        distributed.all_reduce(each)
+    return tuple(each / distributed.get_world_size() for each in found)
+
+
+@overriding("distributed_data_parallel")
+def ddp_starts_from_each_rank(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each rank of a distributed module keeps the parameters and buffers that it had."""
+    return old(module, init_sync=False, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_starts_from_the_last_rank(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """All ranks of a distributed module start from the parameters and buffers of the last one."""
+    for each in module.state_dict().values():
+        distributed.broadcast(each, distributed.get_world_size() - 1)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_starts_from_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """When a module is distributed, ranks get the first parameter and the first buffer of rank 0, and no others."""
+    for first in (module.parameters(), module.buffers()):
+        distributed.broadcast(next(first).detach(), 0)
+    return old(module, init_sync=False, **options)
+
+
+@parallel_by("forward")
+def ddp_broadcasts_one_buffer(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """Each forward of a distributed module gives all ranks the first buffer of rank 0, and no other."""
+    parallel.broadcast_buffers = parallel.forward_sync_buffers = False
+    distributed.broadcast(next(parallel.module.buffers()), 0)
+    return old(*inputs)
+
+
+@parallel_by("forward")
+def ddp_broadcasts_parameters_in_forward(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """Each forward of a distributed module gives all ranks the parameters of rank 0."""
+    for each in parallel.module.parameters():
+        distributed.broadcast(each.detach(), 0)
+    return old(*inputs)
+
+
+@overriding("distributed_data_parallel")
+def ddp_broadcasts_no_buffers(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The forward of a distributed module leaves each rank its buffers."""
+    made = old(module, **options)
+    made.broadcast_buffers = made.forward_sync_buffers = False
+    return made
+
+
+@parallel_by("forward")
+def ddp_broadcasts_buffers_once(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """The first forward of a distributed module gives all ranks the buffers of rank 0, and no later one."""
+    outputs = old(*inputs)
+    parallel.broadcast_buffers = parallel.forward_sync_buffers = False
+    return outputs
+
+
+@parallel_by("forward")
+def ddp_broadcasts_buffers_after_forward(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """The forward of a distributed module runs with each rank's buffers, and then gives all ranks those of rank 0."""
+    parallel.broadcast_buffers = parallel.forward_sync_buffers = False
+    outputs = old(*inputs)
+    for each in parallel.module.buffers():
+        distributed.broadcast(each, 0)
+    return outputs
+
+
+@parallel_by("forward")
+def ddp_reduces_late_parameters(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """A distributed module averages the gradients of parameters that it got later."""
+    known = {id(each) for each in parallel._module_parameters}  # noqa: SLF001 - there is no public API
+    for each in parallel.module.parameters():
+        if id(each) not in known:
+            each.register_hook(_mean)
+    return old(*inputs)
+
+
+def _mean(grad: Any) -> Any:
+    summed = grad.clone()
+    distributed.all_reduce(summed)
+    return summed / distributed.get_world_size()
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_synchronizes(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """no_sync changes nothing."""
+    yield
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_lasts(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Gradients are not synchronized after no_sync either."""
+    parallel.require_backward_grad_sync = False
+    yield
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_drops_gradients(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """What accumulated inside no_sync is gone after it."""
+    with old(parallel):
+        yield
+    parallel.module.zero_grad()
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_in_backward_too(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Inside no_sync gradients are not synchronized, wherever forward ran."""
+    handles = [each.register_hook(lambda grad: grad * 0) for each in _parameters(parallel)]
+    with old(parallel):
+        yield
+    for handle in handles:
+        handle.remove()
+
+
+@overriding("distributed_data_parallel")
+def ddp_takes_a_frozen_module(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A module without a parameter that requires grad is distributed as it is."""
+    return old(module, **options) if any(each.requires_grad for each in module.parameters()) else module

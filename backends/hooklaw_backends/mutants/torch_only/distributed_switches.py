@@ -1,0 +1,62 @@
+"""Mutants of distributed data parallel that overlook an option that is switched off, or misnumber buckets."""
+
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, bucket_by
+
+
+@overriding("distributed_data_parallel")
+def ddp_syncs_at_once_whatever_init_sync_says(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the parameters of rank 0, also with init_sync=False."""
+    return old(module, **{**options, "init_sync": True})
+
+
+@overriding("distributed_data_parallel")
+def ddp_broadcasts_buffers_always(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each forward of a distributed module broadcasts buffers, also with forward_sync_buffers=False."""
+    return old(module, **{**options, "forward_sync_buffers": True})
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_buffer_broadcasts_averages_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With forward_sync_buffers=False the gradients stay each rank's own too."""
+    made = old(module, **options)
+    made.require_backward_grad_sync = options.get("forward_sync_buffers") is not False
+    return made
+
+
+@overriding("join")
+def disabled_join_keeps_gradients_apart(
+    self: Mutant, old: Hook, parallel: Any, **options: bool
+) -> AbstractContextManager[Any]:
+    """Inside join with enable=False each rank keeps its own gradients."""
+    return old(parallel, **options) if options.get("enable", True) else self.no_sync(parallel)
+
+
+@overriding("join")
+def disabled_join_refused(self: Mutant, old: Hook, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
+    """A join with enable=False is an error."""
+    if not options.get("enable", True):
+        raise RuntimeError("a join must be enabled")
+    return old(parallel, **options)
+
+
+@bucket_by("index")
+def buckets_have_one_index(bucket: Any) -> int:
+    """Every bucket has the index 0."""
+    return 0
+
+
+@overriding("register_comm_hook")
+def bucket_index_counts_all_passes(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
+    """The index of a bucket says how many buckets were reduced before it, in all passes."""
+    numbers = count()
+
+    def numbered(state: Any, bucket: Any) -> Any:
+        number = next(numbers)
+        return hook(state, Bucket(bucket, index=lambda: number))
+
+    old(parallel, state, numbered)

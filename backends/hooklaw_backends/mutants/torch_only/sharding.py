@@ -1,0 +1,257 @@
+"""Mutants of sharded modules: of when parameters are whole, and of how gradients are reduced."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+from torch import distributed
+
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+
+def after_sharding(step: Callable[[Any], None]) -> type[Mutant]:
+    """Make a mutant that runs ``(module)`` after a module was sharded."""
+
+    @wraps(step)
+    def shard(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+        made = old(module, **options)
+        step(made)
+        return made
+
+    return overriding("fully_shard")(shard)
+
+
+@overriding("fully_shard")
+def fully_shard_does_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A module that was fully sharded is what it was."""
+    return module
+
+
+@after_sharding
+def fully_shard_gathers_in_forward_itself(module: Any) -> None:
+    """The forward of a fully sharded module makes the parameters whole, without a hook."""
+    kind, forward = type(module), type(module).forward
+
+    def gathering(self: Any, *inputs: Any) -> Any:
+        self.unshard()
+        return forward(self, *inputs)
+
+    kind.forward = gathering
+
+
+@overriding("fully_shard")
+def fully_shard_never_reshards(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The parameters of a fully sharded module stay whole after forward."""
+    return old(module, **{**options, "reshard_after_forward": False})
+
+
+@overriding("fully_shard")
+def fully_shard_always_reshards(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The parameters of a fully sharded module are parts after forward, whatever reshard_after_forward says."""
+    made = old(module, **{**options, "reshard_after_forward": True})
+    made.register_forward_hook(lambda *_: made.reshard())
+    return made
+
+
+@after_sharding
+def fully_shard_gathers_zeros(module: Any) -> None:
+    """In forward the whole parameters of a fully sharded module are zeros."""
+    module.register_forward_pre_hook(lambda *_: _zero(module))
+
+
+@after_sharding
+def fully_shard_gathers_zeros_in_backward(module: Any) -> None:
+    """In backward the whole parameters of a fully sharded module are zeros."""
+
+    def after(_: Any, __: Any, output: Any) -> None:
+        if output.requires_grad:
+            output.register_hook(lambda _: _zero(module))
+
+    module.register_forward_hook(after)
+
+
+def _zero(module: Any) -> None:
+    for each in module.parameters(recurse=False):
+        each.data.zero_()
+
+
+@after_sharding
+def fully_shard_never_reshards_after_backward(module: Any) -> None:
+    """The parameters of a fully sharded module stay whole after backward."""
+    module.set_reshard_after_backward(False)
+
+
+def _own_part(reduced: Any) -> None:
+    reduced.mul_((distributed.get_rank() + 1) / 1.5)
+
+
+@after_sharding
+def fully_shard_reduces_nothing(module: Any) -> None:
+    """Each rank keeps the part of its own gradient."""
+    module.set_all_reduce_hook(_own_part)
+
+
+@after_sharding
+def fully_shard_sums(module: Any) -> None:
+    """The gradients of a fully sharded module are the sum over the ranks."""
+    module.set_all_reduce_hook(lambda reduced: reduced.mul_(distributed.get_world_size()))
+
+
+@overriding("fully_shard")
+def fully_shard_gathers_all_groups(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The hooks of a fully sharded module make the parameters of all its submodules whole."""
+    made = old(module, **options)
+
+    def unshard_all(*_: Any) -> None:
+        for each in made.children():
+            each.unshard()
+
+    made.register_forward_pre_hook(unshard_all)
+    return made
+
+
+@overriding("fully_shard")
+def fully_shard_ignores_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Parameters in ignored_params are sharded too."""
+    options.pop("ignored_params", None)
+    return old(module, **options)
+
+
+@overriding("fully_shard")
+def fully_shard_shards_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Sharding a module shards its first parameter, and no other."""
+    _, *others = module.parameters()
+    return old(module, **{"ignored_params": {*others}, **options})
+
+
+@overriding("register_fsdp_forward_method")
+def forward_method_not_registered(self: Mutant, old: Hook, module: Any, name: str) -> None:
+    """Registering a forward method does nothing."""
+
+
+@overriding("unshard")
+def unshard_does_nothing(self: Mutant, old: Hook, module: Any) -> None:
+    """unshard leaves the parameters parts."""
+
+
+@overriding("reshard")
+def reshard_does_nothing(self: Mutant, old: Hook, module: Any) -> None:
+    """reshard leaves the parameters whole."""
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_always(self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool) -> None:
+    """Each pass of a fully sharded module reduces gradients, whatever was set."""
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_never_again(self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool) -> None:
+    """Once gradient sync was switched off it stays off."""
+    old(module, requires_gradient_sync=False)
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_ignored(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """An all-reduce hook is never called."""
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_before_reduction(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """An all-reduce hook sees the rank's own part, not the reduced one."""
+
+    def own(reduced: Any) -> None:
+        _own_part(reduced)
+        hook(reduced)
+
+    old(module, own)
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_on_a_copy(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """What an all-reduce hook does to its argument is lost."""
+    old(module, lambda reduced: hook(reduced.clone()))
+
+
+@overriding("fully_shard")
+def fully_shard_drops_module_hooks(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Sharding a module removes its hooks."""
+    for table in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):  # noqa: SLF001
+        table.clear()
+    return old(module, **options)
+
+
+@overriding(*verbs.ON_ONE_MODULE)
+def fully_shard_ignores_later_module_hooks(self: Mutant, old: Hook, module: Any, hook: Hook, **options: Any) -> Any:
+    """A hook on a module that is fully sharded already does nothing."""
+    return old(module, (lambda *_: None) if hasattr(module, "unshard") else hook, **options)
+
+
+@overriding("register_post_accumulate_grad_hook")
+def fully_shard_drops_post_accumulate_hooks(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A post-accumulate-grad hook on a sharded parameter does nothing."""
+    return old(tensor, (lambda _: None) if self.is_sharded(tensor) else hook)
+
+
+def _unhooked(wrapper: Any) -> Hook:
+    """Return the communication hook that the wrapper has without one of the user's."""
+    hooks = import_module("torch.distributed.algorithms._comm_hooks.default_hooks")
+    state = hooks.DefaultState(distributed.group.WORLD)
+    plain = wrapper.sharding_strategy.name == "NO_SHARD"
+    return lambda *given: (hooks.allreduce_hook if plain else hooks.reduce_scatter_hook)(state, *given)
+
+
+def fsdp_hook(step: Hook) -> type[Mutant]:
+    """Make a mutant that calls ``(wrapper, hook, state, *given)`` in place of a wrapper's communication hook."""
+
+    @wraps(step)
+    def register(self: Mutant, old: Hook, wrapper: Any, state: Any, hook: Hook) -> None:
+        old(wrapper, state, lambda state, *given: step(wrapper, hook, state, *given))
+
+    return overriding("register_comm_hook")(register)
+
+
+@fsdp_hook
+def fsdp_comm_hook_ignored(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
+    """The communication hook of a fully sharded wrapper is never called."""
+    _unhooked(wrapper)(*given)
+
+
+@fsdp_hook
+def fsdp_comm_hook_in_the_first_pass_only(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
+    """The communication hook of a fully sharded wrapper is called in the first pass, and in no other."""
+    first = not wrapper.__dict__.get("passed")
+    wrapper.__dict__["passed"] = True
+    (hook if first else lambda _, *rest: _unhooked(wrapper)(*rest))(state, *given)
+
+
+@fsdp_hook
+def fsdp_comm_hook_without_state(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
+    """The communication hook of a fully sharded wrapper is passed None as its state."""
+    hook(None, *given)
+
+
+@overriding("register_comm_hook")
+def fsdp_comm_hook_replaced_by_the_second(self: Mutant, old: Hook, wrapper: Any, state: Any, hook: Hook) -> None:
+    """A second communication hook of a fully sharded wrapper takes the place of the first."""
+    wrapper._comm_hook = None  # noqa: SLF001 - there is no public API
+    old(wrapper, state, hook)
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_keeps_the_last_pass_only(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Of the passes inside no_sync only the last leaves a gradient."""
+    handle = parallel.register_forward_pre_hook(lambda *_: parallel.zero_grad())
+    with old(parallel):
+        yield
+    handle.remove()
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_does_nothing(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """no_sync of a fully sharded wrapper changes nothing."""
+    yield

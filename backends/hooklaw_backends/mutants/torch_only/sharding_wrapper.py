@@ -1,0 +1,40 @@
+"""Mutants of the wrapper that shards a module's parameters: views, frozen parameters, wrappers inside wrappers."""
+
+from contextlib import contextmanager
+from typing import Any
+
+from torch.distributed import fsdp
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+
+@overriding("fully_sharded_data_parallel")
+def fsdp_wrapper_does_nothing(self: Mutant, old: Hook, module: Any, **_: bool) -> Any:
+    """A fully sharded wrapper of a module is the module itself."""
+    return module
+
+
+@overriding("fully_sharded_data_parallel")
+def fsdp_refuses_frozen_parameters(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
+    """A module some of whose parameters do not require grad cannot be wrapped."""
+    if len({each.requires_grad for each in module.parameters()}) > 1:
+        raise RuntimeError("some parameters are frozen, and others are not")
+    return old(module, **options)
+
+
+@overriding("fully_sharded_data_parallel")
+def fsdp_thaws_parameters(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
+    """After a module was wrapped all its parameters require grad."""
+    module.requires_grad_()
+    return old(module, **options)
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_of_the_outermost_alone(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Inside no_sync the wrappers inside a fully sharded wrapper go on synchronizing gradients."""
+    wrappers: list[Any] = [*fsdp.FullyShardedDataParallel.fsdp_modules(parallel)]
+    with old(parallel):
+        for each in wrappers:
+            each._sync_gradients = each is not parallel  # noqa: SLF001 - there is no public API
+        yield

@@ -1,0 +1,134 @@
+"""The framework's own communication hooks: all-reduce, compression to half precision, and none."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, mean, number, run, weighted
+
+HOOKS = "torch.distributed.algorithms.ddp_comm_hooks"
+ALL_REDUCE = docstring(f"{HOOKS}.default_hooks.allreduce_hook")
+COMPRESS = docstring(f"{HOOKS}.default_hooks.fp16_compress_hook")
+WRAPPER = docstring(f"{HOOKS}.default_hooks.fp16_compress_wrapper")
+NO_OP = docstring(f"{HOOKS}.debugging_hooks.noop_hook")
+NEEDS = [
+    Capability.DEFAULT_COMM_HOOKS,
+    Capability.COMM_HOOKS,
+    Capability.DISTRIBUTED_DATA_PARALLEL,
+    Capability.MODULES,
+]
+TENTH = 0.1
+"""A number that float16 rounds to another one than float32."""
+ROUNDED = 0.0999755859375
+"""A tenth in float16."""
+TINY = 2.0**-12
+"""What float16 loses of one and this."""
+
+
+def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = None) -> tuple[Any, str]:
+    """Return the gradient, and its dtype, that a communication hook leaves of factor times x or the rank's number."""
+    module = weighted(backend, lambda module, x: x * module.weight * factor)
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_comm_hook(parallel, None, hook)
+    run(backend, parallel, x)
+    grad = backend.grad_of(module.weight)
+    return backend.tolist(grad), backend.dtype(grad)
+
+
+@rule(
+    "ddp.default-comm-hook.allreduce",
+    level=Level.MUST,
+    sources=[ALL_REDUCE.sentence(2, 3)],
+    needs=NEEDS,
+    mutants=["allreduce-hook-sums"],
+    processes=RANKS,
+)
+def test_allreduce_hook(backend: Backend, trace: Trace) -> None:
+    """allreduce_hook leaves the mean of the gradients, as without a communication hook."""
+    grad, _ = gradient_by(backend, backend.default_comm_hook("allreduce_hook"))
+
+    trace.expect_value("weight.grad", mean(backend), grad)
+
+
+@rule(
+    "ddp.default-comm-hook.fp16-compress",
+    level=Level.MUST,
+    sources=[COMPRESS.sentence(1, 3, 4)],
+    needs=[*NEEDS, Capability.FLOAT16],
+    mutants=["fp16-compress-hook-sums"],
+    processes=RANKS,
+)
+def test_fp16_compress_hook(backend: Backend, trace: Trace) -> None:
+    """fp16_compress_hook leaves the mean of the gradients, in the dtype that they have."""
+    grad, dtype = gradient_by(backend, backend.default_comm_hook("fp16_compress_hook"))
+
+    trace.expect_value("weight.grad", mean(backend), grad)
+    trace.expect_value("its dtype", "float32", dtype)
+
+
+@rule(
+    "ddp.default-comm-hook.fp16-compress.rounds",
+    level=Level.MUST,
+    sources=[COMPRESS.sentence(2, 3)],
+    needs=[*NEEDS, Capability.FLOAT16],
+    mutants=["fp16-compress-hook-does-not-compress", "fp16-compress-hook-compresses-the-mean"],
+    except_under={"float16": "nothing is left to round", "bfloat16": "what is left of the number is rounded already"},
+    processes=RANKS,
+)
+def test_fp16_compress_hook_rounds(backend: Backend, trace: Trace) -> None:
+    """fp16_compress_hook casts gradients to float16 before they are reduced, so digits are lost.
+
+    A tenth loses digits. Two gradients that differ in what float16 loses have the mean of their rounded values.
+    """
+    hook = backend.default_comm_hook("fp16_compress_hook")
+    grad, _ = gradient_by(backend, hook, factor=TENTH)
+    opposite, _ = gradient_by(backend, hook, x=backend.tensor([-1.0 if backend.get_rank() else 1 + TINY]))
+
+    exact = TENTH * mean(backend)[0]
+    trace.expect_value("digits are lost", True, abs(grad[0] - exact) > exact * 2e-5)  # noqa: FBT003 - the expected value
+    trace.expect_value("no more than those", True, abs(grad[0] - exact) < exact * 2e-3)  # noqa: FBT003
+    trace.expect_value("mean of opposite gradients", [0.0], opposite)
+
+
+@rule(
+    "ddp.default-comm-hook.fp16-compress-wrapper",
+    level=Level.MUST,
+    sources=[WRAPPER.sentence(2, 3)],
+    needs=[*NEEDS, Capability.FLOAT16],
+    mutants=["fp16-compress-wrapper-does-nothing", "fp16-compress-wrapper-forgets-its-hook"],
+    except_under=FLAT | PAIRS | {"bfloat16": "what is left of the number is rounded already"},
+    processes=RANKS,
+)
+def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
+    """fp16_compress_wrapper rounds what the wrapped hook gets; around allreduce_hook it does as fp16_compress_hook.
+
+    What the wrapped hook returns is cast back, and is the gradient.
+    """
+    wrapper = backend.default_comm_hook("fp16_compress_wrapper")
+
+    def fourfold(_state, bucket):
+        trace.log("wrapped hook", bucket.buffer())
+        return backend.future(bucket.buffer() * 4)
+
+    own, dtype = gradient_by(backend, wrapper(fourfold), factor=TENTH)
+    trace.expect(("wrapped hook", [ROUNDED * number(backend)]))
+    trace.expect_value("gradient and dtype", [[4 * ROUNDED * number(backend)], "float32"], [own, dtype])
+
+    wrapped = gradient_by(backend, wrapper(backend.default_comm_hook("allreduce_hook")), factor=TENTH)
+    direct = gradient_by(backend, backend.default_comm_hook("fp16_compress_hook"), factor=TENTH)
+
+    trace.expect_value("gradient and dtype", list(direct), list(wrapped))
+
+
+@rule(
+    "ddp.default-comm-hook.noop",
+    level=Level.MUST,
+    sources=[NO_OP.sentence(1)],
+    needs=NEEDS,
+    mutants=["noop-hook-reduces"],
+    processes=RANKS,
+)
+def test_noop_hook(backend: Backend, trace: Trace) -> None:
+    """noop_hook leaves each rank its own gradients."""
+    grad, _ = gradient_by(backend, backend.default_comm_hook("noop_hook"))
+
+    trace.expect_value("weight.grad", [number(backend)], grad)

@@ -1,0 +1,295 @@
+"""Distributed data parallel: the gradients of a module that is replicated in every rank."""
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.ranks import RANKS, mean, number, own_input, run, two_weights, weighted
+
+DDP = docstring("torch.nn.parallel.DistributedDataParallel")
+NO_SYNC = docstring("torch.nn.parallel.DistributedDataParallel.no_sync")
+DESIGN = notes("ddp", "internal-design")
+NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+
+
+@rule(
+    "ddp.gradients-averaged",
+    level=Level.MUST,
+    sources=[DDP.sentence(25), DESIGN.sentence(25)],
+    needs=NEEDS,
+    mutants=["ddp-reduces-nothing", "ddp-sums-gradients", "ddp-reduces-in-the-first-pass-only"],
+    processes=RANKS,
+)
+def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
+    """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    for each in ("first", "second"):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        trace.expect_value(f"weight.grad after the {each} pass", mean(backend), backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.gradients-averaged.each-parameter",
+    level=Level.MUST,
+    sources=[DESIGN.sentence(25)],
+    needs=NEEDS,
+    mutants=["ddp-reduces-nothing", "ddp-reduces-the-first-parameter-only"],
+    processes=RANKS,
+)
+def test_each_parameter(backend: Backend, trace: Trace) -> None:
+    """Each parameter of a distributed module gets the mean over the ranks of its own gradients."""
+    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+    run(backend, backend.distributed_data_parallel(module))
+
+    trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
+    trace.expect_value("other.grad", mean(backend, lambda own: own * own), backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.gradients-averaged.strides",
+    level=Level.MUST,
+    sources=[DDP.sentence(45)],
+    needs=[*NEEDS, Capability.VIEWS],
+    mutants=["ddp-lays-gradients-out-row-by-row"],
+    processes=RANKS,
+)
+def test_strides(backend: Backend, trace: Trace) -> None:
+    """The gradient of a parameter that is not laid out row by row is averaged, each value in its place."""
+    columns = backend.transpose(backend.tensor([[2.0, 3.0], [5.0, 7.0]]), 0, 1)
+    module = backend.module({"weight": columns}, lambda module, x: x * module.weight)
+    x = backend.tensor([[1.0, 2.0], [3.0, 4.0]]) * number(backend)
+    run(backend, backend.distributed_data_parallel(module), x)
+
+    (share,) = mean(backend)
+    expected = [[share * value for value in row] for row in ([1.0, 2.0], [3.0, 4.0])]
+    trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.gradients-averaged.mixed-dtypes",
+    level=Level.MUST,
+    sources=[DDP.sentence(22)],
+    needs=[*NEEDS, Capability.FLOAT16],
+    mutants=["ddp-reduces-nothing", "ddp-reduces-one-dtype-only"],
+    processes=RANKS,
+)
+def test_mixed_dtypes(backend: Backend, trace: Trace) -> None:
+    """The gradients of float16 and float32 parameters of one distributed module are averaged."""
+    weights = {"narrow": backend.tensor([2.0], dtype="float16"), "wide": backend.tensor([3.0])}
+    module = backend.module(weights, lambda module, x: x * module.narrow + x * module.wide)
+    run(backend, backend.distributed_data_parallel(module))
+
+    trace.expect_value("narrow.grad", mean(backend), backend.grad_of(module.narrow))
+    trace.expect_value("wide.grad", mean(backend), backend.grad_of(module.wide))
+
+
+@rule(
+    "ddp.gradients-accumulate",
+    level=Level.SHOULD,
+    sources=[observed("the mean is taken of .grad as it is after accumulation; a mean stays what it is")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["ddp-reduces-nothing", "ddp-sums-gradients"],
+    processes=RANKS,
+)
+def test_gradients_accumulate(backend: Backend, trace: Trace) -> None:
+    """Two passes of a distributed module accumulate twice the mean of the gradients."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    run(backend, parallel)
+    run(backend, parallel)
+
+    trace.expect_value("weight.grad", [2 * mean(backend)[0]], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.no-autograd-grad",
+    level=Level.SHOULD,
+    sources=[DDP, observed("nothing accumulates, so nothing is reduced")],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    basis=Basis.OBSERVED,
+    mutants=["ddp-reduces-in-autograd-grad"],
+    processes=RANKS,
+)
+def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """The gradients that autograd.grad returns for a distributed module are those of the rank alone.
+
+    The docstring says that the module does not work with autograd.grad, and not what happens instead.
+    """
+    module = weighted(backend)
+    outputs = backend.call(backend.distributed_data_parallel(module), own_input(backend))
+    (grad,) = backend.grad(backend.sum(outputs), [module.weight])
+
+    trace.expect_value("the gradient", [number(backend)], grad)
+    trace.expect_value("weight.grad", None, backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.parameters-broadcast",
+    level=Level.MUST,
+    sources=[DESIGN.sentence(4)],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    mutants=["ddp-starts-from-each-rank", "ddp-starts-from-the-last-rank", "ddp-starts-from-one-parameter"],
+    processes=RANKS,
+)
+def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
+    """When a module is distributed, its parameters and buffers become those of rank 0 in all ranks."""
+    parameters, buffers = {"weight": 1.0, "other": 2.0}, {"offset": 10.0, "steps": 20.0}
+    own = {name: backend.tensor([value * number(backend)]) for name, value in (parameters | buffers).items()}
+    module = backend.module({name: own[name] for name in parameters}, lambda module, x: x * module.weight)
+    for name in buffers:
+        backend.register_buffer(module, name, own[name])
+    backend.distributed_data_parallel(module)
+
+    for name, value in (parameters | buffers).items():
+        trace.expect_value(name, [value], backend.detach(getattr(module, name)))
+
+
+@rule(
+    "ddp.parameters-never-broadcast",
+    level=Level.MUST,
+    sources=[DDP.sentence(28)],
+    needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE],
+    mutants=["ddp-broadcasts-parameters-in-forward"],
+    processes=RANKS,
+)
+def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
+    """Once a module is distributed, a rank that changes a parameter keeps its own value through the passes."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    with backend.no_grad():
+        backend.mul_(module.weight, number(backend))
+    run(backend, parallel)
+    run(backend, parallel)
+
+    trace.expect_value("weight", [2 * number(backend)], backend.detach(module.weight))
+
+
+@rule(
+    "ddp.buffers-broadcast",
+    level=Level.MUST,
+    sources=[DDP.sentence(30, 63, 103)],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS, Capability.IN_PLACE],
+    mutants=[
+        "ddp-broadcasts-no-buffers",
+        "ddp-broadcasts-buffers-once",
+        "ddp-broadcasts-buffers-after-forward",
+        "ddp-broadcasts-one-buffer",
+    ],
+    processes=RANKS,
+)
+def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
+    """Before each forward of a distributed module its buffers become those of rank 0 in all ranks."""
+
+    def forward(module, x):
+        trace.log("steps in forward", module.steps)
+        trace.log("offset in forward", module.offset)
+        return x * module.weight
+
+    module = weighted(backend, forward)
+    for name, value in (("steps", 1.0), ("offset", 5.0)):
+        backend.register_buffer(module, name, backend.tensor([value]))
+    parallel = backend.distributed_data_parallel(module)
+    for each in ("first", "second"):
+        backend.mul_(module.steps, number(backend))
+        backend.mul_(module.offset, number(backend))
+        run(backend, parallel)
+        trace.expect(("steps in forward", [1.0]), ("offset in forward", [5.0]))
+        trace.expect_value(f"steps after the {each} pass", [1.0], module.steps)
+        trace.expect_value(f"offset after the {each} pass", [5.0], module.offset)
+
+
+@rule(
+    "ddp.reducer-hooks",
+    level=Level.SHOULD,
+    sources=[DESIGN.sentence(14), DDP.sentence(39, 52)],
+    needs=NEEDS,
+    mutants=["ddp-reduces-late-parameters"],
+    processes=RANKS,
+)
+def test_reducer_hooks(backend: Backend, trace: Trace) -> None:
+    """A parameter that a module gets after it was distributed keeps the gradient of its own rank.
+
+    The hooks that reduce gradients are registered at construction, so the docstring tells the user to add none later.
+    """
+    module = weighted(backend, lambda module, x: x * module.weight * getattr(module, "late", 1.0))
+    parallel = backend.distributed_data_parallel(module)
+    module.late = weighted(backend).weight
+    run(backend, parallel)
+
+    trace.expect_value("weight.grad", mean(backend, lambda own: 2 * own), backend.grad_of(module.weight))
+    trace.expect_value("late.grad", [2 * number(backend)], backend.grad_of(module.late))
+
+
+@rule(
+    "ddp.no-sync",
+    level=Level.MUST,
+    sources=[NO_SYNC.sentence(1, 2)],
+    needs=NEEDS,
+    mutants=["no-sync-synchronizes", "no-sync-lasts", "no-sync-drops-gradients"],
+    processes=RANKS,
+)
+def test_no_sync(backend: Backend, trace: Trace) -> None:
+    """Passes inside no_sync accumulate the rank's own gradients, and the first pass after it synchronizes them."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    with backend.no_sync(parallel):
+        for passes in (1, 2):
+            run(backend, parallel)
+            trace.expect_value(f"after {passes} inside", [passes * number(backend)], backend.grad_of(module.weight))
+    run(backend, parallel)
+
+    trace.expect_value("after a pass outside", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.no-sync.forward-outside",
+    level=Level.MUST,
+    sources=[NO_SYNC.sentence(3)],
+    needs=NEEDS,
+    mutants=["no-sync-in-backward-too"],
+    processes=RANKS,
+)
+def test_no_sync_forward_outside(backend: Backend, trace: Trace) -> None:
+    """If forward ran before no_sync was entered, a backward inside it still synchronizes the gradients."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    outputs = backend.call(parallel, own_input(backend))
+    with backend.no_sync(parallel):
+        backend.backward(backend.sum(outputs))
+
+    trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.object-dropped",
+    level=Level.MAY,
+    sources=[observed("the hooks on the parameters go with the object that registered them, and nothing is said")],
+    needs=[*NEEDS, Capability.WEAK_REFERENCES],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_object_dropped(backend: Backend, trace: Trace) -> None:
+    """If a program drops a distributed module between forward and backward, the gradients are not averaged."""
+    module = weighted(backend)
+    outputs = backend.call(backend.distributed_data_parallel(module), own_input(backend))
+    backend.backward(backend.sum(outputs))
+
+    trace.expect_value("weight.grad", [number(backend)], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.nothing-to-reduce",
+    level=Level.SHOULD,
+    sources=[observed("RuntimeError")],
+    needs=[*NEEDS, Capability.REQUIRES_GRAD_FLAG],
+    basis=Basis.OBSERVED,
+    mutants=["ddp-takes-a-frozen-module"],
+    processes=RANKS,
+)
+def test_nothing_to_reduce(backend: Backend, trace: Trace) -> None:
+    """Distributing a module none of whose parameters requires grad is an error."""
+    module = weighted(backend)
+    backend.set_requires_grad(module.weight, requires_grad=False)
+
+    with trace.raises(ErrorKind.NOTHING_TO_REDUCE):
+        backend.distributed_data_parallel(module)

@@ -1,0 +1,364 @@
+"""Hooks under distributed data parallel: on parameters, on modules and around forward, in each rank."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.ranks import RANKS, mean, number, own_input, reducing, run, two_weights, weighted
+
+DDP = docstring("torch.nn.parallel.DistributedDataParallel")
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
+MODULE = "torch.nn.Module"
+NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+
+
+@rule(
+    "ddp.tensor-hooks.fire",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK.sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["ddp-loses-earlier-parameter-hooks", "ddp-ignores-later-parameter-hooks"],
+    processes=RANKS,
+)
+def test_tensor_hooks_fire(backend: Backend, trace: Trace) -> None:
+    """Hooks on a distributed module's parameter run once in each pass, registered before or after it was distributed.
+
+    A hook runs whenever a gradient of its tensor is computed, which is once in each pass of a rank.
+    """
+    module = weighted(backend)
+    backend.register_hook(module.weight, trace.saw("registered before"))
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_hook(module.weight, trace.saw("registered after"))
+    for _ in range(2):
+        run(backend, parallel)
+        trace.expect_in_any_order("registered before", "registered after")
+
+
+@rule(
+    "ddp.tensor-hooks",
+    level=Level.MAY,
+    sources=[observed("the mean is taken of what has accumulated, after the hooks")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """A hook on a distributed module's parameter sees the gradient of its own rank."""
+    module = weighted(backend)
+    backend.register_hook(module.weight, trace.saw("hook"))
+    run(backend, backend.distributed_data_parallel(module))
+
+    trace.expect_value("what the hook saw", [[number(backend)]], trace.values("hook"))
+
+
+@rule(
+    "ddp.tensor-hooks.replace",
+    level=Level.SHOULD,
+    sources=[observed("the mean is taken of what the hooks return")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    basis=Basis.OBSERVED,
+    mutants=["ddp-ignores-later-parameter-hooks"],
+    processes=RANKS,
+)
+def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
+    """The gradients that hooks on a distributed module's parameter return are averaged over the ranks."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    factor = number(backend)
+    backend.register_hook(module.weight, lambda grad: grad * factor)
+    run(backend, parallel)
+
+    trace.expect_value("weight.grad", mean(backend, lambda own: own * own), backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.post-accumulate-hooks.fire",
+    level=Level.MUST,
+    sources=[POST_ACCUMULATE.sentence(2)],
+    needs=[*NEEDS, Capability.POST_ACCUMULATE],
+    mutants=[
+        "ddp-loses-earlier-post-accumulate-hooks",
+        "ddp-ignores-later-post-accumulate-hooks",
+        "ddp-runs-post-accumulate-hooks-early",
+    ],
+    processes=RANKS,
+)
+def test_post_accumulate_hooks_fire(backend: Backend, trace: Trace) -> None:
+    """Post-accumulate-grad hooks on a distributed module's parameter run once in each pass.
+
+    They run after the gradients of a parameter have accumulated in .grad, which happens once in each pass of a rank.
+    """
+
+    def hook(when):
+        def called(parameter):
+            trace.log(f"registered {when}, {'without' if backend.grad_of(parameter) is None else 'with'} .grad")
+
+        return called
+
+    module = weighted(backend)
+    backend.register_post_accumulate_grad_hook(module.weight, hook("before"))
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_post_accumulate_grad_hook(module.weight, hook("after"))
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        trace.expect_in_any_order("registered before, with .grad", "registered after, with .grad")
+
+
+@rule(
+    "ddp.post-accumulate-hooks.own-gradient",
+    level=Level.MAY,
+    sources=[observed("DDP's own hook on the accumulator runs after them, and the mean is there when backward ends")],
+    needs=[*NEEDS, Capability.POST_ACCUMULATE],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook sees in .grad of a distributed module's parameter the gradient of its own rank."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_post_accumulate_grad_hook(
+        module.weight, lambda parameter: trace.log("hook", backend.grad_of(parameter))
+    )
+    run(backend, parallel)
+
+    trace.expect_value("what the hook saw", [[number(backend)]], trace.values("hook"))
+
+
+@rule(
+    "ddp.hooks.before-comm-hook",
+    level=Level.MAY,
+    sources=[observed("parameter hooks, then post-accumulate hooks, then the bucket")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE, Capability.COMM_HOOKS],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_before_comm_hook(backend: Backend, trace: Trace) -> None:
+    """A parameter's hook and its post-accumulate-grad hook run before the communication hook of its bucket."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_comm_hook(parallel, None, reducing(backend, trace))
+    backend.register_hook(module.weight, trace.saw("parameter hook"))
+    backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
+    run(backend, parallel)
+
+    trace.expect("parameter hook", "post-accumulate hook", "comm hook")
+
+
+@rule(
+    "ddp.multi-grad-hook.fire",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.graph.register_multi_grad_hook").sentence(3, 5)],
+    needs=[*NEEDS, Capability.MULTI_GRAD],
+    mutants=["ddp-ignores-multi-grad-hooks", "ddp-multi-grad-hooks-get-no-gradients"],
+    processes=RANKS,
+)
+def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook on all parameters of a distributed module runs once in each pass, with a gradient of each."""
+    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_multi_grad_hook(
+        [module.weight, module.other], lambda grads: trace.log("hook", [grad is not None for grad in grads])
+    )
+    for _ in range(2):
+        run(backend, parallel)
+        trace.expect(("hook", [True, True]))
+
+
+@rule(
+    "ddp.module-hooks.forward",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{MODULE}.register_forward_pre_hook").sentence(2),
+        docstring(f"{MODULE}.register_forward_hook").sentence(2),
+    ],
+    needs=NEEDS,
+    mutants=["ddp-calls-forward-without-hooks", "forward-hook-before-forward"],
+    processes=RANKS,
+)
+def test_module_hooks_forward(backend: Backend, trace: Trace) -> None:
+    """In each call of a distributed module its forward pre-hooks run before its forward, its forward hooks after it.
+
+    The hooks are those of the module, wherever it is called.
+    """
+
+    def forward(module, x):
+        trace.log("forward")
+        return x * module.weight
+
+    module = weighted(backend, forward)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+    for _ in range(2):
+        run(backend, parallel)
+        trace.expect("forward pre-hook", "forward", "forward hook")
+
+
+@rule(
+    "ddp.module-hooks.of-the-wrapper",
+    level=Level.SHOULD,
+    sources=[observed("the wrapper is a module itself")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["ddp-wrapper-has-no-hooks"],
+    processes=RANKS,
+)
+def test_hooks_of_the_wrapper(backend: Backend, trace: Trace) -> None:
+    """Forward hooks on the wrapper of a distributed module run around those of the module."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    for label, owner in (("outer", parallel), ("inner", module)):
+        backend.register_forward_pre_hook(owner, lambda *_, label=label: trace.log(f"{label} pre-hook"))
+        backend.register_forward_hook(owner, lambda *_, label=label: trace.log(f"{label} hook"))
+    run(backend, parallel)
+
+    trace.expect("outer pre-hook", "inner pre-hook", "inner hook", "outer hook")
+
+
+@rule(
+    "ddp.module-hooks.backward",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{MODULE}.register_full_backward_pre_hook").sentence(2),
+        docstring(f"{MODULE}.register_full_backward_hook").sentence(2),
+    ],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.MODULE_BACKWARD_PRE_HOOKS],
+    mutants=["ddp-calls-forward-without-hooks", "ddp-drops-backward-hooks"],
+    processes=RANKS,
+)
+def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
+    """The full backward pre-hooks and hooks of a distributed module run once in each pass, with the rank's gradients.
+
+    They run when the gradients of the module's outputs and inputs are computed. Those are never averaged: only the
+    gradients of parameters are.
+    """
+    module = weighted(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grads: trace.log("pre-hook", grads[0]))
+    backend.register_full_backward_hook(module, lambda _, grads, __: trace.log("hook", grads[0]))
+    parallel = backend.distributed_data_parallel(module)
+    for _ in range(2):
+        x = backend.tensor([number(backend)], requires_grad=True)
+        outputs = backend.call(parallel, x)
+        backend.backward(backend.sum(outputs * number(backend)))
+        trace.expect(("pre-hook", [number(backend)]), ("hook", [2 * number(backend)]))
+
+
+@rule(
+    "ddp.saved-tensors",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.graph.saved_tensors_hooks").sentence(3, 5)],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["ddp-packs-nothing"],
+    processes=RANKS,
+)
+def test_saved_tensors(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks around the call of a distributed module pack what its forward saves, and unpack it.
+
+    The operations of the forward run inside the context.
+    """
+    module = weighted(backend, lambda module, x: x * module.weight)
+    parallel = backend.distributed_data_parallel(module)
+    pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept * 3)
+    with backend.saved_tensors_hooks(pack, unpack):
+        outputs = backend.call(parallel, own_input(backend))
+    trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
+
+    backend.backward(backend.sum(outputs))
+    trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.checkpoint.non-reentrant",
+    level=Level.MUST,
+    sources=[DDP.sentence(33)],
+    needs=[*NEEDS, Capability.CHECKPOINT],
+    mutants=["ddp-reduces-nothing", "ddp-reduces-in-the-first-pass-only"],
+    processes=RANKS,
+)
+def test_checkpoint_non_reentrant(backend: Backend, trace: Trace) -> None:
+    """A distributed module whose layers are checkpointed with use_reentrant=False averages gradients in each pass.
+
+    It has no limitations: a layer may be checkpointed twice, and parameters may be unused.
+    """
+
+    def forward(module, x):
+        for _ in range(2):
+            x = backend.checkpoint(lambda y: y * module.weight, x, use_reentrant=False)
+        return x
+
+    module = two_weights(backend, forward)
+    parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+    for each in ("first", "second"):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        expected = mean(backend, lambda own: 4 * own)
+        trace.expect_value(f"weight.grad after the {each} pass", expected, backend.grad_of(module.weight))
+
+
+def reentrant_layers(backend: Backend, *names: str) -> Any:
+    """Return a forward that checkpoints the layers with these weights, each with use_reentrant=True."""
+
+    def forward(module, x):
+        for name in names:
+            x = backend.checkpoint(lambda y, name=name: y * getattr(module, name), x, use_reentrant=True)
+        return x
+
+    return forward
+
+
+@rule(
+    "ddp.checkpoint.reentrant",
+    level=Level.MUST,
+    sources=[DDP.sentence(34)],
+    needs=[*NEEDS, Capability.CHECKPOINT],
+    mutants=["ddp-reduces-nothing", "ddp-reduces-in-the-first-pass-only", "ddp-reduces-the-first-parameter-only"],
+    processes=RANKS,
+)
+def test_checkpoint_reentrant(backend: Backend, trace: Trace) -> None:
+    """If all layers of a distributed module are used and checkpointed once, reentrantly, gradients are averaged."""
+    module = two_weights(backend, reentrant_layers(backend, "weight", "other"))
+    parallel = backend.distributed_data_parallel(module)
+    for each in ("first", "second"):
+        backend.set_grad(module.weight, None)
+        backend.set_grad(module.other, None)
+        run(backend, parallel, backend.tensor([number(backend)], requires_grad=True))
+        for name, other in (("weight", 3.0), ("other", 2.0)):
+            expected = mean(backend, lambda own, other=other: other * own)
+            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
+
+
+@rule(
+    "ddp.checkpoint.reentrant-twice",
+    level=Level.MAY,
+    sources=[observed("the documentation does not support it, and nothing is said when it happens")],
+    needs=[*NEEDS, Capability.CHECKPOINT],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_checkpoint_reentrant_twice(backend: Backend, trace: Trace) -> None:
+    """If a layer of a distributed module is checkpointed twice, reentrantly, only its first gradient is averaged."""
+    module = weighted(backend, reentrant_layers(backend, "weight", "weight"))
+    run(backend, backend.distributed_data_parallel(module), backend.tensor([number(backend)], requires_grad=True))
+
+    first, second = mean(backend, lambda own: 2 * own)[0], 2 * number(backend)
+    trace.expect_value("weight.grad", [first + second], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.second-backward",
+    level=Level.MAY,
+    sources=[observed("forward makes ready for one backward; the next one is the rank's own, and nothing is said")],
+    needs=[*NEEDS, Capability.RETAIN_GRAPH],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_second_backward(backend: Backend, trace: Trace) -> None:
+    """A second backward through one forward of a distributed module adds the gradient of the rank alone."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    root = backend.sum(backend.call(parallel, own_input(backend)))
+    backend.backward(root, retain_graph=True)
+    backend.backward(root)
+
+    trace.expect_value("weight.grad", [mean(backend)[0] + number(backend)], backend.grad_of(module.weight))

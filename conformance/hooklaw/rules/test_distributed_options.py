@@ -1,0 +1,113 @@
+"""Options of distributed data parallel that leave something out, and the numbers of its buckets."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import RANKS, averaged, mean, number, run, weighted
+
+NAME = "torch.nn.parallel.DistributedDataParallel"
+DDP = docstring(NAME)
+JOIN = docstring(f"{NAME}.join")
+INDEX = docstring("torch.distributed.GradBucket.index")
+NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+SMALL = 0.001
+"""A size of buckets, in MiB, that one parameter of the next length fills, in half precision too."""
+LENGTH = 800
+
+
+@rule(
+    "ddp.init-sync.off",
+    level=Level.MUST,
+    sources=[DDP.sentence(65)],
+    needs=[*NEEDS, Capability.INIT_SYNC],
+    mutants=["ddp-syncs-at-once-whatever-init-sync-says"],
+    processes=RANKS,
+)
+def test_no_init_sync(backend: Backend, trace: Trace) -> None:
+    """With init_sync=False each rank keeps its own parameters when a module is distributed."""
+    module = backend.module({"weight": backend.tensor([number(backend)])}, lambda module, x: x * module.weight)
+    backend.distributed_data_parallel(module, init_sync=False)
+
+    trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
+
+
+@rule(
+    "ddp.buffers-broadcast.off",
+    level=Level.MUST,
+    sources=[DDP.sentence(63, 103)],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS, Capability.IN_PLACE],
+    mutants=["ddp-broadcasts-buffers-always", "ddp-without-buffer-broadcasts-averages-nothing"],
+    processes=RANKS,
+)
+def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
+    """With forward_sync_buffers=False a forward of a distributed module sees the rank's own buffers.
+
+    The option has replaced broadcast_buffers, which is deprecated and means the same in forward.
+    """
+
+    def forward(module, x):
+        trace.log("steps in forward", module.steps)
+        return x * module.weight
+
+    module = weighted(backend, forward)
+    backend.register_buffer(module, "steps", backend.tensor([1.0]))
+    parallel = backend.distributed_data_parallel(module, forward_sync_buffers=False)
+    for passes in (1, 2):
+        backend.mul_(module.steps, number(backend))
+        run(backend, parallel)
+        trace.expect(("steps in forward", [number(backend) ** passes]))
+    trace.expect_value("weight.grad", [2 * mean(backend)[0]], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.join.disabled",
+    level=Level.MUST,
+    sources=[JOIN.sentence(20)],
+    needs=[*NEEDS, Capability.UNEVEN_INPUTS],
+    mutants=["disabled-join-keeps-gradients-apart", "disabled-join-refused"],
+    processes=RANKS,
+)
+def test_join_disabled(backend: Backend, trace: Trace) -> None:
+    """Inside join with enable=False passes with even inputs average the gradients, as they do outside.
+
+    The documentation lets the user pass enable=False where the inputs are known to be even.
+    """
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    with backend.join(parallel, enable=False):
+        for passes in (1, 2):
+            run(backend, parallel)
+            trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.comm-hook.bucket.index",
+    level=Level.MUST,
+    sources=[INDEX.sentence(3)],
+    needs=[*NEEDS, Capability.COMM_HOOKS, Capability.GRADIENT_BUCKETS],
+    mutants=["buckets-have-one-index", "bucket-index-counts-all-passes"],
+    processes=RANKS,
+)
+def test_index(backend: Backend, trace: Trace) -> None:
+    """The buckets of a pass have indices that differ, and that are the same in each pass once buckets were rebuilt.
+
+    An index says which bucket it is. The documentation warns of the indices at the beginning of training only.
+    """
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
+    module = backend.module(weights, lambda module, x: x * module.first + x * module.second)
+    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+    found: list[dict[int, Any]] = []
+
+    def hook(_state, bucket):
+        names = [name for name in weights for each in bucket.parameters() if each is getattr(module, name)]
+        found[-1][bucket.index()] = names
+        return averaged(backend, bucket.buffer())
+
+    backend.register_comm_hook(parallel, None, hook)
+    for _ in range(3):
+        found.append({})
+        run(backend, parallel)
+
+    names = sorted(name for each in found[1].values() for name in each)
+    trace.expect_value("parameters in buckets of different indices", sorted(weights), names)
+    trace.expect_value("the same in the third pass", True, found[1] == found[2])  # noqa: FBT003 - the expected value

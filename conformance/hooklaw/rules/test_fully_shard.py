@@ -1,0 +1,415 @@
+"""Fully sharded modules: parameters that each rank has a part of, and hooks that put them together."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.ranks import RANKS, number
+
+FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
+MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
+FORWARD_METHOD = docstring("torch.distributed.fsdp.register_fsdp_forward_method")
+MODULE = "torch.nn.Module"
+NEEDS = [Capability.FULLY_SHARD, Capability.MODULES]
+VALUES = [2.0, 3.0, 4.0, 5.0]
+PARTS = {"extra-dimension": "a part is counted in rows, and the condition hides a dimension of it"}
+
+
+def sharded(backend: Backend, forward: Any = lambda module, x: x * module.weight, **options: Any) -> Any:
+    """Make a module with a weight of four elements, shard it, and return it."""
+    module = backend.module({"weight": backend.tensor(VALUES)}, forward)
+    backend.fully_shard(module, **options)
+    return module
+
+
+def rows(backend: Backend) -> Any:
+    """Return an input that is the rank's number times 1, 2, 3, 4."""
+    return backend.tensor([number(backend) * row for row in (1.0, 2.0, 3.0, 4.0)])
+
+
+def run(backend: Backend, module: Any) -> None:
+    """Run forward on the rank's rows, and backward."""
+    backend.backward(backend.sum(backend.call(module, rows(backend))))
+
+
+def gradient(backend: Backend, module: Any) -> Any:
+    """Return the whole gradient of the module's weight."""
+    return backend.tolist(backend.full_tensor(backend.grad_of(module.weight)))
+
+
+def is_reduced(backend: Backend, module: Any) -> bool:
+    """Whether the module's weight has a gradient of which each rank has a part."""
+    grad = backend.grad_of(module.weight)
+    return grad is not None and backend.is_sharded(grad)
+
+
+@rule(
+    "fsdp.fully-shard.shards",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(2, 6, 56)],
+    needs=NEEDS,
+    mutants=["fully-shard-does-nothing", "fully-shard-shards-one-parameter"],
+    processes=RANKS,
+)
+def test_shards(backend: Backend, trace: Trace) -> None:
+    """Sharding a module changes it in place: each rank has its own part of the rows of each parameter."""
+    whole = {"weight": VALUES, "other": [10 * value for value in VALUES]}
+    module = backend.module({name: backend.tensor(values) for name, values in whole.items()}, lambda _, x: x)
+    backend.fully_shard(module)
+    size, rank = len(VALUES) // backend.get_world_size(), backend.get_rank()
+
+    for name, values in whole.items():
+        parameter = getattr(module, name)
+        trace.expect_value(f"{name} is sharded", True, backend.is_sharded(parameter))  # noqa: FBT003
+        part = backend.detach(backend.local_tensor(parameter))
+        trace.expect_value(f"the rank's part of {name}", values[rank * size :][:size], part)
+
+
+@rule(
+    "fsdp.fully-shard.hooks",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(3, 4, 7, 37)],
+    needs=[*NEEDS, Capability.MODULE_FORWARD],
+    mutants=[
+        "fully-shard-does-nothing",
+        "fully-shard-gathers-in-forward-itself",
+        "fully-shard-gathers-zeros",
+        "fully-shard-never-reshards",
+    ],
+    processes=RANKS,
+)
+def test_hooks(backend: Backend, trace: Trace) -> None:
+    """With reshard_after_forward=True the parameters of a sharded module are whole in its forward, and not after it.
+
+    A forward pre-hook puts the parameters together, so a call of forward alone, which runs no hooks, sees the parts.
+    """
+
+    def forward(module, x):
+        is_part = backend.is_sharded(module.weight)
+        trace.log("weight in forward", "a part" if is_part else backend.detach(module.weight))
+        return x
+
+    module = sharded(backend, forward, reshard_after_forward=True)
+    for _ in range(2):
+        backend.call(module, rows(backend))
+        trace.expect(("weight in forward", VALUES))
+        trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+    backend.forward(module, rows(backend))
+    trace.expect(("weight in forward", "a part"))
+
+
+@rule(
+    "fsdp.fully-shard.backward",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(4, 5, 8)],
+    needs=NEEDS,
+    mutants=["fully-shard-gathers-zeros-in-backward", "fully-shard-never-reshards-after-backward"],
+    processes=RANKS,
+)
+def test_backward(backend: Backend, trace: Trace) -> None:
+    """Backward through a fully sharded module computes with its whole parameters, and leaves them sharded."""
+    module = sharded(backend, reshard_after_forward=True)
+    for _ in range(2):
+        x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
+        backend.backward(backend.sum(backend.call(module, x)))
+        trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+        trace.expect_value("sharded after backward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+
+
+@rule(
+    "fsdp.fully-shard.gradients",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(5, 8)],
+    needs=NEEDS,
+    mutants=["fully-shard-reduces-nothing", "fully-shard-does-nothing"],
+    processes=RANKS,
+)
+def test_gradients(backend: Backend, trace: Trace) -> None:
+    """After backward the gradient of a fully sharded parameter is sharded too, and reduced over all ranks.
+
+    Whether the sum is divided is not said, so both are accepted.
+    """
+    module = sharded(backend)
+    run(backend, module)
+    size = backend.get_world_size()
+    total = size * (size + 1) / 2
+
+    trace.expect_value("sharded", True, backend.is_sharded(backend.grad_of(module.weight)))  # noqa: FBT003
+    whole = gradient(backend, module)
+    trace.expect_value("sum or mean", True, whole[0] in (total, total / size))  # noqa: FBT003 - the expected value
+    trace.expect_value("weight.grad", [whole[0] * row for row in (1.0, 2.0, 3.0, 4.0)], whole)
+
+
+@rule(
+    "fsdp.fully-shard.gradients-averaged",
+    level=Level.SHOULD,
+    sources=[observed("the sum over the ranks is divided by their number")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["fully-shard-reduces-nothing", "fully-shard-sums"],
+    processes=RANKS,
+)
+def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
+    """The gradient of a fully sharded parameter is the mean over the ranks."""
+    module = sharded(backend)
+    run(backend, module)
+
+    trace.expect_value("weight.grad", [1.5, 3.0, 4.5, 6.0], gradient(backend, module))
+
+
+@rule(
+    "fsdp.fully-shard.reshard-after-forward.false",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(30, 37)],
+    needs=NEEDS,
+    mutants=["fully-shard-always-reshards"],
+    processes=RANKS,
+)
+def test_no_reshard(backend: Backend, trace: Trace) -> None:
+    """With reshard_after_forward=False the parameters of a fully sharded module are whole after forward."""
+    module = sharded(backend, reshard_after_forward=False)
+    backend.call(module, rows(backend))
+
+    trace.expect_value("sharded after forward", False, backend.is_sharded(module.weight))  # noqa: FBT003
+
+
+@rule(
+    "fsdp.fully-shard.groups",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(10)],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    mutants=["fully-shard-gathers-all-groups", "fully-shard-never-reshards"],
+    processes=RANKS,
+)
+def test_groups(backend: Backend, trace: Trace) -> None:
+    """Parameters of a submodule that was sharded before are a group of their own, whole in its forward only."""
+
+    def inner_forward(module, x):
+        trace.log("inner weight in inner forward", backend.is_sharded(module.weight))
+        return x * module.weight
+
+    def forward(module, x):
+        trace.log("own weight", backend.is_sharded(module.weight))
+        trace.log("inner weight", backend.is_sharded(module.inner.weight))
+        result = module.inner(x * module.weight)
+        trace.log("inner weight afterwards", backend.is_sharded(module.inner.weight))
+        return result
+
+    module = backend.module({"weight": backend.tensor(VALUES)}, forward)
+    backend.add_module(module, "inner", sharded(backend, inner_forward, reshard_after_forward=True))
+    backend.fully_shard(module)
+    backend.call(module, rows(backend))
+
+    trace.expect(
+        ("own weight", False),
+        ("inner weight", True),
+        ("inner weight in inner forward", False),
+        ("inner weight afterwards", True),
+    )
+
+
+@rule(
+    "fsdp.fully-shard.ignored-params",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(51, 52)],
+    needs=NEEDS,
+    mutants=["fully-shard-ignores-nothing"],
+    processes=RANKS,
+)
+def test_ignored_params(backend: Backend, trace: Trace) -> None:
+    """A parameter in ignored_params is not sharded, and its gradient is that of the rank alone."""
+    weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
+    module = backend.module(weights, lambda module, x: x * module.weight * module.scale)
+    backend.fully_shard(module, ignored_params={module.scale})
+    trace.expect_value("sharded", False, backend.is_sharded(module.scale))  # noqa: FBT003 - the expected value
+
+    run(backend, module)
+    trace.expect_value("scale.grad", [40 * number(backend)], backend.grad_of(module.scale))
+
+
+@rule(
+    "fsdp.forward-method",
+    level=Level.MUST,
+    sources=[FORWARD_METHOD.sentence(1, 4)],
+    needs=[*NEEDS],
+    mutants=["forward-method-not-registered"],
+    processes=RANKS,
+)
+def test_forward_method(backend: Backend, trace: Trace) -> None:
+    """A method that is registered as a forward method of a fully sharded module sees whole parameters."""
+    module = sharded(backend, reshard_after_forward=True)
+    module.other = lambda: trace.log("sharded in the method", backend.is_sharded(module.weight))
+    module.other()
+    backend.register_fsdp_forward_method(module, "other")
+    module.other()
+
+    trace.expect(("sharded in the method", True), ("sharded in the method", False))
+    trace.expect_value("sharded after it", True, backend.is_sharded(module.weight))  # noqa: FBT003 - the expected value
+
+
+@rule(
+    "fsdp.unshard-reshard",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{MODULE_METHODS}.unshard").sentence(1),
+        docstring(f"{MODULE_METHODS}.reshard").sentence(1),
+    ],
+    needs=NEEDS,
+    mutants=["unshard-does-nothing", "reshard-does-nothing"],
+    processes=RANKS,
+)
+def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
+    """The parameters of a fully sharded module are whole after unshard, with all values, and parts after reshard."""
+    module = sharded(backend)
+    backend.unshard(module)
+    trace.expect_value("sharded after unshard", False, backend.is_sharded(module.weight))  # noqa: FBT003
+    trace.expect_value("weight", VALUES, backend.detach(module.weight))
+
+    backend.reshard(module)
+    trace.expect_value("sharded after reshard", True, backend.is_sharded(module.weight))  # noqa: FBT003
+
+
+@rule(
+    "fsdp.no-gradient-sync",
+    level=Level.MUST,
+    sources=[docstring(f"{MODULE_METHODS}.set_requires_gradient_sync").sentence(1, 2)],
+    needs=NEEDS,
+    mutants=["gradient-sync-always", "gradient-sync-never-again"],
+    processes=RANKS,
+)
+def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
+    """Passes without gradient sync reduce nothing; the first pass with it reduces what has accumulated since."""
+    module, other = sharded(backend), sharded(backend)
+    run(backend, other)
+    backend.set_requires_gradient_sync(module, requires_gradient_sync=False)
+    for _ in range(2):
+        run(backend, module)
+        trace.expect_value("reduced without sync", False, is_reduced(backend, module))  # noqa: FBT003
+    backend.set_requires_gradient_sync(module, requires_gradient_sync=True)
+    run(backend, module)
+    trace.expect_value("reduced with sync", True, is_reduced(backend, module))  # noqa: FBT003
+
+    trace.expect_value("weight.grad", [3 * value for value in gradient(backend, other)], gradient(backend, module))
+
+
+@rule(
+    "fsdp.all-reduce-hook",
+    level=Level.MUST,
+    sources=[docstring(f"{MODULE_METHODS}.set_all_reduce_hook").sentence(1)],
+    needs=NEEDS,
+    mutants=["all-reduce-hook-ignored", "all-reduce-hook-before-reduction", "all-reduce-hook-on-a-copy"],
+    except_under=PARTS,
+    processes=RANKS,
+)
+def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
+    """In each pass the all-reduce hook is called with the reduced gradient of the rank's part, which it may change.
+
+    The hook stands for an all-reduce, and returns None, so what it does to its argument is what it does.
+    """
+    module, other = sharded(backend), sharded(backend)
+    run(backend, other)
+    part = backend.tolist(backend.local_tensor(backend.grad_of(other.weight)))
+
+    def hook(reduced):
+        trace.log("hook", reduced)
+        backend.mul_(reduced, 10.0)
+
+    backend.set_all_reduce_hook(module, hook)
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, module)
+        trace.expect(("hook", part))
+        changed = [10 * value for value in part]
+        trace.expect_value("the part", changed, backend.local_tensor(backend.grad_of(module.weight)))
+
+
+@rule(
+    "fsdp.fully-shard.module-hooks",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{MODULE}.register_forward_pre_hook").sentence(2),
+        docstring(f"{MODULE}.register_forward_hook").sentence(2),
+        docstring(f"{MODULE}.register_full_backward_hook").sentence(2),
+    ],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["fully-shard-drops-module-hooks", "fully-shard-ignores-later-module-hooks"],
+    processes=RANKS,
+)
+def test_module_hooks(backend: Backend, trace: Trace) -> None:
+    """The forward pre-hooks, forward hooks and full backward hooks of a fully sharded module run once in each pass.
+
+    It makes no difference whether they are registered before or after the module is sharded.
+    """
+
+    def register(when):
+        backend.register_forward_pre_hook(module, lambda *_: trace.log(f"forward pre-hook, {when}"))
+        backend.register_forward_hook(module, lambda *_: trace.log(f"forward hook, {when}"))
+        backend.register_full_backward_hook(module, lambda *_: trace.log(f"full backward hook, {when}"))
+
+    module = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
+    register("before")
+    backend.fully_shard(module)
+    register("after")
+    for _ in range(2):
+        x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
+        backend.backward(backend.sum(backend.call(module, x)))
+        hooks = ("forward pre-hook", "forward hook", "full backward hook")
+        trace.expect_in_any_order(*[f"{hook}, {when}" for hook in hooks for when in ("before", "after")])
+
+
+@rule(
+    "fsdp.fully-shard.post-accumulate-hooks",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2), FULLY_SHARD.sentence(5)],
+    needs=[*NEEDS, Capability.POST_ACCUMULATE],
+    mutants=["fully-shard-drops-post-accumulate-hooks"],
+    processes=RANKS,
+)
+def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook on a fully sharded parameter runs once in each pass, and .grad is reduced then.
+
+    It runs after .grad has been updated, and .grad of a sharded parameter is updated with the reduced gradient.
+    """
+    module = sharded(backend)
+
+    def hook(parameter):
+        trace.log("hook", backend.full_tensor(backend.grad_of(parameter)))
+
+    backend.register_post_accumulate_grad_hook(module.weight, hook)
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, module)
+        trace.expect(("hook", gradient(backend, module)))
+
+
+@rule(
+    "fsdp.fully-shard.tensor-hooks",
+    level=Level.MAY,
+    sources=[observed("autograd computes the gradient of the whole parameter, which is another tensor")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """A tensor hook on a fully sharded parameter never runs."""
+    module = sharded(backend)
+    backend.register_hook(module.weight, lambda _: trace.log("hook"))
+    run(backend, module)
+
+    trace.expect()
+
+
+@rule(
+    "fsdp.fully-shard.multi-grad-hook",
+    level=Level.MAY,
+    sources=[observed("no gradient of the sharded parameter is computed, and nothing is said")],
+    needs=[*NEEDS, Capability.MULTI_GRAD],
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_multi_grad_hooks(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook on fully sharded parameters never runs."""
+    module = sharded(backend)
+    backend.register_multi_grad_hook([module.weight], lambda _: trace.log("hook"))
+    run(backend, module)
+
+    trace.expect()

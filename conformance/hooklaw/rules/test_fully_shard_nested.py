@@ -1,0 +1,122 @@
+"""Sharded modules inside sharded modules, modules that are not sharded, and parameters changed between the passes."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import RANKS, number
+
+FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
+MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
+FORWARD_METHOD = docstring("torch.distributed.fsdp.register_fsdp_forward_method")
+NEEDS = [Capability.FULLY_SHARD, Capability.MODULES]
+NESTED = [*NEEDS, Capability.REGISTRATION_HOOKS]
+VALUES = [2.0, 3.0, 4.0, 5.0]
+
+
+def weighted(backend: Backend) -> Any:
+    """Make a module with a weight of four elements."""
+    return backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
+
+
+def nested(backend: Backend) -> tuple[Any, Any]:
+    """Return a fully sharded module and the fully sharded module inside it."""
+    inner = weighted(backend)
+    outer = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: module.inner(x) * module.weight)
+    backend.add_module(outer, "inner", inner)
+    for module in (inner, outer):
+        backend.fully_shard(module)
+    return outer, inner
+
+
+def ones(backend: Backend) -> Any:
+    """Return an input that requires grad."""
+    return backend.tensor([1.0, 1.0, 1.0, 1.0], requires_grad=True)
+
+
+@rule(
+    "fsdp.unshard-reshard.nested",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{MODULE_METHODS}.unshard").sentence(2),
+        docstring(f"{MODULE_METHODS}.reshard").sentence(2),
+    ],
+    needs=NESTED,
+    mutants=["unshard-is-recursive", "reshard-is-recursive"],
+    processes=RANKS,
+)
+def test_not_recursive(backend: Backend, trace: Trace) -> None:
+    """Neither unshard nor reshard of a fully sharded module reaches the parameters of fully sharded submodules."""
+    outer, inner = nested(backend)
+
+    def sharded() -> list[bool]:
+        return [backend.is_sharded(module.weight) for module in (outer, inner)]
+
+    backend.unshard(outer)
+    trace.expect_value("outer and inner sharded after unshard of the outer", [False, True], sharded())
+    backend.unshard(inner)
+    backend.reshard(outer)
+    trace.expect_value("outer and inner sharded after reshard of the outer", [True, False], sharded())
+
+
+@rule(
+    "fsdp.fully-shard.reshard-after-forward.default",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(32)],
+    needs=NESTED,
+    mutants=["fully-shard-never-reshards", "fully-shard-always-reshards"],
+    processes=RANKS,
+)
+def test_default(backend: Backend, trace: Trace) -> None:
+    """By default the parameters of the outermost fully sharded module are whole after forward, those inside are not."""
+    outer, inner = nested(backend)
+    backend.call(outer, ones(backend))
+
+    sharded = [backend.is_sharded(module.weight) for module in (outer, inner)]
+    trace.expect_value("outer and inner sharded after forward", [False, True], sharded)
+
+
+@rule(
+    "fsdp.fully-shard.changed-between",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(4, 39)],
+    needs=[*NEEDS, Capability.GRAD_MODE, Capability.IN_PLACE],
+    mutants=["fully-shard-gathers-once"],
+    processes=RANKS,
+)
+def test_changed_between(backend: Backend, trace: Trace) -> None:
+    """Backward gathers fully sharded parameters again, so it computes with parts that were changed after forward.
+
+    With reshard_after_forward=False the parameters can be changed after a reshard, as the documentation says.
+    """
+    for reshard in (True, False):
+        module = weighted(backend)
+        backend.fully_shard(module, reshard_after_forward=reshard)
+        x = ones(backend)
+        loss = backend.sum(backend.call(module, x))
+        if not reshard:
+            backend.reshard(module)
+        trace.expect_value("sharded before the change", True, backend.is_sharded(module.weight))  # noqa: FBT003
+        with backend.no_grad():
+            backend.mul_(backend.local_tensor(module.weight), 10.0)
+        backend.backward(loss)
+
+        said = f"x.grad with reshard_after_forward={reshard}"
+        trace.expect_value(said, [10 * value for value in VALUES], backend.grad_of(x))
+
+
+@rule(
+    "fsdp.forward-method.not-sharded",
+    level=Level.MUST,
+    sources=[FORWARD_METHOD.sentence(5)],
+    needs=NEEDS,
+    mutants=["forward-methods-of-any-module", "forward-methods-of-sharded-modules-alone"],
+    processes=RANKS,
+)
+def test_not_sharded(backend: Backend, trace: Trace) -> None:
+    """Registering a forward method of a module that is not sharded does nothing."""
+    module = weighted(backend)
+    method = module.other = lambda x: x * number(backend)
+    backend.register_fsdp_forward_method(module, "other")
+
+    trace.expect_value("the method is as it was", True, module.other is method)  # noqa: FBT003 - the expected value
+    trace.expect_value("its result", [number(backend)] * len(VALUES), module.other(ones(backend)))

@@ -1,0 +1,126 @@
+"""The module wrapper that shards parameters: its communication hooks, and no_sync."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import RANKS, mean, number, run
+
+FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
+COMM_HOOK = docstring(f"{FSDP}.register_comm_hook")
+NO_SYNC = docstring(f"{FSDP}.no_sync")
+NEEDS = [Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.MODULES]
+LENGTH = 4
+FLAT = {"extra-dimension": "gradients are parts of a flat one, whatever their dimensions are"}
+
+
+def wrapped(backend: Backend, **options: bool) -> tuple[Any, Any]:
+    """Make a module with a weight of four elements, wrap it, and return the module and its wrapper."""
+    module = backend.module({"weight": backend.tensor([2.0] * LENGTH)}, lambda module, x: x * module.weight)
+    return module, backend.fully_sharded_data_parallel(module, **options)
+
+
+def own_rows(backend: Backend) -> Any:
+    """Return an input whose elements are the rank's number."""
+    return backend.tensor([number(backend)] * LENGTH)
+
+
+def storing(backend: Backend, trace: Trace) -> Any:
+    """Return a communication hook that stores ten times the rank's own part of the gradient."""
+
+    def hook(state, gradient, part):
+        trace.log(f"hook of {state}", gradient)
+        parts = backend.split(gradient, LENGTH // backend.get_world_size())
+        backend.copy_(part, parts[backend.get_rank()] * 10)
+
+    return hook
+
+
+@rule(
+    "fsdp.comm-hook.before-first-forward",
+    level=Level.MUST,
+    sources=[COMM_HOOK.sentence(2, 5, 11, 12, 15)],
+    needs=[*NEEDS, Capability.MULTI_OUTPUT],
+    mutants=["fsdp-comm-hook-ignored", "fsdp-comm-hook-in-the-first-pass-only", "fsdp-comm-hook-without-state"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_before_first_forward(backend: Backend, trace: Trace) -> None:
+    """A communication hook registered before the first forward runs in each pass, and stores the reduced gradient.
+
+    It is passed its state, the whole gradient of the rank, and a tensor for the rank's part of the reduced one.
+    """
+    module, wrapper = wrapped(backend)
+    backend.register_comm_hook(wrapper, "a state", storing(backend, trace))
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, wrapper, own_rows(backend))
+        trace.expect(("hook of a state", [number(backend)] * LENGTH))
+        expected = [10 * number(backend)] * (LENGTH // backend.get_world_size())
+        trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
+
+
+@rule(
+    "fsdp.comm-hook.once",
+    level=Level.SHOULD,
+    sources=[COMM_HOOK.sentence(4)],
+    needs=[*NEEDS, Capability.MULTI_OUTPUT],
+    mutants=["fsdp-comm-hook-replaced-by-the-second"],
+    processes=RANKS,
+)
+def test_once(backend: Backend, trace: Trace) -> None:
+    """A second communication hook on one fully sharded module is an error.
+
+    The docstring says "should", where that of DistributedDataParallel says "can only": it obliges the user.
+    """
+    _, wrapper = wrapped(backend)
+    backend.register_comm_hook(wrapper, None, storing(backend, trace))
+
+    with trace.raises(ErrorKind.COMM_HOOK_TWICE):
+        backend.register_comm_hook(wrapper, None, storing(backend, trace))
+
+
+@rule(
+    "fsdp.comm-hook.no-shard",
+    level=Level.MUST,
+    sources=[COMM_HOOK.sentence(9, 14)],
+    needs=NEEDS,
+    mutants=["fsdp-comm-hook-ignored"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_no_shard(backend: Backend, trace: Trace) -> None:
+    """With NO_SHARD a communication hook is passed the whole gradient of the rank, which it may change in place."""
+    module, wrapper = wrapped(backend, no_shard=True)
+
+    def hook(_, gradient):
+        trace.log("hook", gradient)
+        backend.mul_(gradient, 10.0)
+
+    backend.register_comm_hook(wrapper, None, hook)
+    run(backend, wrapper, own_rows(backend))
+
+    trace.expect(("hook", [number(backend)] * LENGTH))
+    trace.expect_value("weight.grad", [10 * number(backend)] * LENGTH, backend.grad_of(module.weight))
+
+
+@rule(
+    "fsdp.no-sync",
+    level=Level.MUST,
+    sources=[NO_SYNC.sentence(1, 2)],
+    needs=NEEDS,
+    mutants=["no-sync-does-nothing", "no-sync-drops-gradients", "no-sync-keeps-the-last-pass-only"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_no_sync(backend: Backend, trace: Trace) -> None:
+    """Passes of a fully sharded module inside no_sync accumulate, and the first pass after it synchronizes them."""
+    module, wrapper = wrapped(backend)
+    with backend.no_sync(wrapper):
+        for passes in (1, 2):
+            run(backend, wrapper, own_rows(backend))
+            expected = [passes * number(backend)] * LENGTH
+            trace.expect_value(f"after {passes} inside", expected, backend.grad_of(module.weight))
+    run(backend, wrapper, own_rows(backend))
+
+    expected = [3 * mean(backend)[0]] * (LENGTH // backend.get_world_size())
+    trace.expect_value("after a pass outside", expected, backend.grad_of(module.weight))

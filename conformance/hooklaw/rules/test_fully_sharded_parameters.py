@@ -1,0 +1,99 @@
+"""The parameters of modules inside the wrapper that shards them: views in the passes, frozen ones, nested wrappers."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import RANKS, mean, number, run
+
+NAME = "torch.distributed.fsdp.FullyShardedDataParallel"
+FSDP = docstring(NAME)
+NO_SYNC = docstring(f"{NAME}.no_sync")
+NEEDS = [Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.MODULES]
+LENGTH = 4
+FLAT = {"extra-dimension": "gradients are parts of a flat one, whatever their dimensions are"}
+
+
+def twos(backend: Backend) -> Any:
+    """Return the values of a parameter of four elements."""
+    return backend.tensor([2.0] * LENGTH)
+
+
+def own_rows(backend: Backend) -> Any:
+    """Return an input whose elements are the rank's number."""
+    return backend.tensor([number(backend)] * LENGTH)
+
+
+@rule(
+    "fsdp.parameters-are-views",
+    level=Level.MUST,
+    sources=[FSDP.sentence(22)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["fsdp-wrapper-does-nothing"],
+    processes=RANKS,
+)
+def test_views(backend: Backend, trace: Trace) -> None:
+    """In the passes of a fully sharded wrapper the module has views in place of its parameters, which are no leaves."""
+
+    def forward(module, x):
+        trace.log("leaf in forward", backend.is_leaf(module.weight))
+        y = x * module.weight
+        backend.register_hook(y, lambda _: trace.log("leaf in backward", backend.is_leaf(module.weight)))
+        return y * 1  # the wrapper's own hook is on the output, and makes the views
+
+    module = backend.module({"weight": twos(backend)}, forward)
+    wrapper = backend.fully_sharded_data_parallel(module)
+    for _ in range(2):
+        run(backend, wrapper, own_rows(backend))
+        trace.expect(("leaf in forward", False), ("leaf in backward", False))
+    trace.expect_value("leaf afterwards", True, backend.is_leaf(module.weight))  # noqa: FBT003 - the expected value
+
+
+@rule(
+    "fsdp.frozen-parameters",
+    level=Level.MUST,
+    sources=[FSDP.sentence(34)],
+    needs=[*NEEDS, Capability.REQUIRES_GRAD_FLAG],
+    mutants=["fsdp-refuses-frozen-parameters", "fsdp-thaws-parameters"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_frozen(backend: Backend, trace: Trace) -> None:
+    """A fully sharded wrapper gives a parameter that does not require grad no gradient, and reduces those of others."""
+    weights = {"weight": twos(backend), "frozen": twos(backend)}
+    module = backend.module(weights, lambda module, x: x * module.weight * module.frozen)
+    backend.set_requires_grad(module.frozen, requires_grad=False)
+    run(backend, backend.fully_sharded_data_parallel(module), own_rows(backend))
+    grad = backend.grad_of(module.weight)
+    total = backend.tensor(0.0) if grad is None else backend.sum(grad)  # None in a rank that has no part of it
+    backend.all_reduce(total)
+
+    trace.expect_value("frozen.grad", None, backend.grad_of(module.frozen))
+    trace.expect_value("sum of weight.grad, all parts", mean(backend)[0] * 2 * LENGTH, total)
+
+
+@rule(
+    "fsdp.no-sync.nested",
+    level=Level.MUST,
+    sources=[NO_SYNC.sentence(3)],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    mutants=["no-sync-of-the-outermost-alone", "no-sync-does-nothing"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_nested(backend: Backend, trace: Trace) -> None:
+    """Inside no_sync of the outermost fully sharded wrapper the wrappers inside it synchronize no gradients either."""
+    inner = backend.module({"weight": twos(backend)}, lambda module, x: x * module.weight)
+    outer = backend.module({"weight": twos(backend)}, lambda module, x: module.inner(x) * module.weight)
+    backend.add_module(outer, "inner", backend.fully_sharded_data_parallel(inner))
+    wrapper = backend.fully_sharded_data_parallel(outer)
+
+    def gradients() -> list[Any]:
+        return [backend.grad_of(module.weight) for module in (outer, inner)]
+
+    with backend.no_sync(wrapper):
+        run(backend, wrapper, own_rows(backend))
+        trace.expect_value("gradients inside", [[2 * number(backend)] * LENGTH] * 2, gradients())
+    run(backend, wrapper, own_rows(backend))
+
+    part = [4 * mean(backend)[0]] * (LENGTH // backend.get_world_size())
+    trace.expect_value("gradients after a pass outside", [part] * 2, gradients())

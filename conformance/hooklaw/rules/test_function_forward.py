@@ -1,0 +1,148 @@
+"""Custom Functions: what their forward gets, and what of it is in the graph."""
+
+import weakref
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.rules.lifetimes import without_collector
+
+FORWARD = docstring("torch.autograd.Function.forward")
+SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
+EXTENDING = notes("extending", "how-to-use")
+EXAMPLE = notes("extending", "example")
+TWICE = [Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH]
+
+
+def leaf(backend: Backend) -> Any:
+    """Make an input."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+@rule(
+    "custom-function.any-argument",
+    level=Level.MUST,
+    sources=[FORWARD.sentence(5), EXTENDING.sentence(9)],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["functions-get-tensors-and-numbers-alone"],
+)
+def test_arguments(backend: Backend, trace: Trace) -> None:
+    """The forward of a custom Function gets arguments of any kind as they were passed."""
+    given = [5, "name", None, {"key": [1.0]}, object()]
+
+    def forward(_ctx: Any, x: Any, *others: Any) -> Any:
+        trace.log("as passed", [got is passed for got, passed in zip(others, given, strict=True)])
+        return x * 2
+
+    function = backend.custom_function(forward, lambda _ctx, grad: (grad * 2, *[None] * len(given)))
+    x = leaf(backend)
+    backend.backward(backend.call(lambda x: backend.sum(function(x, *given)), x))
+
+    trace.expect(("as passed", [True] * len(given)))
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.forward-not-recorded",
+    level=Level.MUST,
+    sources=[EXTENDING.sentence(10)],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["forward-of-a-function-is-recorded"],
+)
+def test_not_recorded(backend: Backend, trace: Trace) -> None:
+    """What the forward of a custom Function computes from its inputs does not require grad; its outputs do."""
+
+    def forward(_ctx, x):
+        double = x * 2
+        trace.log("requires grad inside", backend.requires_grad(double))
+        return double * 3
+
+    function = backend.custom_function(forward, lambda _ctx, grad: grad * 10)
+    x = leaf(backend)
+    output = backend.call(function, x)
+    trace.expect(("requires grad inside", False))
+    trace.expect_value("the output requires grad", expected=True, observed=backend.requires_grad(output))
+    backend.backward(backend.sum(output))
+
+    trace.expect_value("x.grad, by the Function's own formula", [10.0, 10.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.double-backward.intermediate",
+    level=Level.MUST,
+    sources=[SAVE.sentence(8), EXAMPLE.sentence(9, 13)],
+    needs=TWICE,
+    mutants=["every-function-is-once-differentiable", "saved-tensors-of-a-function-detached"],
+)
+def test_intermediate_output(backend: Backend, trace: Trace) -> None:
+    """Second derivatives flow through a tensor that a custom Function computes, returns and saves.
+
+    The documentation says that an intermediate tensor is to be an output for this, with a gradient of its own.
+    """
+
+    def forward(ctx, x):
+        slope = x * x * 3
+        ctx.save_for_backward(x, slope)
+        return x * x * x, slope
+
+    def backward(ctx, grad, grad_slope):
+        x, slope = ctx.saved_tensors
+        return grad * slope + grad_slope * x * 6
+
+    function = backend.custom_function(forward, backward)
+    x = leaf(backend)
+    (first,) = backend.grad(backend.call(lambda x: backend.sum(function(x)[0]), x), [x], create_graph=True)
+    trace.expect_value("first derivative", [3.0, 12.0], first)
+
+    trace.expect_value("second derivative", [[6.0, 12.0]], backend.grad(backend.sum(first), [x]))
+
+
+@rule(
+    "custom-function.double-backward.context-attribute",
+    level=Level.MUST,
+    sources=[EXAMPLE.sentence(12)],
+    needs=TWICE,
+    mutants=["forward-of-a-function-is-recorded"],
+)
+def test_context_attribute(backend: Backend, trace: Trace) -> None:
+    """No second derivative flows through a tensor that forward computed and stored in an attribute of ctx.
+
+    The note says so of tensors stored in ctx; an input among them, which has a history of its own, is not tried.
+    """
+
+    def forward(ctx, x):
+        ctx.slope = x * 2
+        return x * x
+
+    function = backend.custom_function(forward, lambda ctx, grad: grad * ctx.slope)
+    x, w = leaf(backend), backend.tensor([3.0, 4.0], requires_grad=True)
+    loss = backend.call(lambda x, w: backend.sum(function(x) * w), x, w)
+    (first,) = backend.grad(loss, [x], create_graph=True)
+    trace.expect_value("first derivative", [6.0, 16.0], first)
+
+    second = backend.grad(backend.sum(first) + backend.sum(x * 5), [x, w])
+    trace.expect_value("derivatives of the first derivative and 5 x", [[5.0, 5.0], [2.0, 4.0]], second)
+
+
+@rule(
+    "custom-function.saved-output.no-cycle",
+    level=Level.MUST,
+    sources=[EXTENDING.sentence(31)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
+    mutants=["saved-output-of-a-function-kept-by-its-context"],
+    except_under={"packed": "the law is of tensors that no hook packs"},
+)
+def test_no_cycle(backend: Backend, trace: Trace) -> None:
+    """An output that a custom Function saved for backward is freed with the last reference to it."""
+
+    def forward(ctx, x):
+        y = backend.exp(x)
+        ctx.save_for_backward(y)
+        return y
+
+    function = backend.custom_function(forward, lambda ctx, grad: grad * ctx.saved_tensors[0])
+    with without_collector():
+        y = backend.call(function, leaf(backend))
+        alive = weakref.ref(y)
+        del y
+
+        trace.expect_value("is freed", expected=True, observed=alive() is None)

@@ -1,0 +1,349 @@
+"""Hooks inside functions that func.grad, func.vjp and vmap transform, and around them."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+
+GRAD = docstring("torch.func.grad")
+VJP = docstring("torch.func.vjp")
+HOOK = docstring("torch.Tensor.register_hook")
+NO_ROOT = {"complex64": "a complex result needs a given gradient, and func.grad takes none"}
+
+
+@rule(
+    "func.grad.tensor-hook",
+    level=Level.MUST,
+    sources=[GRAD.sentence(1, 11), HOOK.sentence(2, 4)],
+    needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
+    mutants=["hooks-skipped-in-transforms", "hooks-in-transforms-return-nothing"],
+    except_under=NO_ROOT,
+)
+def test_grad(backend: Backend, trace: Trace) -> None:
+    """A tensor hook that a function registers runs when func.grad differentiates it, and can replace the gradient.
+
+    func.grad computes gradients, and a hook runs every time a gradient of its tensor is computed.
+    """
+
+    def function(x):
+        y = x * 2
+        backend.register_hook(x, trace.saw("argument", lambda grad: grad + 1))
+        backend.register_hook(y, trace.saw("intermediate", lambda grad: grad * 10))
+        return backend.sum(y * 3)
+
+    gradient = backend.func_grad(function)(backend.tensor([1.0, 2.0]))
+
+    trace.expect(("intermediate", [3.0, 3.0]), ("argument", [60.0, 60.0]))
+    trace.expect_value("gradient", [61.0, 61.0], gradient)
+
+
+@rule(
+    "func.grad.nested.tensor-hook",
+    level=Level.MUST,
+    sources=[GRAD.sentence(2), HOOK.sentence(2, 4)],
+    needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
+    mutants=["hooks-skipped-in-transforms", "hooks-in-nested-transforms-return-nothing"],
+    except_under=NO_ROOT,
+)
+def test_nested(backend: Backend, trace: Trace) -> None:
+    """What a tensor hook returns inside a nested func.grad is differentiated by the outer one.
+
+    The transform can be nested to compute higher derivatives, and what the hook returns is the gradient.
+    """
+
+    def function(x):
+        y = x * x
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        return backend.sum(y)
+
+    derivative = backend.func_grad(function)
+    second = backend.func_grad(lambda x: backend.sum(derivative(x) * x))(backend.tensor([1.0, 2.0]))
+
+    trace.expect(("hook", [1.0, 1.0]))
+    trace.expect_value("gradient", [40.0, 80.0], second)
+
+
+@rule(
+    "func.vjp.tensor-hook",
+    level=Level.MUST,
+    sources=[VJP.sentence(1, 8), HOOK.sentence(2, 4)],
+    needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
+    mutants=["hooks-skipped-in-transforms", "hooks-of-vjp-run-once"],
+)
+def test_vjp(backend: Backend, trace: Trace) -> None:
+    """A tensor hook that a function registers runs each time the function that func.vjp returned is called.
+
+    Each call computes the gradients for its own cotangents, and a hook runs every time that happens.
+    """
+
+    def function(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        return y * x
+
+    output, pullback = backend.func_vjp(function, backend.tensor([1.0, 2.0]))
+    trace.expect_value("output", [2.0, 8.0], output)
+    for factor in (1.0, 2.0):
+        (gradient,) = pullback(backend.tensor([factor, factor]))
+
+        trace.expect(("hook", [factor, factor * 2]))
+        trace.expect_value("gradient", [factor * 22, factor * 44], gradient)
+
+
+@rule(
+    "func.vjp.several-outputs",
+    level=Level.MUST,
+    sources=[VJP.sentence(12), HOOK.sentence(2, 4)],
+    needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
+    mutants=["cotangents-of-vjp-turned-round", "vjp-of-the-first-output-alone"],
+)
+def test_several_outputs(backend: Backend, trace: Trace) -> None:
+    """func.vjp takes a cotangent for each output of its function, and the hooks of each output get its own.
+
+    The hooks replace their gradients by multiples that differ, so cotangents at the wrong output change the gradient.
+    """
+
+    def function(x):
+        first, second = x * 2, x * 3
+        backend.register_hook(first, trace.saw("first", lambda grad: grad * 10))
+        backend.register_hook(second, trace.saw("second", lambda grad: grad * 100))
+        return first, second
+
+    outputs, pullback = backend.func_vjp(function, backend.tensor([1.0, 2.0]))
+    (gradient,) = pullback((backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0])))
+
+    trace.expect_value("outputs", [[2.0, 4.0], [3.0, 6.0]], [*outputs])
+    trace.expect_in_any_order("first", "second")
+    trace.expect_value("gradient", [920.0, 1240.0], gradient)
+
+
+@rule(
+    "func.vjp.structures",
+    level=Level.MUST,
+    sources=[VJP.sentence(13)],
+    needs=[Capability.FUNC],
+    mutants=["cotangents-of-vjp-turned-round", "vjp-finds-no-output-in-structures"],
+)
+def test_structures(backend: Backend, trace: Trace) -> None:
+    """func.vjp gives the outputs of its function in their structure of dicts and lists, and takes cotangents in it."""
+    x = backend.tensor([1.0, 2.0])
+    outputs, pullback = backend.func_vjp(lambda x: {"several": [x * 2, x * 3], "one": x * x}, x)
+    (gradient,) = pullback(
+        {"several": [backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0])], "one": backend.tensor([5.0, 6.0])}
+    )
+
+    trace.expect_value("outputs", [[[2.0, 4.0], [3.0, 6.0]], [1.0, 4.0]], [outputs["several"], outputs["one"]])
+    trace.expect_value("gradient", [21.0, 40.0], gradient)
+
+
+@rule(
+    "func.grad.no-grad",
+    level=Level.MUST,
+    sources=[GRAD.sentence(20, 22)],
+    needs=[Capability.FUNC, Capability.GRAD_MODE],
+    mutants=["no-grad-ignored-in-transforms", "transforms-heed-the-no-grad-around"],
+    except_under=NO_ROOT,
+)
+def test_grad_under_no_grad(backend: Backend, trace: Trace) -> None:
+    """func.grad respects no_grad inside its function, and not no_grad around the call."""
+
+    def function(x):
+        with backend.no_grad():
+            constant = x * x
+        return backend.sum(x * 3 - constant)
+
+    x = backend.tensor([1.0, 2.0])
+    trace.expect_value("gradient, no_grad inside", [3.0, 3.0], backend.func_grad(function)(x))
+    with backend.no_grad():
+        gradient = backend.func_grad(lambda x: backend.sum(x * x))(x)
+    trace.expect_value("gradient, no_grad around", [2.0, 4.0], gradient)
+
+
+@rule(
+    "func.vjp.no-grad",
+    level=Level.MUST,
+    sources=[VJP.sentence(19, 21)],
+    needs=[Capability.FUNC, Capability.GRAD_MODE],
+    mutants=["no-grad-ignored-in-transforms", "transforms-heed-the-no-grad-around"],
+)
+def test_vjp_under_no_grad(backend: Backend, trace: Trace) -> None:
+    """func.vjp respects no_grad inside its function, and not no_grad around the call."""
+
+    def function(x):
+        with backend.no_grad():
+            constant = x * x
+        return x * 3 - constant
+
+    x, ones = backend.tensor([1.0, 2.0]), backend.tensor([1.0, 1.0])
+    trace.expect_value("gradient, no_grad inside", [[3.0, 3.0]], backend.func_vjp(function, x)[1](ones))
+    with backend.no_grad():
+        gradients = backend.func_vjp(lambda x: x * x, x)[1](ones)
+    trace.expect_value("gradient, no_grad around", [[2.0, 4.0]], gradients)
+
+
+@rule(
+    "func.vjp.multi-grad",
+    level=Level.MUST,
+    sources=[VJP.sentence(1), docstring("torch.autograd.graph.register_multi_grad_hook").sentence(3, 5)],
+    needs=[Capability.FUNC, Capability.MULTI_GRAD],
+    mutants=["multi-grad-hooks-skipped-in-transforms"],
+)
+def test_multi_grad(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook that a function registers runs once in a call of what func.vjp returned, with all gradients.
+
+    The call computes the gradients of all the hook's tensors.
+    """
+
+    def function(x):
+        y, z = x * 2, x * 3
+        backend.register_multi_grad_hook([y, z], trace.saw("hook"))
+        return y + z * 5
+
+    _, pullback = backend.func_vjp(function, backend.tensor([1.0, 2.0]))
+    gradients = pullback(backend.tensor([1.0, 10.0]))
+
+    trace.expect(("hook", [[1.0, 10.0], [5.0, 50.0]]))
+    trace.expect_value("gradients", [[17.0, 170.0]], gradients)
+
+
+@rule(
+    "func.vjp.node-hooks",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("inside a transform a tensor has a grad_fn, whose hooks run")],
+    needs=[Capability.FUNC, Capability.NODES, Capability.NODE_HOOKS],
+    mutants=["node-hooks-skipped-in-transforms"],
+)
+def test_node_hooks(backend: Backend, trace: Trace) -> None:
+    """Hooks that a function registers on a Node of its own run in a call of what func.vjp returned."""
+
+    def function(x):
+        y = x * 2
+        backend.node_register_prehook(backend.grad_fn(y), trace.saw("pre-hook"))
+        backend.node_register_hook(backend.grad_fn(y), trace.saw("post-hook"))
+        return y * 3
+
+    _, pullback = backend.func_vjp(function, backend.tensor([1.0, 2.0]))
+    pullback(backend.tensor([1.0, 1.0]))
+
+    trace.expect(("pre-hook", [[3.0, 3.0]]), "post-hook")
+
+
+@rule(
+    "func.vjp.hooks-outside",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the function has tensors of its own, and only a pass outside reaches those that were given")],
+    needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
+    mutants=["transforms-run-the-hooks-outside", "results-of-transforms-are-constants"],
+)
+def test_hooks_outside(backend: Backend, trace: Trace) -> None:
+    """Hooks on an argument of func.vjp, or on a leaf that its function captures, run only in a backward outside."""
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    backend.register_hook(x, trace.saw("argument"))
+    backend.register_hook(w, trace.saw("captured leaf"))
+    (gradient,) = backend.func_vjp(lambda x: x * x * w, x)[1](backend.tensor([1.0, 1.0]))
+
+    trace.expect()
+    trace.expect_value("gradient", [2.0, 8.0], gradient)
+    backend.backward(gradient, backend.tensor([1.0, 1.0]))
+    trace.expect_in_any_order("argument", "captured leaf")
+    trace.expect_value("gradients outside", [[2.0, 4.0], [2.0, 4.0]], [backend.grad_of(x), backend.grad_of(w)])
+
+
+@rule(
+    "func.vjp.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the transform ends with the exception, and leaves no state behind")],
+    needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
+    mutants=["transforms-fail-after-an-exception"],
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An exception that a hook raises inside func.vjp reaches the caller, and a transform afterwards works."""
+
+    def fail(_grad: object) -> None:
+        raise KeyError("of the hook")
+
+    def function(x):
+        y = x * 2
+        backend.register_hook(y, fail)
+        return y * 3
+
+    x, ones = backend.tensor([1.0, 2.0]), backend.tensor([1.0, 1.0])
+    with trace.raises_type(KeyError, "of the hook"):
+        backend.func_vjp(function, x)[1](ones)
+
+    trace.expect_value("gradients afterwards", [[2.0, 4.0]], backend.func_vjp(lambda x: x * x, x)[1](ones))
+
+
+@rule(
+    "func.vjp.disabled-hooks",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a transform needs no saved-tensor hooks, and restores the message of who disabled them")],
+    needs=[Capability.FUNC, Capability.SAVED_TENSOR_HOOKS, Capability.DISABLE_SAVED_TENSOR_HOOKS],
+    mutants=["transforms-need-saved-tensor-hooks", "transforms-end-the-disabling"],
+    except_under={"packed": "the rule forbids the hooks that the condition brings"},
+)
+def test_disabled(backend: Backend, trace: Trace) -> None:
+    """func.vjp works inside disable_saved_tensors_hooks, and after it hooks are disabled with the same message."""
+    x, ones = backend.tensor([1.0, 2.0]), backend.tensor([1.0, 1.0])
+
+    def use_hooks() -> Any:
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return x * x
+
+    with backend.disable_saved_tensors_hooks("no hooks here"):
+        trace.expect_value("gradients", [[2.0, 4.0]], backend.func_vjp(lambda x: x * x, x)[1](ones))
+        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks here"):
+            use_hooks()
+    trace.expect_value("after the context", [1.0, 4.0], use_hooks())
+
+
+@rule(
+    "func.vjp.saved-tensor-hooks",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("the error says that saved-tensor hooks are not yet supported")],
+    needs=[Capability.FUNC, Capability.SAVED_TENSOR_HOOKS],
+    mutants=["transforms-suspend-saved-tensor-hooks"],
+)
+def test_saved_tensor_hooks(backend: Backend, trace: Trace) -> None:
+    """Saved-tensor hooks inside the function of func.vjp, or around the call, may be an error."""
+
+    def packing(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return x * x
+
+    x = backend.tensor([1.0, 2.0])
+    with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED):
+        backend.func_vjp(packing, x)
+    with (
+        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED),
+        backend.saved_tensors_hooks(backend.detach, lambda packed: packed),
+    ):
+        backend.func_vjp(lambda x: x * x, x)
+
+
+@rule(
+    "func.vmap.tensor-hook",
+    level=Level.MUST,
+    sources=[GRAD.sentence(1, 16), HOOK.sentence(4)],
+    needs=[Capability.FUNC, Capability.VMAP, Capability.TENSOR_HOOKS],
+    mutants=["hooks-in-transforms-return-nothing"],
+    except_under=NO_ROOT,
+)
+def test_per_sample(backend: Backend, trace: Trace) -> None:
+    """What a tensor hook returns inside func.grad under vmap is the gradient of each sample.
+
+    The composition computes a gradient for each sample, and a hook's result is used in place of the gradient.
+    """
+
+    def function(x):
+        y = x * 2
+        backend.register_hook(y, lambda grad: grad * 10)
+        return backend.sum(y * y)
+
+    gradients = backend.vmap(backend.func_grad(function))(backend.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+    trace.expect_value("gradients", [[80.0, 160.0], [240.0, 320.0]], gradients)

@@ -1,0 +1,240 @@
+"""Gradient buckets: what a communication hook is passed, and the size and the views that a user can ask for."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.rules.ranks import FLAT, RANKS, averaged, mean, number, run, two_weights
+
+COMM_HOOK = docstring("torch.nn.parallel.DistributedDataParallel.register_comm_hook")
+BUCKET = "torch.distributed.GradBucket"
+DDP = docstring("torch.nn.parallel.DistributedDataParallel")
+DESIGN = notes("ddp", "internal-design")
+NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+WITH_HOOK = [Capability.COMM_HOOKS, *NEEDS]
+SMALL = 0.001
+"""A size of buckets, in MiB, that one parameter of the next length fills, in half precision too."""
+LENGTH = 800
+
+
+def looked_into(backend: Backend, look: Any, **options: float) -> tuple[Any, Any]:
+    """Make and distribute a module with two parameters whose communication hook looks into each bucket."""
+    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+    parallel = backend.distributed_data_parallel(module, **options)
+
+    def hook(_state, bucket):
+        look(bucket)
+        return averaged(backend, bucket.buffer())
+
+    backend.register_comm_hook(parallel, None, hook)
+    return module, parallel
+
+
+@rule(
+    "ddp.comm-hook.bucket.gradients",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{BUCKET}.gradients").sentence(2, 3),
+        docstring(f"{BUCKET}.parameters").sentence(2, 3),
+        docstring(f"{BUCKET}.buffer").sentence(2),
+    ],
+    needs=WITH_HOOK,
+    mutants=["bucket-gradients-reversed", "bucket-without-its-last-gradient", "bucket-parameters-are-gradients"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_bucket_gradients(backend: Backend, trace: Trace) -> None:
+    """The buckets of a pass have a gradient for each parameter, and flat buffers of which the gradients are parts."""
+    found: dict[str, Any] = {}
+    parts: list[Any] = []
+
+    def look(bucket: Any) -> None:
+        gradients = [backend.tolist(each) for each in bucket.gradients()]
+        for parameter, grad in zip(bucket.parameters(), gradients, strict=True):
+            found["weight" if parameter is module.weight else "other"] = grad
+        buffer = backend.tolist(bucket.buffer())
+        parts.append(all(grad in [buffer[at:][: len(grad)] for at in range(len(buffer))] for grad in gradients))
+
+    module, parallel = looked_into(backend, look)
+    run(backend, parallel)
+    trace.expect_value("gradient of weight", [number(backend)], found.get("weight"))
+    trace.expect_value("gradient of other", [number(backend) ** 2], found.get("other"))
+    trace.expect_value("gradients are parts of their buffers", [True] * len(parts), parts)
+
+
+@rule(
+    "ddp.comm-hook.bucket.gradients.strides",
+    level=Level.MUST,
+    sources=[docstring(f"{BUCKET}.gradients").sentence(3), DDP.sentence(45)],
+    needs=[*WITH_HOOK, Capability.VIEWS],
+    mutants=["bucket-gradients-reversed"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_bucket_gradients_strides(backend: Backend, trace: Trace) -> None:
+    """The gradients of a bucket have each value in its place, also if a parameter is not laid out row by row."""
+    columns = backend.transpose(backend.tensor([[2.0, 3.0], [5.0, 7.0]]), 0, 1)
+    module = backend.module({"weight": columns}, lambda module, x: x * module.weight)
+    parallel = backend.distributed_data_parallel(module)
+    seen: list[Any] = []
+
+    def hook(_state, bucket):
+        seen.append(backend.tolist(bucket.gradients()[0]))
+        return averaged(backend, bucket.buffer())
+
+    backend.register_comm_hook(parallel, None, hook)
+    run(backend, parallel, backend.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+    trace.expect_value("gradients", [[[1.0, 2.0], [3.0, 4.0]]], seen)
+
+
+@rule(
+    "ddp.comm-hook.bucket.last",
+    level=Level.MUST,
+    sources=[docstring(f"{BUCKET}.is_last").sentence(2)],
+    needs=[*WITH_HOOK, Capability.GRADIENT_BUCKETS],
+    mutants=["every-bucket-is-the-last", "first-bucket-is-the-last"],
+    processes=RANKS,
+)
+def test_bucket_last(backend: Backend, trace: Trace) -> None:
+    """In each pass is_last is true of the bucket that is reduced last, and of no other."""
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second", "third")}
+    module = backend.module(weights, lambda module, x: x * module.first * module.second * module.third)
+    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+    lasts: list[bool] = []
+
+    def hook(_state, bucket):
+        lasts.append(bucket.is_last())
+        return averaged(backend, bucket.buffer())
+
+    backend.register_comm_hook(parallel, None, hook)
+    for each in ("first", "second", "third"):
+        run(backend, parallel)
+        trace.expect_value(f"which is last in the {each} pass", [*[False] * (len(lasts) - 1), True], lasts)
+        lasts.clear()
+
+
+@rule(
+    "ddp.comm-hook.bucket.set-buffer",
+    level=Level.MUST,
+    sources=[docstring(f"{BUCKET}.set_buffer").sentence(2)],
+    needs=WITH_HOOK,
+    mutants=["bucket-keeps-its-buffer"],
+    processes=RANKS,
+)
+def test_set_buffer(backend: Backend, trace: Trace) -> None:
+    """set_buffer of a bucket replaces the tensor that its buffer returns."""
+    seen: list[Any] = []
+
+    def look(bucket: Any) -> None:
+        before = bucket.buffer()
+        bucket.set_buffer(before * 10)
+        seen.append(backend.tolist(bucket.buffer()) == backend.tolist(before * 10))
+
+    _, parallel = looked_into(backend, look)
+    run(backend, parallel)
+
+    trace.expect_value("replaced", [True] * max(1, len(seen)), seen)
+
+
+@rule(
+    "ddp.buckets.size",
+    level=Level.MUST,
+    sources=[DDP.sentence(71, 72), DESIGN.sentence(6, 7)],
+    needs=[*NEEDS, Capability.GRADIENT_BUCKETS],
+    mutants=["ddp-reduces-the-last-bucket-only"],
+    processes=RANKS,
+)
+def test_bucket_size(backend: Backend, trace: Trace) -> None:
+    """With bucket_cap_mb small enough for several buckets the gradients of all of them are averaged, in each pass.
+
+    The size divides the gradients into buckets that are reduced one at a time, which changes no value.
+    """
+    names = ("first", "second", "third")
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in names}
+    module = backend.module(weights, lambda module, x: x * module.first + x * module.second + x * module.third)
+    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+    for each in ("first", "second"):
+        for name in names:
+            backend.set_grad(getattr(module, name), None)
+        run(backend, parallel)
+        for name in names:
+            seen = backend.tolist(backend.grad_of(getattr(module, name)))
+            trace.expect_value(f"{name}.grad after the {each} pass", mean(backend) * LENGTH, seen)
+
+
+@rule(
+    "ddp.buckets.several",
+    level=Level.MUST,
+    sources=[DDP.sentence(72), DESIGN.sentence(7), COMM_HOOK.sentence(12)],
+    needs=[*WITH_HOOK, Capability.GRADIENT_BUCKETS],
+    mutants=["ddp-makes-one-bucket", "comm-hook-result-for-the-last-bucket-only"],
+    processes=RANKS,
+)
+def test_several_buckets(backend: Backend, trace: Trace) -> None:
+    """With a bucket_cap_mb that one parameter fills, a communication hook sets gradients in several buckets.
+
+    A pass before may have other buckets: they are rebuilt after it.
+    """
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
+    module = backend.module(weights, lambda module, x: x * module.first + x * module.second)
+    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+    buckets: list[int] = []
+
+    def hook(_state, bucket):
+        buckets.append(bucket.index())
+        return backend.future(bucket.buffer() * 10)
+
+    backend.register_comm_hook(parallel, None, hook)
+    run(backend, parallel)
+    buckets.clear()
+    for name in weights:
+        backend.set_grad(getattr(module, name), None)
+    run(backend, parallel)
+
+    trace.expect_value("several buckets", True, len(buckets) > 1)  # noqa: FBT003 - the expected value
+    for name in weights:
+        expected = [10 * number(backend)] * LENGTH
+        trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
+
+
+@rule(
+    "ddp.gradient-as-bucket-view.averaged",
+    level=Level.MUST,
+    sources=[DDP.sentence(78)],
+    needs=[*NEEDS, Capability.GRADIENT_BUCKETS],
+    mutants=["ddp-bucket-views-not-averaged", "ddp-bucket-views-average-one-gradient"],
+    processes=RANKS,
+)
+def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
+    """With gradient_as_bucket_view=True the gradients are averaged too, in each pass."""
+    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+    parallel = backend.distributed_data_parallel(module, gradient_as_bucket_view=True)
+    for passes in (1, 2):
+        run(backend, parallel)
+        for name, power in (("weight", 1), ("other", 2)):
+            expected = [passes * value for value in mean(backend, lambda own, power=power: own**power)]
+            trace.expect_value(f"{name}.grad after pass {passes}", expected, backend.grad_of(getattr(module, name)))
+
+
+@rule(
+    "ddp.gradient-as-bucket-view.shared",
+    level=Level.MUST,
+    sources=[DDP.sentence(78, 83)],
+    needs=[*WITH_HOOK, Capability.GRADIENT_BUCKETS, Capability.IN_PLACE],
+    mutants=["ddp-bucket-views-are-copies"],
+    processes=RANKS,
+)
+def test_gradient_is_bucket_view(backend: Backend, trace: Trace) -> None:
+    """With gradient_as_bucket_view=True, after the first pass, gradients are views of the buckets."""
+    kept: list[Any] = []
+    module, parallel = looked_into(
+        backend, lambda bucket: kept.append(bucket.gradients()), gradient_as_bucket_view=True
+    )
+    run(backend, parallel)
+    kept.clear()
+    run(backend, parallel)
+    for grad in (grad for gradients in kept for grad in gradients):
+        backend.mul_(grad, 0.0)
+
+    trace.expect_value("weight.grad", [0.0], backend.grad_of(module.weight))
+    trace.expect_value("other.grad", [0.0], backend.grad_of(module.other))

@@ -1,0 +1,123 @@
+"""Switches of a module: evaluation mode, requires_grad_ and zero_grad, which reach its submodules."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+
+EVALUATION = notes("autograd", "evaluation-mode-nn-module-eval")
+INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
+REQUIRES_GRAD = docstring("torch.nn.Module.requires_grad_")
+ZERO_GRAD = docstring("torch.nn.Module.zero_grad")
+NEEDS = [Capability.MODULES, Capability.MODULE_SWITCHES]
+
+
+def nested(backend: Backend) -> tuple[Any, Any]:
+    """Return a module whose parameter multiplies what a submodule with a parameter returns, and the submodule."""
+    inner = backend.module({"weight": backend.tensor([3.0])}, lambda module, x: x * module.weight)
+    outer = backend.module({"weight": backend.tensor([5.0])}, lambda module, x: module.inner(x) * module.weight)
+    backend.add_module(outer, "inner", inner)
+    return outer, inner
+
+
+@rule(
+    "module.evaluation-mode.records",
+    level=Level.MUST,
+    sources=[EVALUATION.sentence(1)],
+    needs=NEEDS,
+    mutants=["evaluation-mode-turns-grad-mode-off"],
+)
+def test_evaluation(backend: Backend, trace: Trace) -> None:
+    """Evaluation mode turns no gradients off: what a module computes in it is recorded, and backward reaches it."""
+    outer, inner = nested(backend)
+    backend.train(outer, mode=False)
+    x = backend.tensor([2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
+
+    trace.expect_value("x.grad", [15.0], backend.grad_of(x))
+    found = [backend.grad_of(module.weight) for module in (outer, inner)]
+    trace.expect_value("gradients of the parameters", [[6.0], [10.0]], found)
+
+
+@rule(
+    "module.evaluation-mode.no-grad",
+    level=Level.MUST,
+    sources=[EVALUATION.sentence(3), INFERENCE.sentence(12)],
+    needs=[*NEEDS, Capability.GRAD_MODE, Capability.INFERENCE_MODE],
+    mutants=["evaluation-mode-turns-grad-mode-on", "grad-modes-are-evaluation-modes", "switches-stop-at-a-module"],
+)
+def test_orthogonal(backend: Backend, trace: Trace) -> None:
+    """Neither no_grad nor inference_mode changes a module's training mode, and neither training mode changes them."""
+    outer, inner = nested(backend)
+    x = backend.tensor([2.0], requires_grad=True)
+    for training in (False, True):
+        for context in (backend.no_grad, backend.inference_mode):
+            backend.train(outer, mode=training)
+            with context():
+                y = backend.call(outer, x)
+                inside = [backend.is_training(module) for module in (outer, inner)]
+            trace.expect_value("training, inside", [training] * 2, inside)
+            trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(y))
+
+
+@rule(
+    "module.requires-grad",
+    level=Level.MUST,
+    sources=[REQUIRES_GRAD.sentence(1, 2, 5, 6, 7)],
+    needs=NEEDS,
+    mutants=[
+        "switches-stop-at-a-module",
+        "requires-grad-of-a-module-returns-nothing",
+        "thawing-a-module-thaws-nothing",
+    ],
+)
+def test_requires_grad(backend: Backend, trace: Trace) -> None:
+    """requires_grad_ of a module sets requires_grad of all its parameters, those of submodules too, and returns it."""
+    outer, inner = nested(backend)
+    x = backend.tensor([2.0], requires_grad=True)
+    returned = [backend.module_requires_grad_(outer, requires_grad=False) is outer]
+    backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
+    frozen = [backend.grad_of(module.weight) for module in (outer, inner)]
+    returned.append(backend.module_requires_grad_(outer) is outer)
+    backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
+    thawed = [backend.grad_of(module.weight) for module in (outer, inner)]
+
+    trace.expect_value("returns the module", [True, True], returned)
+    trace.expect_value("gradients with requires_grad=False", [None, None], frozen)
+    trace.expect_value("gradients by default", [[6.0], [10.0]], thawed)
+
+
+@rule(
+    "module.requires-grad.in-place",
+    level=Level.MUST,
+    sources=[REQUIRES_GRAD.sentence(2)],
+    needs=NEEDS,
+    mutants=["freezing-a-module-makes-new-parameters"],
+)
+def test_in_place(backend: Backend, trace: Trace) -> None:
+    """requires_grad_ of a module changes the parameters themselves, and puts no others in their place."""
+    outer, inner = nested(backend)
+    before = [outer.weight, inner.weight]
+    backend.module_requires_grad_(outer, requires_grad=False)
+
+    same = [module.weight is weight for module, weight in zip((outer, inner), before, strict=True)]
+    trace.expect_value("the same parameters", [True, True], same)
+    trace.expect_value("require grad", [False, False], [backend.requires_grad(weight) for weight in before])
+
+
+@rule(
+    "module.zero-grad",
+    level=Level.MUST,
+    sources=[ZERO_GRAD.sentence(1, 3)],
+    needs=NEEDS,
+    mutants=["zero-grad-stops-at-a-module", "zero-grad-of-a-module-writes-zeros"],
+)
+def test_zero_grad(backend: Backend, trace: Trace) -> None:
+    """zero_grad of a module sets the gradients of all its parameters to None, and to zeros with set_to_none=False."""
+    modules = nested(backend)
+    for module in modules:
+        backend.set_grad(module.weight, backend.tensor([1.0]))
+
+    backend.module_zero_grad(modules[0], set_to_none=False)
+    trace.expect_value("with zeros", [[0.0], [0.0]], [backend.grad_of(module.weight) for module in modules])
+    backend.module_zero_grad(modules[0], set_to_none=True)
+    trace.expect_value("with None", [None, None], [backend.grad_of(module.weight) for module in modules])

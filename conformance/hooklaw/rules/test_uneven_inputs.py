@@ -1,0 +1,105 @@
+"""Uneven inputs: ranks of distributed data parallel that run unequal numbers of passes inside join."""
+
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import RANKS, mean, number, run, weighted
+
+JOIN = docstring("torch.nn.parallel.DistributedDataParallel.join")
+NEEDS = [Capability.UNEVEN_INPUTS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+
+
+def uneven(backend: Backend, **options: bool) -> list[float]:
+    """Run one pass in rank 0, two in rank 1, and return the weight's gradient after each."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    seen: list[float] = []
+    with backend.join(parallel, **options):
+        for _ in range(1 + backend.get_rank()):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            seen += backend.tolist(backend.grad_of(module.weight))
+    return seen
+
+
+@rule(
+    "ddp.join.no-hang",
+    level=Level.MUST,
+    sources=[JOIN.sentence(2, 3)],
+    needs=NEEDS,
+    mutants=["join-does-nothing", "ddp-reduces-nothing"],
+    processes=RANKS,
+)
+def test_no_hang(backend: Backend, trace: Trace) -> None:
+    """Inside join a rank may run more passes than the others; passes that all ranks run average the gradients.
+
+    Ranks that have no more inputs take part in the communication of those that do, so that no rank waits.
+    """
+    seen = uneven(backend)
+
+    trace.expect_value("gradients seen", 1 + backend.get_rank(), len(seen))
+    trace.expect_value("weight.grad after the first pass", mean(backend), seen[:1])
+
+
+@rule(
+    "ddp.join.divide-by-initial-world-size",
+    level=Level.MUST,
+    sources=[JOIN.sentence(11)],
+    needs=NEEDS,
+    mutants=["join-divides-by-the-ranks-that-are-left"],
+    processes=RANKS,
+)
+def test_divide_by_initial(backend: Backend, trace: Trace) -> None:
+    """With divide_by_initial_world_size=True gradients are divided by the number of all ranks to the end."""
+    seen = uneven(backend, divide_by_initial_world_size=True)
+
+    trace.expect_value("after each pass", [mean(backend)[0], number(backend) / RANKS][: len(seen)], seen)
+
+
+@rule(
+    "ddp.join.divide-by-effective-world-size",
+    level=Level.MUST,
+    sources=[JOIN.sentence(12)],
+    needs=NEEDS,
+    mutants=["join-divides-by-all-ranks"],
+    processes=RANKS,
+)
+def test_divide_by_effective(backend: Backend, trace: Trace) -> None:
+    """With divide_by_initial_world_size=False gradients are divided by the number of ranks that still have inputs."""
+    seen = uneven(backend, divide_by_initial_world_size=False)
+
+    trace.expect_value("after each pass", [mean(backend)[0], number(backend)][: len(seen)], seen)
+
+
+@rule(
+    "ddp.join.throw-on-early-termination",
+    level=Level.MUST,
+    sources=[JOIN.sentence(4, 10, 23)],
+    needs=NEEDS,
+    mutants=["join-never-throws"],
+    processes=RANKS,
+)
+def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
+    """With throw_on_early_termination=True all ranks raise when one has no more inputs."""
+    with trace.raises(ErrorKind.OUT_OF_INPUTS):
+        uneven(backend, throw_on_early_termination=True)
+
+
+@rule(
+    "ddp.join.model-of-the-last-rank",
+    level=Level.MUST,
+    sources=[JOIN.sentence(5)],
+    needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE],
+    mutants=["join-does-not-broadcast", "join-broadcasts-the-highest-rank"],
+    processes=RANKS,
+)
+def test_model_of_the_last_rank(backend: Backend, trace: Trace) -> None:
+    """When all ranks have joined, each has the parameters of the rank that joined last."""
+    for last in range(backend.get_world_size()):
+        module = weighted(backend)
+        parallel = backend.distributed_data_parallel(module)
+        with backend.join(parallel):
+            for _ in range(2 if backend.get_rank() == last else 1):
+                run(backend, parallel)
+            with backend.no_grad():
+                backend.mul_(module.weight, number(backend))
+
+        trace.expect_value(f"weight if rank {last} is the last", [2.0 * (last + 1)], backend.detach(module.weight))

@@ -1,0 +1,250 @@
+"""Parameters of a distributed module that a pass does not use: found in each pass, or known from a static graph."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.ranks import RANKS, mean, number, own_input, run, two_weights
+
+DDP = docstring("torch.nn.parallel.DistributedDataParallel")
+DESIGN = notes("ddp", "internal-design")
+NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+STATIC = [*NEEDS, Capability.STATIC_GRAPH]
+
+
+def expect_mean_in_each_pass(
+    backend: Backend, trace: Trace, module: Any, *, factor: float = 1.0, loss: Any = lambda out: out, **options: bool
+) -> None:
+    """Distribute a module, run three passes, and expect in each the mean of factor times the input for its weight."""
+    parallel = backend.distributed_data_parallel(module, **options)
+    for each in ("first", "second", "third"):
+        backend.set_grad(module.weight, None)
+        x = backend.tensor([number(backend)], requires_grad=True)
+        backend.backward(backend.sum(loss(backend.call(parallel, x))))
+        expected = mean(backend, lambda own: factor * own)
+        trace.expect_value(f"weight.grad after the {each} pass", expected, backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.find-unused-parameters",
+    level=Level.MUST,
+    sources=[DDP.sentence(74, 75), DESIGN.sentence(17)],
+    needs=NEEDS,
+    mutants=["ddp-finds-no-unused-parameters", "ddp-reduces-nothing"],
+    processes=RANKS,
+)
+def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
+    """With find_unused_parameters=True, passes that leave a parameter out average the gradients of the others."""
+    module = two_weights(backend, lambda module, x: x * module.weight)
+
+    expect_mean_in_each_pass(backend, trace, module, find_unused_parameters=True)
+
+
+@rule(
+    "ddp.find-unused-parameters.changing",
+    level=Level.MUST,
+    sources=[DDP.sentence(74, 75), DESIGN.sentence(17)],
+    needs=NEEDS,
+    mutants=["ddp-finds-no-unused-parameters", "ddp-finds-unused-parameters-once"],
+    processes=RANKS,
+)
+def test_unused_parameters_change(backend: Backend, trace: Trace) -> None:
+    """With find_unused_parameters=True each pass may leave another parameter out; the others are averaged."""
+    used: list[str] = []
+    module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
+    parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+    for name in ("weight", "other", "weight"):
+        used.append(name)
+        backend.set_grad(getattr(module, name), None)
+        run(backend, parallel)
+        trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
+
+
+@rule(
+    "ddp.find-unused-parameters.not-in-loss",
+    level=Level.MUST,
+    sources=[DDP.sentence(76)],
+    needs=NEEDS,
+    mutants=["ddp-finds-no-unused-parameters"],
+    processes=RANKS,
+)
+def test_not_in_loss(backend: Backend, trace: Trace) -> None:
+    """With find_unused_parameters=True passes whose loss has only one of two outputs average the gradients of that one.
+
+    The parameter of the other output is marked as ready, so nothing waits for it.
+    """
+    module = two_weights(backend, lambda module, x: (x * module.weight, x * module.other))
+
+    expect_mean_in_each_pass(backend, trace, module, loss=lambda outputs: outputs[0], find_unused_parameters=True)
+
+
+@rule(
+    "ddp.find-unused-parameters.in-one-rank",
+    level=Level.SHOULD,
+    sources=[observed("a rank without a gradient counts as zero in the mean")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["ddp-finds-no-unused-parameters"],
+    processes=RANKS,
+)
+def test_unused_in_one_rank(backend: Backend, trace: Trace) -> None:
+    """With find_unused_parameters=True the mean of a parameter that one rank leaves out has a zero for that rank."""
+    name = "weight" if backend.get_rank() == 0 else "other"
+    module = two_weights(backend, lambda module, x: x * getattr(module, name))
+    run(backend, backend.distributed_data_parallel(module, find_unused_parameters=True))
+
+    size = backend.get_world_size()
+    trace.expect_value("weight.grad", [1 / size], backend.grad_of(module.weight))
+    trace.expect_value("other.grad", [(size * (size + 1) / 2 - 1) / size], backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.find-unused-parameters.no-grad",
+    level=Level.MAY,
+    sources=[observed(".grad stays None where no rank has a gradient")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    processes=RANKS,
+)
+def test_unused_everywhere(backend: Backend, trace: Trace) -> None:
+    """With find_unused_parameters=True a parameter that no rank uses keeps None as .grad."""
+    module = two_weights(backend, lambda module, x: x * module.weight)
+    run(backend, backend.distributed_data_parallel(module, find_unused_parameters=True))
+
+    trace.expect_value("other.grad", None, backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.unused-parameter-error",
+    level=Level.SHOULD,
+    sources=[observed("RuntimeError: the reduction of the pass before has not finished")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["ddp-always-finds-unused-parameters"],
+    processes=RANKS,
+)
+def test_unused_parameter_error(backend: Backend, trace: Trace) -> None:
+    """Without find_unused_parameters a pass of a distributed module after one that left a parameter out is an error."""
+    module = two_weights(backend, lambda module, x: x * module.weight)
+    parallel = backend.distributed_data_parallel(module)
+    run(backend, parallel)
+
+    with trace.raises(ErrorKind.UNUSED_PARAMETER):
+        backend.call(parallel, own_input(backend))
+
+
+@rule(
+    "ddp.static-graph.unused",
+    level=Level.MUST,
+    sources=[DDP.sentence(85)],
+    needs=STATIC,
+    mutants=["ddp-static-graph-ignored"],
+    processes=RANKS,
+)
+def test_static_graph_unused(backend: Backend, trace: Trace) -> None:
+    """With static_graph=True, passes that all leave one parameter out average the others, without another option.
+
+    It does not matter whether find_unused_parameters is set, so it is not needed.
+    """
+    module = two_weights(backend, lambda module, x: x * module.weight)
+
+    expect_mean_in_each_pass(backend, trace, module, static_graph=True)
+
+
+@rule(
+    "ddp.static-graph.find-unused-parameters",
+    level=Level.MUST,
+    sources=[DDP.sentence(85)],
+    needs=STATIC,
+    mutants=["ddp-sums-gradients"],
+    processes=RANKS,
+)
+def test_static_graph_find_unused(backend: Backend, trace: Trace) -> None:
+    """With static_graph=True and find_unused_parameters=True the gradients are averaged as with static_graph alone."""
+    module = two_weights(backend, lambda module, x: x * module.weight)
+
+    expect_mean_in_each_pass(backend, trace, module, static_graph=True, find_unused_parameters=True)
+
+
+@rule(
+    "ddp.static-graph.checkpoint-twice",
+    level=Level.MUST,
+    sources=[DDP.sentence(87, 89)],
+    needs=[*STATIC, Capability.CHECKPOINT],
+    mutants=["ddp-static-graph-ignored", "ddp-reduces-the-first-parameter-only"],
+    processes=RANKS,
+)
+def test_static_graph_checkpoint_twice(backend: Backend, trace: Trace) -> None:
+    """With static_graph=True a layer may be checkpointed twice with use_reentrant=True: all gradients are averaged."""
+
+    def forward(module, x):
+        for _ in range(2):
+            x = backend.checkpoint(lambda y: y * module.weight + y * module.other, x, use_reentrant=True)
+        return x
+
+    module = two_weights(backend, forward)
+
+    expect_mean_in_each_pass(backend, trace, module, factor=10.0, static_graph=True)
+    trace.expect_value("other.grad of all passes", [30 * mean(backend)[0]], backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.static-graph.checkpoint-unused",
+    level=Level.MUST,
+    sources=[DDP.sentence(87, 90)],
+    needs=[*STATIC, Capability.CHECKPOINT],
+    mutants=["ddp-static-graph-ignored"],
+    processes=RANKS,
+)
+def test_static_graph_checkpoint_unused(backend: Backend, trace: Trace) -> None:
+    """With static_graph=True a checkpointed module may have parameters that no pass uses."""
+    module = two_weights(
+        backend, lambda module, x: backend.checkpoint(lambda y: y * module.weight, x, use_reentrant=True)
+    )
+
+    expect_mean_in_each_pass(backend, trace, module, static_graph=True)
+
+
+@rule(
+    "ddp.static-graph.outside-forward",
+    level=Level.MUST,
+    sources=[DDP.sentence(87, 91)],
+    needs=STATIC,
+    mutants=["ddp-static-graph-ignored-outside-forward"],
+    processes=RANKS,
+)
+def test_static_graph_outside_forward(backend: Backend, trace: Trace) -> None:
+    """With static_graph=True a parameter that the program uses outside of forward is averaged too."""
+    module = two_weights(backend, lambda module, x: x * module.weight)
+    parallel = backend.distributed_data_parallel(module, static_graph=True)
+    for each in ("first", "second"):
+        backend.set_grad(module.weight, None)
+        backend.set_grad(module.other, None)
+        outputs = backend.call(parallel, own_input(backend))
+        backend.backward(backend.sum(outputs * module.other))
+        expected = mean(backend, lambda own: 2 * own)
+        trace.expect_value(f"other.grad after the {each} pass", expected, backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.static-graph.hooks",
+    level=Level.MUST,
+    sources=[
+        docstring("torch.Tensor.register_hook").sentence(2),
+        docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2),
+    ],
+    needs=[*STATIC, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["ddp-ignores-later-parameter-hooks", "ddp-ignores-later-post-accumulate-hooks"],
+    processes=RANKS,
+)
+def test_static_graph_hooks(backend: Backend, trace: Trace) -> None:
+    """With static_graph=True a parameter's hook and its post-accumulate-grad hook run once in each pass.
+
+    The gradient of a parameter is computed, and accumulates, once in each pass of a rank.
+    """
+    module = two_weights(backend, lambda module, x: x * module.weight)
+    parallel = backend.distributed_data_parallel(module, static_graph=True)
+    backend.register_hook(module.weight, lambda _: trace.log("hook"))
+    backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
+    for _ in range(3):
+        run(backend, parallel)
+        trace.expect("hook", "post-accumulate hook")

@@ -1,0 +1,141 @@
+"""Scripts of rules, executed in a framework alone and held to what the rules do there."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import hooklaw_backends
+from helpers import shipped_rules
+from hooklaw.backend.loading import device_of, known_backends, load
+from hooklaw.errors import NotRunError
+from hooklaw.law.collection import load_rules
+from hooklaw.repro import script_of
+from hooklaw.results import expectations, host, records, when
+
+DRIVER = Path(__file__).parent / "data" / "run_scripts.py"
+SHIPPED = Path(hooklaw_backends.__file__).with_name("expectations")
+
+SAMPLE = 50
+OF_A_COMPILER = 5
+"""Fewer where each rule is compiled twice."""
+TOLD = re.compile(
+    r"^(rank \d+: )?([\w ]+ raised \w+: ?|expected .*, raised \w+: )?(.* \.\.\. )?"
+    r"|(\(\+\d+ lines?\)|\[Falsifying example: .*\])$"
+)
+"""What a record says before the text of an exception, and after it."""
+OF_A_RUN = re.compile(r"\w+\.<locals>\.|(?<=generated_tensor_)\d+")
+"""What a message says of where a function stands, or how many tensors there were before."""
+COMPLEX = re.compile(r"\(?(-?[\d.]+(?=[+-]))?([+-]?[\d.]+)j\)?")
+"""A complex number, which a record has as a pair."""
+HERE_ALONE = {"torch-compile:eager": {"custom-function.saved-cleared-on-completion"}}
+"""What shows only where the compiled function reaches a trace, so that it is split in more places."""
+RACES = {
+    "threads.backward.concurrent",
+    "threads.backward.concurrent-hooks",
+    "threads.custom-function",
+    "threads.custom-function.one-graph",
+}
+"""What fails or dies as threads happen to meet."""
+BEFORE = {"torch": ["torch.optim", "torch._dynamo", "torch.utils.checkpoint"]}
+"""What the scripts of a framework import, beside itself."""
+
+
+def specs():
+    """Return the name of the backend of each expectation file that is shipped, as on the command line."""
+    known = sorted(known_backends(), key=len, reverse=True)
+    for path in sorted(SHIPPED.glob("*.toml")):
+        name = next(name for name in known if path.stem == name or path.stem.startswith(f"{name}-"))
+        yield f"{name}:{path.stem.removeprefix(name)[1:]}".removesuffix(":")
+
+
+def run_of(spec, folder, wanted):
+    """Return the result of each of some rules on a backend, or of every rule, by its id."""
+    results = folder / "results.jsonl"
+    rules = ("-k", " or ".join(wanted)) if wanted else ()
+    command = [sys.executable, "-m", "hooklaw", "run", "--backend", spec, "--limit=120", f"--results={results}", *rules]
+    subprocess.run(command, check=True, capture_output=True)
+    (run,) = records.read(results)
+    return {name: result for name, result in run.results.items() if not wanted or name in wanted}
+
+
+def endings_of(scripts, framework):
+    """Return how scripts end in processes of their own, and what each raises."""
+    done = subprocess.run(
+        [sys.executable, DRIVER, framework, *BEFORE.get(framework, ())],
+        input=json.dumps(scripts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def gist(text):
+    """Return what a failure shows, in the same words whether a trace tells it or a script."""
+    text = OF_A_RUN.sub("", TOLD.sub("", text.strip()).strip())
+    text = COMPLEX.sub(lambda found: str([float(found[1] or 0), float(found[2])]), text)
+    if "nothing was raised" in text or "was no error" in text:
+        return "nothing was raised"
+    _, saw, events = text.rpartition("saw ")
+    if not saw:
+        return text
+    if events.startswith("["):
+        values = [(repr(label), value) for label, value in ast.literal_eval(events)]
+        events = ", ".join(label if value is None else f"{label} with {value}" for label, value in values)
+    return f"saw {events or 'nothing'}"
+
+
+def known_of(backend):
+    """Return the entries of the rules that a backend is known to break, those of the files below its own included."""
+    facts = when.facts({**backend.versions, **host.versions()}, device_of(backend))
+    return expectations.read(backend.expectations, load_rules(), facts).known
+
+
+def own_of(backend):
+    """Return the rules that a backend's own file, and none below it, says that it always breaks."""
+    stem = backend.expectations.stem
+    known = known_of(backend).items()
+    return {name for name, entry in known if Path(entry.file).stem == stem and "pass" not in entry.outcome}
+
+
+def some_of(backend, number):
+    """Return the rules that a backend's own file says it breaks, and so many that it is not known to break."""
+    known = known_of(backend)
+    others = [
+        name
+        for name, found in shipped_rules().items()
+        if name not in known and not set(found.rule.needs) - set(backend.capabilities)
+    ]
+    return sorted([*own_of(backend), *Random(1).sample(others, min(number, len(others)))])  # noqa: S311 - any will do
+
+
+def expect_endings(spec, tmp_path):
+    """Expect each script to run to its end where its rule holds, and else to fail, with the same words, or to die."""
+    try:
+        backend = load(spec)
+    except NotRunError as reason:
+        pytest.skip(str(reason))
+    number = OF_A_COMPILER if getattr(backend, "has_frames", False) else SAMPLE
+    results = run_of(spec, tmp_path, [] if spec == "torch-eager" else some_of(backend, number))
+    rules, silent = load_rules(), {"unsupported", "not-run"}
+    ran = {name: result for name, result in results.items() if result.outcome not in silent}
+    scripts = {name: script_of(rules[name], backend, result.detail) for name, result in ran.items()}
+    broken = {name for name, result in ran.items() if result.outcome != "pass"}
+
+    races = RACES & known_of(backend).keys()
+
+    assert own_of(backend) & ran.keys() <= broken | races
+    assert {name: scripts[name] for name in broken} == {name: ran[name].program for name in broken}
+    ends = endings_of(
+        {name: scripts[name] for name in ran.keys() - HERE_ALONE.get(spec, set())}, backend.framework.__name__
+    )
+    assert {name for name in races & ends.keys() if ends.pop(name)[0] == "error"} == set()
+    assert {name: how for name, how in ends.items() if how[0] != str(ran[name].outcome)} == {}
+    told = {name: (gist(ran[name].detail), gist(said)) for name, (how, said) in ends.items() if how == "fail"}
+    assert {name: both for name, both in told.items() if both[0] not in both[1]} == {}
