@@ -69,6 +69,7 @@ class Distributed:
         shared = distributed.FileStore(store, world_size)  # pyright: ignore[reportPrivateImportUsage]
         try:
             distributed.init_process_group("gloo", store=shared, rank=rank, world_size=world_size, timeout=TIMEOUT)
+            distributed.barrier()  # or a rank that ends at once would tear the group down that another still joins
         except (RuntimeError, OSError) as error:
             said = str(error).splitlines()[0]
             raise NotRunError(f"gloo cannot form a group of {world_size} processes here: {said}") from error
