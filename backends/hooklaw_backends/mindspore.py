@@ -36,6 +36,7 @@ LACKS = {
     Capability.NODE_TYPE: "the type of a node is not public",
     Capability.NODE_METADATA: "a node has no place for user data",
     Capability.MATERIALIZE_GRADS: "the engine returns None for an unused input",
+    Capability.BATCHED_GRADIENTS: "the engine takes one gradient for each output, not a batch of them",
     Capability.GRADIENT_EDGES: "gradients can be taken only with respect to tensors",
     Capability.EDGE_ROOTS: "backward starts at tensors only",
     Capability.SEVERAL_ROOTS: "backward is a method of one tensor",

@@ -31,6 +31,7 @@ LACKS = {
     Capability.INFERENCE_TENSORS: "there is no inference mode, only no_grad",
     Capability.NEEDS_INPUT_GRAD: "the context of a PyLayer has no needs_input_grad",
     Capability.MATERIALIZE_GRADS: "paddle.grad always returns None for an unused input",
+    Capability.BATCHED_GRADIENTS: "paddle.grad takes one gradient for each output, not a batch of them",
     Capability.GRADIENT_EDGES: "gradients can be taken only with respect to tensors",
     Capability.EDGE_ROOTS: "backward starts at tensors only",
     Capability.ALLOW_MUTATION: "no context allows in-place changes of saved tensors",

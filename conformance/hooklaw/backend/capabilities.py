@@ -45,6 +45,7 @@ class Capability(StrEnum):
     NODE_METADATA = "node-metadata", "a Node has a dict for user data", "node_metadata"
     AUTOGRAD_GRAD = "autograd-grad", "gradients can be returned as values, without a change of .grad", "grad"
     MATERIALIZE_GRADS = "materialize-grads", "autograd.grad can return zeros instead of None"
+    BATCHED_GRADIENTS = "batched-gradients", "autograd.grad accepts a batch of grad_outputs"
     GRADIENT_EDGES = (
         "gradient-edges",
         "autograd.grad accepts gradient edges as inputs",

@@ -126,11 +126,12 @@ class Backend(Protocol):
         retain_graph: bool | None = None,
         create_graph: bool = False,
         allow_unused: bool | None = None,
+        is_grads_batched: bool = False,
         materialize_grads: bool = False,
     ) -> tuple[Any, ...]:
         """Return the gradients of the outputs with respect to the inputs, which may be gradient edges.
 
-        ``materialize_grads`` is given only if its capability is declared.
+        ``is_grads_batched`` and ``materialize_grads`` are given only if their capabilities are declared.
         """
 
     def func_grad(self, function: Callable[..., Any]) -> Callable[..., Any]:

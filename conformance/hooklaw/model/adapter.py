@@ -31,6 +31,7 @@ from hooklaw.model import (
     ops,
     views,
 )
+from hooklaw.model._batches import for_each_row
 from hooklaw.model._checkpoint import checkpoint, checkpoint_sequential
 from hooklaw.model._function_options import function
 from hooklaw.model._module import Module, register
@@ -206,16 +207,20 @@ class Reference(TorchLike):
     def backward_from_edge(self, edge: Edge, gradient: Tensor | None = None) -> None:
         engine.backward([_with_edge(edge)], (gradient,), None, _how())
 
-    def grad(
+    def grad(  # noqa: PLR0913 - torch.autograd.grad's own arguments
         self,
         outputs: Any,
         inputs: Sequence[Any],
         grad_outputs: Any = None,
         *,
         allow_unused: bool | None = None,
+        is_grads_batched: bool = False,
         materialize_grads: bool = False,
         **how: Any,
     ) -> tuple[Any, ...]:
+        if is_grads_batched:
+            how |= {"allow_unused": allow_unused, "materialize_grads": materialize_grads}
+            return for_each_row(partial(self.grad, outputs, inputs), _tuple(grad_outputs), **how)
         unused = Unused(allowed=allow_unused, materialize=materialize_grads)
         roots = [*map(_with_edge, _tuple(outputs))]
         seeds = (None,) * len(roots) if grad_outputs is None else _tuple(grad_outputs)

@@ -5,6 +5,7 @@ from typing import Any
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 GRAD = docstring("torch.autograd.grad")
+HOOK = docstring("torch.Tensor.register_hook")
 
 
 def leaf(backend: Backend) -> Any:
@@ -163,6 +164,56 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     (grad,) = backend.grad(outputs, [x], seeds)
 
     trace.expect_value("gradient", [209.0, 4027.0], grad)
+
+
+@rule(
+    "grad.batched",
+    level=Level.MUST,
+    sources=[GRAD.sentence(22, 23)],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.BATCHED_GRADIENTS],
+    mutants=["batches-of-gradients-summed", "batches-of-gradients-repeat-the-first", "batches-of-the-first-output"],
+)
+def test_batched(backend: Backend, trace: Trace) -> None:
+    """With is_grads_batched=True, autograd.grad returns a product with the Jacobian for each row of grad_outputs.
+
+    The first dimension of each of the grad_outputs is the batch, and so is the first one of each gradient.
+    """
+    x, w = leaf(backend), backend.tensor([3.0, 5.0], requires_grad=True)
+    outputs = backend.call(lambda x, w: (x * backend.sum(x), x * w), x, w)
+    first = backend.tensor([[1.0, 0.0], [0.0, 1.0], [10.0, 1.0]])
+    second = backend.tensor([[0.0, 0.0], [1.0, 2.0], [0.0, 4.0]])
+
+    grads = backend.grad(outputs, [x, w], [first, second], is_grads_batched=True)
+
+    of_x, of_w = [[4.0, 1.0], [5.0, 15.0], [42.0, 35.0]], [[0.0, 0.0], [1.0, 4.0], [0.0, 8.0]]
+    trace.expect_value("gradients", [of_x, of_w], grads)
+
+
+@rule(
+    "grad.batched.tensor-hook",
+    level=Level.MUST,
+    sources=[GRAD.sentence(22, 23), HOOK.sentence(4)],
+    needs=[
+        Capability.AUTOGRAD_GRAD,
+        Capability.SEED_GRADIENT,
+        Capability.BATCHED_GRADIENTS,
+        Capability.TENSOR_HOOKS,
+    ],
+    mutants=["hooks-return-nothing-in-batches", "hooks-act-on-the-first-row-of-a-batch"],
+)
+def test_batched_hook(backend: Backend, trace: Trace) -> None:
+    """With is_grads_batched=True, what a tensor hook returns takes the gradient's place in each row of the batch."""
+
+    def squared(x):
+        y = x * 2
+        backend.register_hook(y, lambda grad: grad * 10)
+        return y * y
+
+    x = leaf(backend)
+    batch = backend.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    (grad,) = backend.grad(backend.call(squared, x), [x], batch, is_grads_batched=True)
+
+    trace.expect_value("gradients", [[80.0, 0.0], [0.0, 160.0], [80.0, 160.0]], grad)
 
 
 @rule(

@@ -6,6 +6,7 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 
 GRAD = docstring("torch.func.grad")
 VJP = docstring("torch.func.vjp")
+VMAP = docstring("torch.vmap")
 HOOK = docstring("torch.Tensor.register_hook")
 NO_ROOT = {"complex64": "a complex result needs a given gradient, and func.grad takes none"}
 
@@ -347,3 +348,38 @@ def test_per_sample(backend: Backend, trace: Trace) -> None:
     gradients = backend.vmap(backend.func_grad(function))(backend.tensor([[1.0, 2.0], [3.0, 4.0]]))
 
     trace.expect_value("gradients", [[80.0, 160.0], [240.0, 320.0]], gradients)
+
+
+@rule(
+    "func.vmap.jacobian",
+    level=Level.MUST,
+    sources=[VMAP.sentence(35), HOOK.sentence(2, 4)],
+    needs=[Capability.VMAP, Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.TENSOR_HOOKS],
+    mutants=["vmap-calls-once-per-sample", "vmap-transposes", "hooks-return-nothing-in-batches"],
+)
+def test_jacobian(backend: Backend, trace: Trace) -> None:
+    """autograd.grad under vmap gives a Jacobian in one call, with what a hook returns in each row.
+
+    One call computes the gradient of the hook's tensor once, so the hook runs once, for all rows.
+    """
+
+    def hook(grad):
+        trace.log("hook")
+        return grad * 10
+
+    def function(x):
+        y = x * 2
+        backend.register_hook(y, hook)
+        return y * backend.sum(x)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    z = backend.call(function, x)
+
+    def row(unit):
+        trace.log("call")
+        return backend.grad(z, [x], unit)[0]
+
+    jacobian = backend.vmap(row)(backend.tensor([[1.0, 0.0], [0.0, 1.0]]))
+
+    trace.expect("call", "hook")
+    trace.expect_value("Jacobian", [[62.0, 2.0], [4.0, 64.0]], jacobian)

@@ -16,6 +16,7 @@ ATTRIBUTES = ("name", "capabilities", "lacks", "errors", "versions", "notes", "e
 EXCEPTIONS = "a tuple of exception types"
 ONLY_WITH = {
     "materialize_grads": Capability.MATERIALIZE_GRADS,
+    "is_grads_batched": Capability.BATCHED_GRADIENTS,
     "prepend": Capability.MODULE_HOOK_OPTIONS,
     "with_kwargs": Capability.MODULE_HOOK_OPTIONS,
     "always_call": Capability.MODULE_HOOK_OPTIONS,

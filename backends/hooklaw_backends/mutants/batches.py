@@ -1,0 +1,114 @@
+"""Mutants whose gradients of a whole batch forget rows, outputs, or what hooks return."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+
+
+class _InBatch(Mutant):
+    """A mutant that knows whether the gradients of a batch are computed."""
+
+    is_batch = False
+
+    @contextmanager
+    def batch(self) -> Generator[None]:
+        """Be computing the gradients of a batch."""
+        self.is_batch = True
+        try:
+            yield
+        finally:
+            self.is_batch = False
+
+    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
+        if not how.get("is_grads_batched"):
+            return super().grad(*given, **how)
+        with self.batch():
+            return super().grad(*given, **how)
+
+    def vmap(self, function: Hook) -> Hook:
+        def inside(*arguments: Any) -> Any:
+            with self.batch():
+                return function(*arguments)
+
+        return super().vmap(inside)
+
+
+@calling("register_hook", base=_InBatch)
+def hooks_return_nothing_in_batches(self: _InBatch, hook: Hook, grad: Any) -> Any:
+    """What a tensor hook returns is ignored while the gradients of a batch are computed."""
+    returned = hook(grad)
+    return None if self.is_batch else returned
+
+
+def batched(step: Hook) -> type[Mutant]:
+    """Make a mutant that runs ``(self, old, outputs, inputs, batches)`` for autograd.grad of batches."""
+
+    @wraps(step)
+    def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> Any:
+        if not how.get("is_grads_batched"):
+            return old(outputs, inputs, grad_outputs, **how)
+        batches = grad_outputs if isinstance(grad_outputs, (list, tuple)) else [grad_outputs]
+        return step(self, old, outputs, inputs, batches)
+
+    return overriding("grad", base=_InBatch)(grad)
+
+
+def _of_rows(self: Mutant, old: Hook, outputs: Any, inputs: Any, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the gradients for each row, one below the other."""
+    return _below_one_another(self, [old(outputs, inputs, row, retain_graph=True) for row in rows])
+
+
+def _below_one_another(self: Mutant, found: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(self.tensor([self.tolist(product) for product in products]) for products in zip(*found, strict=True))
+
+
+def _rows(self: Mutant, batches: Sequence[Any]) -> list[list[Any]]:
+    return [[*map(self.tensor, row)] for row in zip(*map(self.tolist, batches), strict=True)]
+
+
+@batched
+def batches_of_gradients_summed(self: Mutant, old: Hook, outputs: Any, inputs: Any, batches: Sequence[Any]) -> Any:
+    """autograd.grad returns the sum of the products of a batch."""
+    products = old(outputs, inputs, batches, is_grads_batched=True)
+    return tuple(self.tensor([*map(sum, zip(*self.tolist(product), strict=True))]) for product in products)
+
+
+@batched
+def batches_of_gradients_repeat_the_first(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, batches: Sequence[Any]
+) -> Any:
+    """autograd.grad returns the first product of a batch for each row."""
+    first, *others = _rows(self, batches)
+    return _of_rows(self, old, outputs, inputs, [first] * (1 + len(others)))
+
+
+@batched
+def batches_of_the_first_output(self: Mutant, old: Hook, outputs: Any, inputs: Any, batches: Sequence[Any]) -> Any:
+    """autograd.grad takes the rows of the first output's grad_outputs, and the first row of the others'."""
+    first, *others = _rows(self, batches)
+    return _of_rows(self, old, outputs, inputs, [first, *([row[0], *first[1:]] for row in others)])
+
+
+class _RowByRow(_InBatch):
+    """A mutant that computes the gradients of a batch row by row."""
+
+    row = 0
+
+    def grad(self, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        if not how.get("is_grads_batched"):
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        found: list[tuple[Any, ...]] = []
+        for row in self.tolist(grad_outputs):
+            found.append(super().grad(outputs, inputs, self.tensor(row), retain_graph=True))
+            self.row += 1
+        self.row = 0
+        return _below_one_another(self, found)
+
+
+@calling("register_hook", base=_RowByRow)
+def hooks_act_on_the_first_row_of_a_batch(self: _RowByRow, hook: Hook, grad: Any) -> Any:
+    """A tensor hook changes the first product of a batch only."""
+    return None if self.row else hook(grad)
