@@ -132,6 +132,16 @@ def test_in_any_order_counts(trace, wanted):
         trace.expect_in_any_order(*wanted)
 
 
+@pytest.mark.parametrize("use", ["log", "expect", "expect_in_any_order", "expect_before"])
+def test_label_is_text(trace, use):
+    """A label that is no text is refused when it is given: no record could hold it."""
+    log(trace, "hook")
+    given = [("hook", [1.0])] if use != "expect" else [(1, [1.0])]
+
+    with pytest.raises(TypeError, match="the label of an event is a text, not"):
+        getattr(trace, use)(*given, *(["other"] if use == "expect_before" else []))
+
+
 def test_before_holds_and_takes_nothing(trace):
     """`expect_before` leaves events to the next `expect`."""
     log(trace, "a", "x", "b", "b")

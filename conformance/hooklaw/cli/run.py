@@ -25,6 +25,7 @@ from hooklaw.law.rule import RULES_PACKAGE, Rule
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Result, Run, Writer
 from hooklaw.results.shards import part
+from hooklaw.results.summary import counted
 from hooklaw.results.text import printable, printable_lines
 from hooklaw.results.verdict import Exit, Outcome, worst
 from hooklaw.runner.session import Session, Wanted, judge
@@ -145,7 +146,8 @@ def _why_broken(sessions: Sequence[Session]) -> str:
     if not broken:
         return "".join(_why_idle(session.run) for session in sessions if session.run and session.exit is Exit.BROKEN)
     first = broken[0]
-    return f"hooklaw: {len(broken)} rules could not be judged, {first.rule} first: {first.detail} ({first.where})\n"
+    where = f"{first.rule} first: {first.detail} ({first.where})"
+    return f"hooklaw: {counted(len(broken), 'rule')} could not be judged, {where}\n"
 
 
 def _broken(sessions: Sequence[Session]) -> dict[str, str]:

@@ -27,6 +27,11 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     any_value: bool = False
     """In an expected event: the rule leaves the value open."""
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for a label that no record can hold."""
+        if not isinstance(self.label, str):  # pyright: ignore[reportUnnecessaryIsInstance] - rules need no types
+            raise TypeError(f"the label of an event is a text, not {self.label!r}")
+
 
 class Check(msgspec.Struct, frozen=True):
     """A value that a rule expects, and the observed value."""
@@ -100,11 +105,10 @@ class Trace:
 
     def expect_in_any_order(self, *events: str) -> None:
         """Expect exactly these labels, each as often as it is given, in any order."""
-        seen = self._since_last()
-        wanted, got = Counter(events), Counter(event.label for event in seen)
-        labels = events if wanted != got else [event.label for event in seen]
-        self.expected += [Event(label, any_value=True) for label in labels]
-        if wanted != got:
+        seen, wanted = self._since_last(), [Event(label, any_value=True) for label in events]
+        held = Counter(events) == Counter(event.label for event in seen)
+        self.expected += [Event(event.label, any_value=True) for event in seen] if held else wanted
+        if not held:
             raise Mismatch(f"expected in any order {', '.join(events) or 'nothing'}; saw {_all(seen)}")
 
     def expect_before(self, first: str, then: str) -> None:
