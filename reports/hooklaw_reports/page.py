@@ -1,5 +1,6 @@
 """The report as one value, built once from the runs; what is rendered and what is serialized comes from it alone."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -42,7 +43,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def build(runs: Sequence[Run], title: str = "") -> Page:
-    """Return the report of these runs."""
+    """Return the report of these runs: in the order given, but the runs of one backend by version."""
+    runs = _by_version(runs)
     named = list(zip(runs, names(runs), strict=True))
     of_kind = {kind: [pair for pair in named if pair[0].header.run_kind is kind] for kind in RunKind}
     sheets = {kind.of: sheet(kind, *zip(*found, strict=True)) for kind in KINDS if (found := of_kind[kind.of])}
@@ -58,3 +60,14 @@ def build(runs: Sequence[Run], title: str = "") -> Page:
         offload=offload([run for run, _ in measured], [name for _, name in measured], packers),
         folklore=folklore(runs),
     )
+
+
+def _by_version(runs: Sequence[Run]) -> list[Run]:
+    backends = list(dict.fromkeys(run.header.backend for run in runs))
+    return sorted(runs, key=lambda run: (backends.index(run.header.backend), _version(run)))
+
+
+def _version(run: Run) -> list[int]:
+    """Return the numbers of the framework's version: 2.4 comes before 2.10."""
+    framework = next(iter(run.header.versions.values()), "")
+    return [*map(int, re.findall(r"\d{1,9}", framework.partition("+")[0]))]

@@ -206,6 +206,15 @@ class TestPage:
         assert [column.name for column in build(runs).sheets[0].columns] == called
         assert [text.split(": ")[0] for text in build(runs).verdicts.split("; ")] == called
 
+    def test_versions_stand_by_number(self):
+        """The runs of one backend stand by version, wherever they were given; backends stay as given."""
+        given = [("b", "2.10.0"), ("a", "2.15.0"), ("b", "2.4.1+cu121"), ("b", "2.4.0")]
+        runs = [made.run(name, [made.rule()], [made.passed()], versions={"torch": one}) for name, one in given]
+
+        called = [column.name for column in build(runs).sheets[0].columns]
+
+        assert called == ["b (torch 2.4.0)", "b (torch 2.4.1+cu121)", "b (torch 2.10.0)", "a"]
+
     def test_a_name_breaks_where_it_may(self):
         """A long name may break behind a sign or before a capital, but no version's number is taken apart."""
         name = "trl.models:OffBy_load (torch 2.13.0+cu130)"
