@@ -5,15 +5,16 @@
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from torch.utils._python_dispatch import return_and_correct_aliasing
-from torch.utils._pytree import tree_map_only
 
 from hooklaw import Capability
 from hooklaw.errors import did_you_mean
 from hooklaw_backends.torch_eager import Hook, PlainTensor, TorchEager, checkpoints, torch
+
+dispatch = import_module("torch.utils._python_dispatch")
+trees = import_module("torch.utils._pytree")
 
 
 def backend(argument: str = "") -> "TorchMode":
@@ -116,9 +117,9 @@ class WrapperTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = (args, kwargs or {})
-        inner_args, inner_kwargs = tree_map_only(cls, lambda tensor: tensor.inner, given)
+        inner_args, inner_kwargs = trees.tree_map_only(cls, lambda tensor: tensor.inner, given)
         result = func(*inner_args, **inner_kwargs)
-        return return_and_correct_aliasing(func, *given, tree_map_only(torch.Tensor, cls, result))
+        return dispatch.return_and_correct_aliasing(func, *given, trees.tree_map_only(torch.Tensor, cls, result))
 
 
 @contextmanager

@@ -1,6 +1,10 @@
 """A framework whose tensors are lists, for scripts that are not executed."""
 
+from importlib import import_module
 from types import MappingProxyType
+
+json = import_module("json")
+decoder = import_module("json.decoder")
 
 
 class Listed:
@@ -30,9 +34,29 @@ class Listed:
         handle.append(hook)
         return handle
 
+    def expand(self, tensor, *shape):
+        return spread(tensor, shape)
+
+    def view(self, tensor, *shape):
+        return tensor.view(*shape)
+
+    def grad(self, root, **how):
+        return root.grad(how.get("inputs"), **how)
+
+    def grad_fn(self, tensor):
+        return None if tensor.hooks else tensor.node
+
+    def shape(self, tensor):
+        return json.loads(decoder.scanstring(import_module("json.encoder").encode(tensor)))
+
     def backward(self, root, gradient=None, **how):
         root.backward(gradient, **how)
 
 
 class Tensor(list):
     """What its scripts make."""
+
+
+def spread(tensor, shape):
+    """Return a tensor of a shape."""
+    return Tensor([tensor] * shape[0])

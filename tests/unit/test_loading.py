@@ -1,5 +1,7 @@
 """Loading a backend by name, and the one-sentence errors of names and objects that are not backends."""
 
+import re
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
@@ -9,6 +11,8 @@ from toy import Toy
 from hooklaw.backend import loading
 from hooklaw.backend.protocol import CORE_VERBS, Capability, ErrorKind
 from hooklaw.errors import BackendContractError, BackendImportError, NotRunError, UnknownBackendError
+
+FRAMEWORKS = ("torch", "paddle", "autograd", "tinygrad", "mindspore")
 
 
 @pytest.fixture
@@ -146,6 +150,17 @@ def test_this_machine_lacks_the_package(module):
 
     with pytest.raises(NotRunError, match="^acme is not installed$"):
         loading.load("mine:backend")
+
+
+@pytest.mark.parametrize("name", sorted(loading.BUILTIN.keys() - {"reference"}))
+def test_without_its_framework(name, environment):
+    """A shipped backend says in a sentence that its framework is not installed."""
+    absent = f"import sys; sys.modules |= dict.fromkeys({FRAMEWORKS})"
+    program = f"{absent}; from hooklaw.backend.loading import load; load({name!r})"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r"hooklaw.errors.NotRunError: (\w+ is not installed|no MindSpore .*): .*pip install .*", last)
 
 
 @pytest.mark.parametrize("verb", CORE_VERBS)

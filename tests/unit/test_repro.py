@@ -1,16 +1,46 @@
 """Scripts of rules: each verb is written as what the adapter does for it."""
 
+from types import SimpleNamespace
+
 import pytest
 from listed import Listed
 
 from hooklaw.errors import ScriptError
 from hooklaw.law.collection import find_rule
+from hooklaw.law.rule import Registered
 from hooklaw.repro import script_of
 
 
 def body_of(rule: str, backend=None) -> str:
     """Return what stands behind the last definition of a script."""
     return script_of(find_rule(rule), backend or Listed()).rpartition("\n\n\n")[2]
+
+
+def written(law) -> str:
+    """Return the script of a function of this module, as if it were a rule."""
+    return script_of(
+        Registered(SimpleNamespace(id="toy.law", statement="", processes=0), law, "test_repro.py"), Listed()
+    )
+
+
+def expands(backend, x):
+    """Hand several arguments on, as they are and as one tuple."""
+    backend.expand(backend.view(x, 2, 3), 3)
+    backend.expand(x)
+    backend.grad(x, inputs=[x])
+
+
+def compares(backend, x, y):
+    """Use the result of a verb in operations and of its attributes, and alone."""
+    seen = [backend.grad_fn(x), y or (lambda: x)]
+    assert backend.grad_fn(x) == seen
+    assert not backend.grad_fn(x).name
+    assert seen or backend.grad_fn(y)
+
+
+def shapes(backend, x):
+    """Use what an adapter imports by a function."""
+    backend.shape(x)
 
 
 def test_verbs_are_written_as_the_adapter_carries_them_out():
@@ -39,6 +69,31 @@ def test_it_includes_what_it_uses():
     assert script.count("def saw(label, action=None):") == 1
     assert "class Tensor(list):" in script
     assert "hooklaw" not in script
+
+
+def test_arguments_of_a_star():
+    """A parameter with a star stands for a tuple, one with two stars for a dictionary; handed on, for its arguments."""
+    assert written(expands).rpartition("\n\n\n")[2] == (
+        'spread(x.view(2, 3), (3,))\nspread(x, ())\nx.grad(dict(inputs=[x]).get("inputs"), inputs=[x])\n'
+    )
+
+
+def test_what_an_operator_binds():
+    """The expression that a verb is stands in parentheses where an operator, an attribute or a call would part it."""
+    assert written(compares).rpartition("\n\n\n")[2] == (
+        "seen = [None if x.hooks else x.node, y or (lambda: x)]\n"
+        "assert (None if x.hooks else x.node) == seen\n"
+        "assert not (None if x.hooks else x.node).name\n"
+        "assert seen or (None if y.hooks else y.node)\n"
+    )
+
+
+def test_modules_that_a_function_imports():
+    """A module that an adapter imports by a function is imported by a statement, under the adapter's name for it."""
+    imports, body = written(shapes).split("\n\n\n")
+
+    assert imports.splitlines()[2:] == ["import json", "import json.decoder as decoder", "import json.encoder"]
+    assert body == "json.loads(decoder.scanstring(json.encoder.encode(x)))\n"
 
 
 def test_a_verb_that_is_not_written_down():

@@ -1,18 +1,21 @@
 """Inlining: the one expression that a method is, and what its parameters stand for in a call."""
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant, ast.List, ast.Dict, ast.JoinedStr)
+NAMED = ast.Name | ast.Attribute | ast.Call | ast.Subscript
+DISPLAYS = ast.List | ast.ListComp | ast.Dict | ast.DictComp | ast.Set | ast.SetComp | ast.Tuple
+ATOMS = NAMED | DISPLAYS | ast.Constant | ast.JoinedStr
+"""Expressions that need no parentheses anywhere."""
 
 
 class Given(NamedTuple):
-    """What a parameter stands for: a text, and whether it needs no parentheses anywhere."""
+    """What a parameter stands for: an expression, and the arguments that a parameter with a star hands on."""
 
     text: str
-    atom: bool = True
     node: ast.AST | None = None
+    spread: str = ""
 
 
 Parameters = Mapping[str, Given | None]
@@ -29,9 +32,36 @@ def expression(method: ast.FunctionDef) -> ast.expr | None:
             return None
 
 
+def enclosed(text: str) -> str:
+    """Return an expression as an operand: in parentheses, unless it is an atom or has them."""
+    node = ast.parse(text, mode="eval").body
+    return text if isinstance(node, ATOMS) or node.col_offset else f"({text})"
+
+
+def operands(node: ast.AST) -> Sequence[ast.AST]:
+    """Return the atoms that an operator binds: what replaces one must be an atom too, or stand in parentheses."""
+    return [part for part in _bound_parts(node) if isinstance(part, ATOMS)]
+
+
+def _bound_parts(node: ast.AST) -> Iterable[ast.AST]:
+    match node:
+        case ast.BinOp() | ast.BoolOp() | ast.Compare() | ast.UnaryOp() | ast.IfExp():
+            return ast.iter_child_nodes(node)
+        case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Call(func=value):
+            return [value]
+        case _:
+            return []
+
+
 def given(text: Callable[[ast.AST], str], node: ast.expr) -> Given:
     """Return what a parameter stands for that is given an expression."""
-    return Given(text(node), isinstance(node, ATOMS), node)
+    return Given(text(node), node)
+
+
+def _given_several(texts: Sequence[str]) -> Given:
+    """Return what a parameter with one star stands for: a tuple."""
+    spread = ", ".join(texts)
+    return Given(f"({spread},)" if len(texts) == 1 else f"({spread})", spread=spread)
 
 
 def parameters(
@@ -51,10 +81,11 @@ def parameters(
     if "dtype" in found and found["dtype"] is None and not _is_of_floats(values[0]):
         found["dtype"] = Given('"float32"')
     if stars:
-        found[stars.arg] = Given(", ".join(map(text, values[len(positional) :])))
+        found[stars.arg] = _given_several([*map(text, values[len(positional) :])])
     if rest:
         more = [f"{name}={text(value)}" for name, value in named.items() if name not in known]
-        found[rest.arg] = Given(", ".join([*more, *unpacked]))
+        spread = ", ".join([*more, *unpacked])
+        found[rest.arg] = Given(f"dict({spread})", spread=spread)
     return found
 
 

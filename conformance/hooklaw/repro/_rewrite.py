@@ -4,13 +4,14 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from textwrap import indent
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from hooklaw.backend.capabilities import ErrorKind
 from hooklaw.errors import ScriptError
-from hooklaw.repro._inlining import ATOMS, Parameters, expression, given, parameters, repeats
+from hooklaw.repro._inlining import ATOMS, Parameters, enclosed, expression, given, operands, parameters, repeats
 from hooklaw.repro._source import Edit, ModuleSource, source_of, tidied
 
 HANDED = {"backend", "trace", "_backend", "_trace"}
@@ -84,7 +85,12 @@ class Rewriter:
 
     def edits(self, node: ast.AST) -> list[Edit]:
         """Return what is replaced within a node."""
-        return [edit for child in ast.iter_child_nodes(node) for edit in self._edit(child)]
+        tight = operands(node)
+        return [
+            (part, enclosed(text) if part in tight else text)
+            for child in ast.iter_child_nodes(node)
+            for part, text in self._edit(child)
+        ]
 
     def _edit(self, node: ast.AST) -> Iterator[Edit]:
         if isinstance(node, ast.expr_context | ast.operator | ast.cmpop | ast.boolop | ast.unaryop):
@@ -181,12 +187,7 @@ class Rewriter:
             return self.script.witness(ALIKE.get(node.attr, node.attr))
         if isinstance(node.value, ast.Name) and node.value.id not in {*self.place.local, *self.place.given}:
             return self._of_module(node.value.id, node.attr)
-        return self._parenthesized(node.value, f".{node.attr}")
-
-    def _parenthesized(self, value: ast.expr, rest: str) -> str | None:
-        """Return an attribute of a parameter that stands for an operation."""
-        given = self.place.given.get(value.id) if isinstance(value, ast.Name) else None
-        return f"({given.text}){rest}" if given and not given.atom else None
+        return None
 
     def _of_module(self, name: str, attribute: str) -> str | None:
         """Include what an attribute of one of our own modules names."""
@@ -217,13 +218,6 @@ class Rewriter:
         opposite = {"True": "False", "False": "True"}.get(self.text(node.operand))
         return opposite if isinstance(node.op, ast.Not) else None
 
-    def _on_binop(self, node: ast.BinOp) -> str | None:
-        edits: list[Edit] = []
-        for side in (node.left, node.right):
-            given = self.place.given.get(side.id) if isinstance(side, ast.Name) else None
-            edits += [(side, f"({given.text})")] if given and not given.atom else self._edit(side)
-        return self.place.source.text(node, edits)
-
     def _on_joinedstr(self, node: ast.JoinedStr) -> str:
         """Return an f-string, each value in it written alone: before Python 3.12 their positions are not the file's."""
         parts = "".join(map(self._part, node.values))
@@ -250,14 +244,27 @@ class Rewriter:
                 return self._verb(node, verb, None)
             case ast.Attribute(value=value, attr=verb) if self._is_super(value):
                 return self._verb(node, verb, self.place.adapter)
-            case ast.Name("cast"):
-                return self.text(node.args[1])
-            case ast.Name("getattr") if not node.args[2:] and WORD.fullmatch(self.text(node.args[1])):
-                return f"{self.text(node.args[0])}.{self.text(node.args[1])[1:-1]}"
-            case ast.Name(name) if isinstance(getattr(self.place.given.get(name), "node", None), ast.Lambda):
-                return f"({self.text(node.func)})({self._arguments(node)})"
             case _:
-                return f"{self.text(node.func)}({self._arguments(node)})" if self._loses(node) else None
+                return self._without_call(node) or self._shorter(node)
+
+    def _without_call(self, node: ast.Call) -> str | None:
+        """Return the expression that a call of a function of Python's stands for, if its arguments tell it."""
+        match node:
+            case ast.Call(func=ast.Name("cast"), args=[_, value]):
+                return self.text(value)
+            case ast.Call(func=ast.Name("import_module"), args=[ast.Constant(str(module))]):
+                return self.script.framework(import_module(module))
+            case ast.Call(func=ast.Name("getattr"), args=[owner, name]) if WORD.fullmatch(self.text(name)):
+                return f"{self.text(owner)}.{self.text(name)[1:-1]}"
+            case _:
+                return None
+
+    def _shorter(self, node: ast.Call) -> str | None:
+        """Return a call without the arguments that a script does not have, None if it has all."""
+        given = self.place.given.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if given and isinstance(given.node, ast.Lambda):
+            return f"({self.text(node.func)})({self._arguments(node)})"
+        return f"{self.text(node.func)}({self._arguments(node)})" if self._loses(node) else None
 
     def _loses(self, node: ast.Call) -> bool:
         """Return whether a call has arguments that a script does not have."""
@@ -281,12 +288,12 @@ class Rewriter:
     def _argument(self, node: ast.expr) -> str:
         stars = _stars(node)
         given = self.place.given.get(stars) if stars else None
-        return given.text if given else self.text(node)
+        return given.spread if given else self.text(node)
 
     def _keyword(self, node: ast.keyword) -> str:
         if node.arg is None:
             given = self.place.given.get(node.value.id) if isinstance(node.value, ast.Name) else None
-            return given.text if given else f"**{self.text(node.value)}"
+            return given.spread if given else f"**{self.text(node.value)}"
         return f"{node.arg}={self.text(node.value)}"
 
     def _is_missing(self, node: ast.AST) -> bool:

@@ -90,6 +90,8 @@ class RuleScript:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             return Rewriter(self, Scope(source)).text(node.value)
         written = f"{name}_" if name in self._taken else name
+        if isinstance(value := getattr(source.module, name, None), ModuleType):
+            return self._alias(value, written)
         rewriter = Rewriter(self, Scope(source, frozenset(bound(node)) - {name, *HANDED}))
         self._define(written, rewriter, node)
         return written
@@ -113,6 +115,13 @@ class RuleScript:
             text = definition(rewriter, _renamed(node, name))
             del self._definitions[name]
             self._definitions[name] = text
+
+    def _alias(self, module: ModuleType, name: str) -> str:
+        """Import a module of the framework under a name, and return the name."""
+        if module.__name__ == name:
+            return self.framework(module)
+        self._imports[f"import {module.__name__} as {name}"] = None
+        return name
 
     def framework(self, module: ModuleType) -> str:
         """Import a module of the framework, and return its name."""
