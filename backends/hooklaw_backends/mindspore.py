@@ -104,23 +104,21 @@ class MindSpore(TorchLike):
     versions: Mapping[str, str] = {"mindspore": mindspore.__version__}
     notes: Mapping[str, str] = {
         "backward": "the engine's run_backward, which is private: the public functions have no retained graph",
-        "tensor": "lets the engine record in this thread, as the public functions do, if the tensor requires grad",
+        "requires_grad_": "lets the engine record in this thread, as the public functions do; so do tensor and module",
         "detach": "uses ops.stop_gradient, because a tensor has no detach",
         "clone": "uses copy, because the CPU has no kernel of clone",
     }
     expectations: Path | None = Path(__file__).with_name("expectations") / "mindspore.toml"
 
     def reset(self) -> None:
-        """Undo what a rule that failed halfway may have left behind."""
+        """Undo what a rule has left behind: grad mode, and the recording that a verb switched on."""
         engine.set_enable_grad(True)
+        engine.set_grad_flag(False)
 
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         made = mindspore.Tensor(data, getattr(mindspore, "bool_" if dtype == "bool" else dtype))
-        if requires_grad:
-            engine.set_grad_flag(True)
-            made.requires_grad_()
-        return made
+        return self.requires_grad_(made) if requires_grad else made
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, mindspore.Tensor)
@@ -139,9 +137,11 @@ class MindSpore(TorchLike):
         tensor._grad = value  # noqa: SLF001 - .grad of PyTorch
 
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        engine.set_grad_flag(True)
         tensor.requires_grad_(requires_grad)
 
     def requires_grad_(self, tensor: Any) -> Any:
+        engine.set_grad_flag(True)
         tensor.requires_grad_()
         return tensor
 
@@ -209,6 +209,7 @@ class MindSpore(TorchLike):
 
     # modules
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        engine.set_grad_flag(True)  # for a Parameter requires grad
         made = type("Module", (mindspore.nn.Cell,), {"construct": forward})()
         for name, value in parameters.items():
             made.insert_param_to_cell(name, mindspore.Parameter(value, name=name))
