@@ -4,8 +4,8 @@
     python tools/matrix.py --only tinygrad       # these backends alone; the other records stay as they are
     python tools/matrix.py --pages               # renew the pages from the records that are published
 
-A PYTHON needs hooklaw's dependencies and a framework; hooklaw itself is this tree. torch-eager is judged in every
-version of torch that is found, the modes of torch in the version that the rules document.
+A PYTHON needs hooklaw's dependencies and a framework; hooklaw itself is this tree. torch-eager and paddle are
+judged in every version that is found, the modes of torch in the version that the rules document.
 Exits with the worst exit code of the runs.
 """
 
@@ -51,6 +51,8 @@ BACKENDS = {
     "reference": "",
 }
 """The package that each backend judges; none: hooklaw itself."""
+USUAL = {EAGER: DOCUMENTED, "paddle": "3.3.1"}
+"""The version that is meant where none is named, of each backend that is judged in several."""
 HOURS = 3600
 PACKAGES = """
 import json, importlib.metadata as m
@@ -68,7 +70,7 @@ class Column(NamedTuple):
     @property
     def stem(self) -> str:
         """The name of its record, without the date: a version other than the usual one is part of it."""
-        usual = self.backend != EAGER or self.version == DOCUMENTED
+        usual = self.version == USUAL.get(self.backend, self.version)
         return slug(self.backend) if usual else f"{slug(self.backend)}-{self.version}"
 
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,9 @@ LACKS = {
     **dict.fromkeys(SEVERAL_PROCESSES, "this backend is judged in one process"),
     Capability.DATA_PARALLEL: "paddle.DataParallel runs one process for each device, not one thread for each replica",
 }
+if "prepend" not in signature(paddle.nn.Layer.register_forward_pre_hook).parameters:
+    LACKS[Capability.MODULE_HOOK_OPTIONS] = "before Paddle 3.3 a hook takes neither prepend nor always_call"
+parameter = getattr(paddle.nn, "Parameter", paddle.base.framework.EagerParamBase.from_tensor)
 
 
 def backend(argument: str = "") -> "Paddle":
@@ -142,6 +146,16 @@ class Paddle(TorchLike):
     def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
         tensor.stop_gradient = not requires_grad
 
+    def requires_grad_(self, tensor: Any) -> Any:
+        tensor.stop_gradient = False
+        return tensor
+
+    def set_grad(self, tensor: Any, grad: Any) -> None:
+        if grad is None:
+            tensor.clear_gradient(False)  # noqa: FBT003 - False is "set to zero": by name it has no effect
+        else:
+            tensor.grad = grad
+
     # operations
     def mul_(self, tensor: Any, factor: Any) -> Any:
         return tensor.multiply_(factor) if paddle.is_tensor(factor) else tensor.scale_(factor)
@@ -153,13 +167,15 @@ class Paddle(TorchLike):
         return tensor.view(shape)
 
     def transpose(self, tensor: Any, first: int, second: int) -> Any:
-        return paddle.swapaxes(tensor, first, second)
+        axes = list(range(len(tensor.shape)))
+        axes[first], axes[second] = axes[second], axes[first]
+        return paddle.transpose(tensor, axes)
 
     def stride(self, tensor: Any) -> tuple[int, ...]:
-        return tuple(tensor.stride())
+        return tuple(tensor.strides)
 
     def expand(self, tensor: Any, *shape: int) -> Any:
-        sizes = zip(tensor.stride(), tensor.shape, shape, strict=True)
+        sizes = zip(tensor.strides, tensor.shape, shape, strict=True)
         return paddle.as_strided(tensor, shape, [stride if now == then else 0 for stride, now, then in sizes])
 
     def channels_last(self, tensor: Any) -> Any:
@@ -193,5 +209,5 @@ class Paddle(TorchLike):
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         made = type("Module", (paddle.nn.Layer,), {"forward": forward})()
         for name, value in parameters.items():
-            made.add_parameter(name, paddle.nn.Parameter(value))
+            made.add_parameter(name, parameter(value))
         return made

@@ -94,6 +94,15 @@ def test_columns(tools, monkeypatch):
     assert "tinygrad" not in stems
 
 
+def test_columns_of_several_versions(tools, monkeypatch):
+    """Each version of Paddle has a column; the one that is meant by the name alone has the name alone."""
+    monkeypatch.setattr(tools.matrix, "packages", lambda python: {"paddlepaddle": Path(python).name})
+
+    stems = [column.stem for column in tools.matrix.columns(["3.1.1", "3.3.1", "3.2.2"], ["paddle"])]
+
+    assert stems == ["paddle-3.1.1", "paddle", "paddle-3.2.2"]
+
+
 def test_signs_of_versions(tools):
     """Where versions differ, the sign says from which version on."""
     column = [SimpleNamespace(stem=name, version=name) for name in ("2.4.1", "2.8.0", "2.15.0")]
