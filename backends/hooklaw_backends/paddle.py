@@ -150,11 +150,11 @@ class Paddle(TorchLike):
         tensor.stop_gradient = False
         return tensor
 
-    def set_grad(self, tensor: Any, grad: Any) -> None:
-        if grad is None:
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        if value is None:
             tensor.clear_gradient(False)  # noqa: FBT003 - False is "set to zero": by name it has no effect
         else:
-            tensor.grad = grad
+            tensor.grad = value
 
     # operations
     def mul_(self, tensor: Any, factor: Any) -> Any:
