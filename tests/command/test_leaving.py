@@ -66,3 +66,44 @@ def test_verb_that_calls_itself_in_process(judge, adapter):
 
     assert "sum raised RecursionError" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+ENDINGS = {
+    "while it is loaded": ("def made(_): os._exit(0)", "while backend 'broken:made' was loaded"),
+    "while it is imported": ("os._exit(0)", "while backend 'broken:made' was loaded"),
+    "in a verb": (
+        "class Broken(Toy):\n    def register_hook(self, tensor, hook): os._exit(0)\nmade = Broken()",
+        "by rule toy.order on backend 'broken:made'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "when"), ENDINGS.values(), ids=ENDINGS)
+def test_end_of_the_process_in_process(judge, adapter, text, when):
+    """Where nothing contains it, os._exit(0) ends the run with a sentence and the exit code of a breakdown."""
+    adapter(f"import os\n{text}")
+    done = judge("--in-process", "-k", "toy.order", backend="broken:made")
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"hooklaw: os._exit(0) was called {when}, and nothing contains it here (--in-process)\n"
+
+
+FORKS = """
+import os
+
+class Forks(Toy):
+    def sum(self, tensor):
+        child = os.fork() or os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        return super().sum(tensor)
+
+made = Forks()
+"""
+
+
+def test_end_of_a_fork_in_process(judge, adapter):
+    """A process that a backend forks ends as it says."""
+    adapter(FORKS)
+    done = judge("--in-process", "-k", "toy.order", backend="broken:made")
+
+    assert (done.returncode, done.stderr) == (0, "")

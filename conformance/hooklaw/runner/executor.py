@@ -2,18 +2,19 @@
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import msgspec
 
 from hooklaw.errors import HooklawError, WorkerError, broken
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
-from hooklaw.results.verdict import Outcome
+from hooklaw.results.verdict import Exit, Outcome
 from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, RuleSettings, Script, Try
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 from hooklaw.workers.watchdog import LOADING_LIMIT
@@ -129,7 +130,7 @@ class Direct:
 
     def collect(self, where: Sequence[str]) -> tuple[Subject, list[Listed]]:
         """Return what is judged, and the rules."""
-        with _in_a_sentence():
+        with _in_a_sentence(), _leaving_breaks(f"while backend {self._settings.backend!r} was loaded"):
             self._service = self._service or RuleService(self._settings)
             found = self._service.collect([*where])
         self._subject = found.subject
@@ -141,7 +142,7 @@ class Direct:
         if self._subject.under(condition).ends_process(listed.rule.id):
             why = "known to end the process, and nothing contains it here (--in-process)"
             return Execution(rule=listed.rule.id, outcome=Outcome.NOT_RUN, detail=why)
-        with _in_a_sentence():
+        with _in_a_sentence(), _leaving_breaks(f"by rule {listed.rule.id} on backend {self._settings.backend!r}"):
             return self._service.execute(Try(listed.rule.id, listed.file, condition))
 
     def interrupt(self) -> None:
@@ -161,6 +162,30 @@ def _in_a_sentence() -> Generator[None]:
         raise
     except BaseException as error:
         raise WorkerError(broken(error)) from error
+
+
+@contextmanager
+def _leaving_breaks(when: str) -> Generator[None]:
+    """End with a sentence and the exit code of a breakdown where os._exit is called here: 0 would be a run that passed.
+
+    A process that is forked meanwhile ends as it says.
+    """
+    here, leave = os.getpid(), os._exit
+
+    def broken_off(status: int) -> NoReturn:
+        if os.getpid() != here:
+            leave(status)
+        sys.stderr.write(
+            f"hooklaw: os._exit({status}) was called {when}, and nothing contains it here (--in-process)\n"
+        )
+        sys.stderr.flush()
+        leave(Exit.BROKEN.code)
+
+    os._exit = broken_off
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 def keep_hypothesis_out_of_here() -> None:
