@@ -128,9 +128,8 @@ def context_attributes_lost(self: Mutant, old: Hook, forward: Hook, backward: Ho
     return old(forgetful, backward, **options)
 
 
-@overriding("custom_function")
-def returned_inputs_are_themselves(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
-    """An input that a custom Function returns comes out as the input itself, without the Function."""
+def _returning_itself(make: Hook, forward: Hook, only: Hook) -> Hook:
+    """Return a custom Function that returns a returned input itself where ``only(input)``."""
 
     def noted(ctx: Any, *inputs: Any) -> Any:
         output = forward(ctx, *inputs)
@@ -139,11 +138,23 @@ def returned_inputs_are_themselves(self: Mutant, old: Hook, forward: Hook, backw
 
     def apply(*inputs: Any) -> Any:
         output = made(*inputs)
-        return inputs[returned[0]] if returned else output
+        return inputs[returned[0]] if returned and only(inputs[returned[0]]) else output
 
     returned: list[int] = []
-    made = old(noted, backward, **options)
+    made = make(noted)
     return apply
+
+
+@overriding("custom_function")
+def returned_inputs_are_themselves(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
+    """An input that a custom Function returns comes out as the input itself, without the Function."""
+    return _returning_itself(lambda noted: old(noted, backward, **options), forward, lambda _: True)
+
+
+@overriding("custom_function")
+def returned_non_leaves_are_themselves(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
+    """An input that a custom Function returns comes out as the input itself if it is not a leaf."""
+    return _returning_itself(lambda noted: old(noted, backward, **options), forward, lambda x: not self.is_leaf(x))
 
 
 @packing("saved_tensors_hooks")

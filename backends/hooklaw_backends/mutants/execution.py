@@ -25,6 +25,14 @@ class _KnowsNodeHooks(Mutant):
         """Return those of the known hooks that are on the Node of a tensor."""
         return [hook for node, hook in known if node is self.gradient_edge(tensor)[0]]
 
+    def run_hooks_on(self, tensors: Sequence[Any], grads: Sequence[Any]) -> None:
+        """Run the hooks on the Nodes of tensors as if the Nodes were executed with these gradients."""
+        for tensor, grad in zip(tensors, grads, strict=True):
+            for hook in self.hooks_on(self.pre, tensor):
+                hook((grad,))
+            for hook in self.hooks_on(self.post, tensor):
+                hook((), (grad,))
+
 
 @overriding("grad", base=_KnowsNodeHooks)
 def autograd_grad_executes_the_nodes_of_its_inputs(
@@ -32,11 +40,18 @@ def autograd_grad_executes_the_nodes_of_its_inputs(
 ) -> Any:
     """autograd.grad runs the Node hooks of its inputs, although their Nodes need not be executed."""
     grads = old(outputs, inputs, *given, **how)
-    for tensor, grad in zip(inputs, grads, strict=True):
-        for hook in self.hooks_on(self.pre, tensor):
-            hook((grad,))
-        for hook in self.hooks_on(self.post, tensor):
-            hook((), (grad,))
+    self.run_hooks_on(inputs, grads)
+    return grads
+
+
+@overriding("grad", base=_KnowsNodeHooks)
+def autograd_grad_executes_the_nodes_of_several_inputs(
+    self: _KnowsNodeHooks, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad of more than one input runs their Node hooks, although their Nodes need not be executed."""
+    grads = old(outputs, inputs, *given, **how)
+    if len(inputs) > 1:
+        self.run_hooks_on(inputs, grads)
     return grads
 
 

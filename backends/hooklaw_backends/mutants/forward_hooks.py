@@ -46,6 +46,20 @@ def tuple_of_a_pre_hook_is_one_argument(self: Mutant, hook: Hook, *given: Any) -
 
 
 @calling(*verbs.FORWARD_PRE)
+def tuple_of_a_pre_hook_reversed(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """Forward is called with the tuple that a forward pre-hook returns in reverse order."""
+    result = hook(*given)
+    return result[::-1] if isinstance(result, tuple) else result
+
+
+@calling(*verbs.FORWARD_PRE)
+def empty_tuple_of_a_pre_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """If a forward pre-hook returns an empty tuple, forward is called with the arguments of the caller."""
+    result = hook(*given)
+    return None if result == () else result
+
+
+@calling(*verbs.FORWARD_PRE)
 def none_of_a_module_hook_is_a_replacement(self: Mutant, hook: Hook, *given: Any) -> Any:
     """If a forward pre-hook returns None, forward is called with None."""
     result = hook(*given)
@@ -71,6 +85,14 @@ def keyword_arguments_given_to_every_module_hook(
 def with_kwargs_ignored(self: Mutant, hook: Hook, module: Any, args: Any, _: Any, *output: Any) -> Any:
     """A hook registered with with_kwargs=True gets an empty dict of keyword arguments."""
     return hook(module, args, {}, *output)
+
+
+@calling(*verbs.FORWARD, only="with_kwargs")
+def with_kwargs_hides_the_positional_arguments(
+    self: Mutant, hook: Hook, module: Any, _: Any, kwargs: Any, *output: Any
+) -> Any:
+    """A forward hook registered with with_kwargs=True gets no positional arguments."""
+    return hook(module, (), kwargs, *output)
 
 
 @with_options(*verbs.FORWARD, always_call=False)

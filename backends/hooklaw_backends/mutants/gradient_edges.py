@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
 
 
 @overriding("get_gradient_edge")
@@ -22,6 +22,14 @@ def gradient_edge_of_a_constant_is_none(self: Mutant, old: Hook, tensor: Any) ->
 def hooks_skipped_for_gradient_edges(self: InGrad, hook: Hook, grad: Any) -> Any:
     """Tensor hooks do not run when autograd.grad is given gradient edges as inputs."""
     return hook(grad) if all(map(self.is_tensor, self.inputs)) else None
+
+
+@altering("register_hook", base=InGrad)
+def hooks_of_leaves_skipped_for_gradient_edges(self: InGrad, tensor: Any, hook: Hook) -> Hook:
+    """The hooks of a leaf do not run when autograd.grad is given gradient edges as inputs."""
+    if not self.is_leaf(tensor):
+        return hook
+    return lambda grad: hook(grad) if all(map(self.is_tensor, self.inputs)) else None
 
 
 @overriding("get_gradient_edge")

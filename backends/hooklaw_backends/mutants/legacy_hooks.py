@@ -28,6 +28,14 @@ def handles_of_legacy_module_hooks_remove_nothing(self: Mutant, old: Hook, *give
 
 
 @overriding(*LEGACY)
+def handles_of_legacy_module_hooks_skip_one_call(self: Mutant, old: Hook, *given: Any) -> Any:
+    """The handle of a legacy backward hook only skips the next call of the hook."""
+    skipped: list[None] = []
+    old(*given[:-1], lambda *call: skipped.pop() if skipped else given[-1](*call))
+    return Handle(lambda: skipped.append(None))
+
+
+@overriding(*LEGACY)
 def legacy_module_hooks_removed_late(self: Mutant, old: Hook, *given: Any) -> Any:
     """The handle of a legacy backward hook removes it from graphs that were made before, too."""
     removed: list[bool] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding, with_options
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, handle_of, inputs_to, once
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, KeepsHandles, handle_of, inputs_to, once
 
 
 @overriding(*verbs.ON_ONE_MODULE)
@@ -95,26 +95,28 @@ def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **option
     return Handle()
 
 
-class _KeepsHandles(Mutant):
-    """A mutant that keeps the handles of module hooks, by verb and module."""
-
-    handles = fresh(dict[Any, list[Any]])
-
-
-@overriding(*verbs.MODULE, base=_KeepsHandles)
-def module_handle_removes_the_oldest(self: _KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+@overriding(*verbs.MODULE, base=KeepsHandles)
+def module_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes the hook of its kind that was registered first."""
     handles = self.handles.setdefault((old, given[:-1]), [])
     handles.append(old(*given, **options))
     return Handle(lambda: handles.pop(0).remove())
 
 
-@overriding(*verbs.MODULE, base=_KeepsHandles)
-def module_handle_removes_every_hook(self: _KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+@overriding(*verbs.MODULE, base=KeepsHandles)
+def module_handle_removes_every_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook, of every kind, of the module or of all modules."""
     handles = self.handles.setdefault(given[:-1], [])
     handles.append(old(*given, **options))
     return Handle(lambda: [handle.remove() for handle in handles])
+
+
+@overriding(*verbs.MODULE, base=KeepsHandles)
+def module_handle_removes_every_hook_of_its_kind(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook removes every hook of its kind, of the module or of all modules."""
+    handles = self.handles.setdefault((old, given[:-1]), [])
+    handles.append(old(*given, **options))
+    return handle_of(handles)
 
 
 @calling(*verbs.MODULE)
@@ -256,3 +258,12 @@ def changes_in_place_around_modules_accepted(_: Mutant, old: Hook, tensor: Any, 
         return old(tensor, factor)
     except RuntimeError:
         return tensor * factor
+
+
+@calling("module")
+def changes_of_later_inputs_in_place_accepted(
+    self: Mutant, forward: Hook, module: Any, *inputs: Any, **named: Any
+) -> Any:
+    """Only the first input of a module must not be changed in place; forward gets copies of the others."""
+    copies = (self.clone(value) if self.is_tensor(value) else value for value in inputs[1:])
+    return forward(module, *inputs[:1], *copies, **named)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, once
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, once
 
 
 @calling(*verbs.REGISTRATION)
@@ -31,6 +31,14 @@ def registration_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
     """The handle of a registration hook does not remove the hook."""
     old(hook)
     return Handle()
+
+
+@overriding(*verbs.REGISTRATION, base=KeepsHandles)
+def registration_handle_removes_the_oldest(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
+    """The handle of a registration hook removes the hook of its kind that was registered first."""
+    handles = self.handles.setdefault(old, [])
+    handles.append(old(hook))
+    return Handle(lambda: handles.pop(0).remove())
 
 
 @calling(*verbs.REGISTRATION)

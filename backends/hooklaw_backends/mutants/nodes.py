@@ -179,3 +179,13 @@ def node_hooks_run_once(self: Mutant, node: Any, hook: Hook) -> Hook:
         return hook(*grads) if len(calls) == 1 else None
 
     return first
+
+
+@overriding("register_hook")
+def node_pre_hook_before_the_second_tensor_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Of several hooks on a non-leaf only the first runs before the pre-hooks of its Node that are there."""
+    if self.is_leaf(tensor) or not self.keeps(tensor):
+        self.kept.append(tensor)
+        return old(tensor, hook)
+    node, place = self.gradient_edge(tensor)[:2]
+    return self.node_register_prehook(node, as_prehook(hook, place))

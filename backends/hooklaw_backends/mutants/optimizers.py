@@ -25,6 +25,19 @@ def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None
 
 
 @calling(*verbs.STEP_PRE)
+def falsy_return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a step pre-hook returns is ignored if it is zero or empty."""
+    return hook(*given) or None
+
+
+@calling(*verbs.STEP_PRE)
+def any_tuple_of_a_step_hook_accepted(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    """A step pre-hook may return a tuple of any length."""
+    result = hook(optimizer, args, kwargs)
+    return (args, kwargs) if isinstance(result, tuple) and len(result) != len((args, kwargs)) else result
+
+
+@calling(*verbs.STEP_PRE)
 def step_pre_hook_replaces_keywords_alone(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
     """Of the arguments that a step pre-hook returns only the keyword arguments count."""
     result = hook(optimizer, args, kwargs)

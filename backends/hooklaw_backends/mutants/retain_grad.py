@@ -20,6 +20,14 @@ def every_intermediate_gradient_retained(self: Mutant, multiply: Hook, left: Any
     return product
 
 
+@overriding("backward")
+def root_gets_its_gradient(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """The root of a backward gets its gradient in .grad, even without retain_grad."""
+    if not self.is_leaf(root):
+        self.retain_grad(root)
+    old(root, *given, **how)
+
+
 @overriding("retain_grad")
 def retain_grad_on_leaf_raises(self: Mutant, old: Hook, tensor: Any) -> None:
     """retain_grad on a leaf is an error."""

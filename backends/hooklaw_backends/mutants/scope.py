@@ -198,3 +198,13 @@ def per_tensor_hooks_disabled_too(self: Mutant, old: Hook, saved: Any, pack: Hoo
     if message:
         raise RuntimeError(message)
     old(saved, pack, unpack)
+
+
+@overriding("saved_tensor_register_hooks")
+def unpack_of_a_saved_tensor_disabled_too(self: Mutant, old: Hook, saved: Any, pack: Hook, unpack: Hook) -> None:
+    """Where saved-tensor hooks are disabled, backward uses what was saved instead of calling the unpack hook."""
+    kept: list[Any] = []
+    if self.forbidden():
+        old(saved, lambda tensor: (kept.append(self.detach(tensor)), pack(tensor))[1], lambda _: kept[0])
+    else:
+        old(saved, pack, unpack)

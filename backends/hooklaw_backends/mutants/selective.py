@@ -126,6 +126,26 @@ def sequential_draws_new_random_numbers() -> None:
 
 
 @overriding("checkpoint_sequential")
+def sequential_keeps_the_random_state_of_its_begin_alone(
+    self: Mutant, old: Hook, functions: Any, *given: Any, **how: Any
+) -> Any:
+    """checkpoint_sequential restores the state of the generator at its begin for every segment that runs again."""
+    ran: set[int] = set()
+
+    def from_the_begin(nr: int, function: Hook) -> Hook:
+        def run(*inputs: Any) -> Any:
+            if nr in ran:
+                self.manual_seed(0)
+            ran.add(nr)
+            return function(*inputs)
+
+        return run
+
+    self.manual_seed(0)
+    return old([from_the_begin(*numbered) for numbered in enumerate(functions)], *given, **how)
+
+
+@overriding("checkpoint_sequential")
 def sequential_ignores_more_inputs(
     self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
 ) -> Any:

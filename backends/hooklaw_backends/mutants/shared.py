@@ -83,6 +83,12 @@ def handle_of(handles: Sequence[Any]) -> Handle:
     return Handle(lambda: [handle.remove() for handle in handles])
 
 
+class KeepsHandles(Mutant):
+    """A mutant that keeps the handles of hooks, by verb and place."""
+
+    handles = fresh(dict[Any, list[Any]])
+
+
 class _OwnLists(Mutant):
     """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists."""
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
 from hooklaw.rules.checkpoints import KINDS, leaf
 
 SEQUENTIAL = docstring("torch.utils.checkpoint.checkpoint_sequential")
@@ -108,12 +108,16 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "checkpoint-sequential.preserve-rng-state",
     level=Level.MUST,
-    sources=[SEQUENTIAL.sentence(13, 14)],
+    sources=[SEQUENTIAL.sentence(13, 14), page("checkpoint", "torch-utils-checkpoint").sentence(3, 6)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["sequential-draws-new-random-numbers"],
+    mutants=["sequential-draws-new-random-numbers", "sequential-keeps-the-random-state-of-its-begin-alone"],
 )
 def test_random_numbers(backend: Backend, trace: Trace) -> None:
-    """By default the segments of checkpoint_sequential draw the random numbers of their forward again in backward."""
+    """By default the segments of checkpoint_sequential draw the random numbers of their forward again in backward.
+
+    The docstring says of preserve_rng_state that it omits restoring the state, and that its default is True. The page
+    says that by default checkpointing restores the state, as the parameter's name does; the rule takes that reading.
+    """
 
     def draws(x):
         drawn = backend.rand_like(x)
@@ -122,12 +126,12 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
 
     for kind, use_reentrant in KINDS.items():
         trace.clear()
-        loss = backend.call(sequence(backend, [draws] * 2, 2, use_reentrant=use_reentrant), leaf(backend))
+        loss = backend.call(sequence(backend, [draws] * 3, 3, use_reentrant=use_reentrant), leaf(backend))
         backend.rand_like(loss)
         backend.backward(loss)
 
-        first, _, again = trace.values("drawn")
-        trace.expect_value(f"drawn again, {kind}", first, again)
+        first, second, _, *again = trace.values("drawn")
+        trace.expect_value(f"drawn again, {kind}", [second, first], again)
 
 
 @rule(

@@ -142,7 +142,7 @@ def test_thread_local(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DISABLE.sentence(1)],
     needs=[Capability.DISABLE_SAVED_TENSOR_HOOKS, Capability.NODES, Capability.SAVED_TENSOR_REGISTER],
-    mutants=["per-tensor-hooks-disabled-too"],
+    mutants=["per-tensor-hooks-disabled-too", "unpack-of-a-saved-tensor-disabled-too"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
@@ -154,7 +154,7 @@ def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = backend.exp(x)
         (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
-        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed)
+        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed * 2)
         return backend.sum(y)
 
     x = backend.tensor([0.0], requires_grad=True)
@@ -162,4 +162,4 @@ def test_own_pair_of_a_saved_tensor(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x))
 
     trace.expect("pack")
-    trace.expect_value("x.grad", [1.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [2.0], backend.grad_of(x))

@@ -37,7 +37,7 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EDGE.sentence(2), FIRED.sentence(1, 3), docstring("torch.Tensor.register_hook").sentence(4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["hooks-skipped-for-gradient-edges"],
+    mutants=["hooks-skipped-for-gradient-edges", "hooks-of-leaves-skipped-for-gradient-edges"],
 )
 def test_hooks(backend: Backend, trace: Trace) -> None:
     """The hooks of a tensor run when its gradient edge is an input of autograd.grad, and what they return counts."""
@@ -47,11 +47,19 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
         return y, backend.sum(y * 3)
 
-    y, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y, loss = backend.call(forward, x)
     grads = backend.grad(loss, [backend.get_gradient_edge(y)])
 
     trace.expect(("hook", [3.0, 3.0]))
     trace.expect_value("gradient", [[30.0, 30.0]], grads)
+
+    backend.register_hook(x, trace.saw("hook of the leaf", lambda grad: grad * 5))
+    _, loss = backend.call(forward, x)
+    grads = backend.grad(loss, [backend.get_gradient_edge(x)])
+
+    trace.expect(("hook", [3.0, 3.0]), ("hook of the leaf", [60.0, 60.0]))
+    trace.expect_value("gradient of the leaf", [[300.0, 300.0]], grads)
 
 
 @rule(
@@ -139,7 +147,7 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
     mutants=["grad-of-edges-ignores-grad-outputs"],
 )
 def test_grad_outputs(backend: Backend, trace: Trace) -> None:
-    """autograd.grad of a gradient edge returns the gradients of its tensor."""
+    """autograd.grad with a gradient edge as its output returns what it returns for the tensor of that edge."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * x, x)
 
@@ -161,7 +169,8 @@ def test_outlives_its_tensor(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * x, x)
     edge = backend.get_gradient_edge(y)
-    del y
+    z = backend.call(lambda y: y * 3, y)
+    del y, z
     backend.backward_from_edge(edge, backend.tensor([1.0, 10.0]))
 
     trace.expect_value("x.grad", [2.0, 40.0], backend.grad_of(x))

@@ -173,7 +173,7 @@ def test_made_of_constants(backend: Backend, trace: Trace) -> None:
         docstring("torch.Tensor.backward").sentence(21),
         docstring("torch.autograd.backward").sentence(25),
     ],
-    mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained"],
+    mutants=["constants-accumulate-zeros", "every-intermediate-gradient-retained", "root-gets-its-gradient"],
 )
 def test_who_accumulates(backend: Backend, trace: Trace) -> None:
     """Backward without inputs sets .grad of leaves that require grad, and of other tensors only if they retain it."""
@@ -190,6 +190,7 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradient of the constant", None, backend.grad_of(constant))
     with catch_warnings(action="ignore"):  # torch warns when it is read
         trace.expect_value("y.grad", None, backend.grad_of(y))
+        trace.expect_value("loss.grad", None, backend.grad_of(loss))
 
 
 @rule(

@@ -116,23 +116,28 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8, 9)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["keyword-arguments-given-to-every-module-hook", "with-kwargs-ignored", "none-for-no-keyword-arguments"],
+    mutants=[
+        "keyword-arguments-given-to-every-module-hook",
+        "with-kwargs-ignored",
+        "none-for-no-keyword-arguments",
+        "with-kwargs-hides-the-positional-arguments",
+    ],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook registered with_kwargs gets the keyword arguments between the positional ones and the output."""
 
-    def with_keywords(_module, _args, *rest: Any):
-        trace.log("with", [isinstance(rest[0], dict) and sorted(rest[0].items()), *rest[1:]])
+    def with_keywords(_module, args, kwargs, output):
+        trace.log("with", [args, isinstance(kwargs, dict) and sorted(kwargs.items()), output])
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
     backend.register_forward_hook(module, with_keywords, with_kwargs=True)
 
     backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
-    trace.expect(("without", 3), ("with", [[["factor", 3]], [3.0, 6.0]]))
+    trace.expect(("without", 3), ("with", [[[1.0, 2.0]], [["factor", 3]], [3.0, 6.0]]))
     backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("without", 3), ("with", [[], [1.0, 2.0]]))
+    trace.expect(("without", 3), ("with", [[[1.0, 2.0]], [], [1.0, 2.0]]))
 
 
 @rule(

@@ -67,21 +67,27 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5, 6, 7)],
     needs=[Capability.MODULES],
-    mutants=["tuple-of-a-pre-hook-is-one-argument"],
+    mutants=[
+        "tuple-of-a-pre-hook-is-one-argument",
+        "tuple-of-a-pre-hook-reversed",
+        "empty-tuple-of-a-pre-hook-ignored",
+    ],
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
     """A tuple that a forward pre-hook returns becomes the positional arguments of forward, however many it has."""
 
     def forward(_module, *args: Any):
         trace.log("forward", args)
-        return args[0] * 2
+        return x * 2
 
-    for count in (1, 2, 3):
+    x = backend.tensor([1.0, 2.0])
+    for count in range(4):
         module = backend.module({}, forward)
-        backend.register_forward_pre_hook(module, lambda _, args, count=count: (args[0] + 1,) * count)
-        backend.call(module, backend.tensor([1.0, 2.0]))
+        backend.register_forward_pre_hook(module, lambda _, args, count=count: (args[0] + 1, args[0] + 2, x)[:count])
+        backend.call(module, x)
 
-    trace.expect(*(("forward", [[2.0, 3.0]] * count) for count in (1, 2, 3)))
+    passed = [[2.0, 3.0], [3.0, 4.0], [1.0, 2.0]]
+    trace.expect(*(("forward", passed[:count]) for count in range(4)))
 
 
 @rule(

@@ -202,7 +202,13 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
         Capability.MODULE_BACKWARD_HOOKS,
         Capability.MODULE_BACKWARD_PRE_HOOKS,
     ],
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-every-hook"],
+    mutants=[
+        "module-handle-removes-nothing",
+        "module-handle-skips-one-call",
+        "module-handle-removes-every-hook",
+        "module-handle-removes-the-oldest",
+        "module-handle-removes-every-hook-of-its-kind",
+    ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a global module hook of any kind removes this hook, and no other, from all later module calls."""
@@ -214,19 +220,23 @@ def test_handles(backend: Backend, trace: Trace) -> None:
         return lambda given, *_: trace.log(label) if given is module else None
 
     module = doubling(backend)
-    handles = [
-        backend.register_module_forward_pre_hook(saw("pre-hook")),
-        backend.register_module_forward_hook(saw("hook")),
-        backend.register_module_full_backward_pre_hook(saw("backward pre-hook")),
-        backend.register_module_full_backward_hook(saw("backward hook")),
-    ]
-    left = ["pre-hook", "hook", "backward pre-hook", "backward hook"]
+    kinds = {
+        "pre-hook": backend.register_module_forward_pre_hook,
+        "hook": backend.register_module_forward_hook,
+        "backward pre-hook": backend.register_module_full_backward_pre_hook,
+        "backward hook": backend.register_module_full_backward_hook,
+    }
+    ages = ("older", "middle", "newer")
+    handles = {f"{age} {kind}": register(saw(f"{age} {kind}")) for kind, register in kinds.items() for age in ages}
     run()
     run()
-    trace.expect(*left * 2)
-    for handle in handles:
+    trace.expect_in_any_order(*[*handles] * 2)
+    for kind in kinds:
+        handles.pop(f"middle {kind}").remove()
+        run()
+        run()
+        trace.expect_in_any_order(*[*handles] * 2)
+    for handle in handles.values():
         handle.remove()
-        del left[0]
-        run()
-        run()
-        trace.expect(*left * 2)
+    run()
+    trace.expect()

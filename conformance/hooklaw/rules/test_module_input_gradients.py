@@ -238,16 +238,21 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(13)],
     needs=[*NEEDS, Capability.IN_PLACE],
-    mutants=["changes-in-place-around-modules-accepted"],
+    mutants=["changes-in-place-around-modules-accepted", "changes-of-later-inputs-in-place-accepted"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """Modifying an input or output of a module in place is an error if the module has a full backward hook."""
 
     def uses():
-        """Return two modules, each with a function that calls it and modifies its input or its output."""
-        changes = backend.module({}, lambda _module, x: backend.mul_(x, 2))
-        doubles = doubling(backend)
-        return (changes, lambda x: changes(x * 3)), (doubles, lambda x: backend.mul_(doubles(x), 3))
+        """Return modules, each with a function that calls it and modifies one of its inputs or outputs."""
+        first, second = (backend.module({}, lambda _module, *given, at=at: backend.mul_(given[at], 2)) for at in (0, 1))
+        doubles, twins = doubling(backend), backend.module({}, lambda _module, x: (x * 2, x * 2))
+        return (
+            (first, lambda x: first(x * 3, x)),
+            (second, lambda x: second(x, x * 3)),
+            (doubles, lambda x: backend.mul_(doubles(x), 3)),
+            (twins, lambda x: backend.mul_(twins(x)[1], 3)),
+        )
 
     for _, use in uses():
         x = leaf(backend)

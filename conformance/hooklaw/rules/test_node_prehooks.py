@@ -124,7 +124,11 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(2, 3, 9)],
     needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS],
-    mutants=["node-pre-hook-before-tensor-hook", "node-pre-hook-sees-the-raw-gradient"],
+    mutants=[
+        "node-pre-hook-before-tensor-hook",
+        "node-pre-hook-sees-the-raw-gradient",
+        "node-pre-hook-before-the-second-tensor-hook",
+    ],
 )
 def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook gets the gradient that the tensor hooks on the Node's output returned."""
@@ -133,12 +137,13 @@ def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
         y = x * 5
         backend.node_register_prehook(backend.grad_fn(y), trace.saw("node pre-hook"))
         backend.register_hook(y, lambda grad: grad * 2)
+        backend.register_hook(y, lambda grad: grad * 3)
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("node pre-hook", [[2.0, 2.0]]))
+    trace.expect(("node pre-hook", [[6.0, 6.0]]))
 
 
 @rule(
@@ -243,24 +248,25 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(8, 15)],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-executes-the-nodes-of-its-inputs"],
+    mutants=["autograd-grad-executes-the-nodes-of-its-inputs", "autograd-grad-executes-the-nodes-of-several-inputs"],
 )
 def test_not_executed(backend: Backend, trace: Trace) -> None:
     """If autograd.grad asks for a non-leaf and for nothing that its grad_fn leads to, that Node's hooks do not run."""
 
-    def forward(x):
+    def forward(x, w):
         y = x * 5
         node = backend.grad_fn(y)
         backend.node_register_prehook(node, trace.saw("node pre-hook"))
         backend.node_register_hook(node, trace.saw("node post-hook"))
-        return backend.sum(y * 3), y
+        return backend.sum(y * w), y
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y = backend.call(forward, x)
-    (of_y,) = backend.grad(loss, [y])
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    for others in ([], [w]):
+        loss, y = backend.call(forward, x, w)
+        of_y, *_ = backend.grad(loss, [y, *others])
 
-    trace.expect()
-    trace.expect_value("gradient", [3.0, 3.0], of_y)
+        trace.expect()
+        trace.expect_value("gradient", [1.0, 2.0], of_y)
 
 
 @rule(

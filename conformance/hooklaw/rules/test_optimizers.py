@@ -125,15 +125,20 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook returns None or both kinds of arguments")],
     needs=NEEDS,
-    mutants=["return-of-a-step-hook-ignored"],
+    mutants=[
+        "return-of-a-step-hook-ignored",
+        "falsy-return-of-a-step-hook-ignored",
+        "any-tuple-of-a-step-hook-accepted",
+    ],
 )
 def test_wrong_return(backend: Backend, trace: Trace) -> None:
     """A step pre-hook that returns anything but None or (args, kwargs) is an error."""
-    _, optimizer = prepared(backend)
-    backend.register_step_pre_hook(optimizer, lambda *_: 1)
+    for wrong in (1, 0, (), ((),), ((), {}, None)):
+        _, optimizer = prepared(backend)
+        backend.register_step_pre_hook(optimizer, lambda *_, wrong=wrong: wrong)
 
-    with trace.raises(ErrorKind.STEP_HOOK_RETURN):
-        backend.step(optimizer)
+        with trace.raises(ErrorKind.STEP_HOOK_RETURN):
+            backend.step(optimizer)
 
 
 @rule(

@@ -160,20 +160,22 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PARAMETER.sentence(6), BUFFER.sentence(6), MODULE.sentence(6)],
     needs=NEEDS,
-    mutants=["registration-hook-stays"],
+    mutants=["registration-hook-stays", "registration-handle-removes-the-oldest"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a registration hook removes this hook, and no other, for all later registrations."""
     for register, make, register_value in kinds(backend):
         value = make()
+        older = register(lambda *_: trace.log("older"))
         handle = register(lambda *_: trace.log("removed"))
-        with until_removed(register(lambda *_: trace.log("stays"))):
+        newer = register(lambda *_: trace.log("newer"))
+        with until_removed(older), until_removed(newer):
             register_value(value)
-            trace.expect_in_any_order("removed", "stays")
+            trace.expect_in_any_order("older", "removed", "newer")
             handle.remove()
             register_value(value)
             register_value(value)
-            trace.expect("stays", "stays")
+            trace.expect_in_any_order(*["older", "newer"] * 2)
 
 
 @rule(
