@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from importlib import import_module
@@ -15,14 +15,15 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from hooklaw import Capability, NotRunError
+from hooklaw_backends import _distributed_tensors
 
 TIMEOUT = timedelta(seconds=10)
 """How long a rank waits for another: less than a rule may take."""
 LOOPBACK = "lo"
 FSDP = "torch.distributed.fsdp"
-SHARDING = (Capability.FULLY_SHARD, Capability.FULLY_SHARDED_DATA_PARALLEL)
+SHARDING = (Capability.FULLY_SHARD, Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.HYBRID_SHARDING)
 IMPORTS_LATE: Mapping[Capability, str] = dict.fromkeys(
-    (Capability.DISTRIBUTED_DATA_PARALLEL, *SHARDING), "torch._dynamo"
+    (Capability.DISTRIBUTED_DATA_PARALLEL, Capability.DISTRIBUTED_TENSORS, *SHARDING), "torch._dynamo"
 )
 """torch._dynamo imports torch.distributed.fsdp too."""
 GradBucket = distributed.GradBucket  # pyright: ignore[reportPrivateImportUsage]
@@ -60,7 +61,20 @@ def why_no_sharding() -> str:
     return ""
 
 
-class Distributed:
+def lacks() -> dict[Capability, str]:
+    """Return what this version of torch lacks, with the reason; imports nothing."""
+    version = f"torch {torch.__version__}"
+    found: dict[Capability, str] = {}
+    if not Path(distributed.__file__).with_name("tensor").joinpath("_api.py").exists():
+        found[Capability.DISTRIBUTED_TENSORS] = f"{version} has no public torch.distributed.tensor"
+    if unsharded := why_no_sharding():
+        return found | dict.fromkeys(SHARDING, unsharded)
+    if torch.__version__.startswith(("2.7.", "2.8.")):
+        found[Capability.HYBRID_SHARDING] = f"{version} averages over replicas by an operation that gloo does not have"
+    return found
+
+
+class Distributed(_distributed_tensors.DistributedTensors):
     """The verbs of a rank."""
 
     def init_process_group(self, rank: int, world_size: int, store: str) -> None:
@@ -82,6 +96,9 @@ class Distributed:
 
     def all_reduce(self, tensor: Any) -> None:
         distributed.all_reduce(tensor)
+
+    def new_group(self, ranks: Sequence[int]) -> Any:
+        return distributed.new_group([*ranks])
 
     def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
         if "forward_sync_buffers" in options and not FORWARD_SYNC_OPTION:
@@ -110,16 +127,9 @@ class Distributed:
         return getattr(import_module(f"{DEFAULT_HOOKS}.{module}"), name)
 
     def fully_shard(self, module: Any, **options: Any) -> Any:
+        if shape := options.pop("mesh", None):
+            options["mesh"] = _distributed_tensors.mesh(shape)
         return _fsdp("fully_shard")(module, **options)
-
-    def is_sharded(self, tensor: Any) -> bool:
-        return isinstance(tensor, import_module("torch.distributed.tensor").DTensor)
-
-    def local_tensor(self, tensor: Any) -> Any:
-        return tensor.to_local()
-
-    def full_tensor(self, tensor: Any) -> Any:
-        return tensor.full_tensor()
 
     def unshard(self, module: Any) -> None:
         module.unshard()
@@ -132,6 +142,9 @@ class Distributed:
 
     def set_all_reduce_hook(self, module: Any, hook: Callable[..., Any]) -> None:
         module.set_all_reduce_hook(hook)
+
+    def set_requires_all_reduce(self, module: Any, *, requires_all_reduce: bool) -> None:
+        module.set_requires_all_reduce(requires_all_reduce)
 
     def register_fsdp_forward_method(self, module: Any, name: str) -> None:
         _fsdp("register_fsdp_forward_method")(module, name)

@@ -110,8 +110,8 @@ class TorchEager(_distributed.Distributed, TorchLike):
         self.lacks |= _not_in_this_version()
         if alone := self.alone or _distributed.why_not(self._device):
             self.lacks |= dict.fromkeys(SEVERAL_PROCESSES, alone)
-        elif unsharded := _distributed.why_no_sharding():
-            self.lacks |= dict.fromkeys(_distributed.SHARDING, unsharded)
+        else:
+            self.lacks |= _distributed.lacks()
         self.capabilities = frozenset(Capability) - self.lacks.keys()
         self.versions = {"torch": torch.__version__, **_hardware(self._device)}
         self.notes: dict[str, str] = {"data-parallel": _data_parallel.form(self._device)}

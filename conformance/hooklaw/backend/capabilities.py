@@ -289,6 +289,11 @@ class Capability(StrEnum):
         "distributed_data_parallel",
         "no_sync",
     )
+    PROCESS_SUBGROUPS = (
+        "process-subgroups",
+        "some of the ranks can form a group of their own, over which distributed data parallel averages",
+        "new_group",
+    )
     INIT_SYNC = "init-sync", "distributed data parallel can leave each rank the parameters that it has"
     STATIC_GRAPH = "static-graph", "distributed data parallel can be told that the graph is the same in each pass"
     GRADIENT_BUCKETS = (
@@ -328,12 +333,29 @@ class Capability(StrEnum):
         "no_sync",
         "copy_",
     )
+    HYBRID_SHARDING = (
+        "hybrid-sharding",
+        "the parameters of a module can be sharded over the second dimension of a mesh, and replicated over the first",
+        "set_requires_all_reduce",
+    )
+    DISTRIBUTED_TENSORS = (
+        "distributed-tensors",
+        "tensors and modules can be distributed over all ranks by a placement, and take hooks",
+        "distribute_tensor",
+        "from_local",
+        "local_tensor",
+        "full_tensor",
+        "redistribute",
+        "placement",
+        "distribute_module",
+    )
     UNEVEN_INPUTS = "uneven-inputs", "the ranks of distributed data parallel can have unequal numbers of inputs", "join"
 
 
 SEVERAL_PROCESSES = (
     Capability.PROCESSES,
     Capability.DISTRIBUTED_DATA_PARALLEL,
+    Capability.PROCESS_SUBGROUPS,
     Capability.INIT_SYNC,
     Capability.STATIC_GRAPH,
     Capability.GRADIENT_BUCKETS,
@@ -342,6 +364,8 @@ SEVERAL_PROCESSES = (
     Capability.UNEVEN_INPUTS,
     Capability.FULLY_SHARD,
     Capability.FULLY_SHARDED_DATA_PARALLEL,
+    Capability.HYBRID_SHARDING,
+    Capability.DISTRIBUTED_TENSORS,
 )
 """What takes a group of processes."""
 

@@ -491,12 +491,15 @@ class Backend(Protocol):
     def all_reduce(self, tensor: Any) -> None:
         """Replace the tensor's values, in all ranks, by the sum over all ranks."""
 
+    def new_group(self, ranks: Sequence[int]) -> Any:
+        """Make a process group of these ranks; all ranks call this."""
+
     def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
         """Wrap a module so that backward averages its gradients over the ranks.
 
         `options` are ``find_unused_parameters`` and ``forward_sync_buffers``, and with the capabilities init-sync,
-        static-graph and gradient-buckets ``init_sync``, ``static_graph``, ``bucket_cap_mb`` and
-        ``gradient_as_bucket_view``.
+        static-graph, gradient-buckets and process-subgroups ``init_sync``, ``static_graph``, ``bucket_cap_mb``,
+        ``gradient_as_bucket_view`` and ``process_group``.
         """
 
     def no_sync(self, parallel: Any) -> AbstractContextManager[Any]:
@@ -518,16 +521,20 @@ class Backend(Protocol):
         """Begin an all-reduce, and return a future of it: ``future.then(function)`` is a future of what is returned."""
 
     def fully_shard(self, module: Any, **options: Any) -> Any:
-        """Shard a module's parameters in place; `options` are ``reshard_after_forward`` and ``ignored_params``."""
+        """Shard a module's parameters in place.
+
+        `options` are ``reshard_after_forward`` and ``ignored_params``, and with the capability hybrid-sharding
+        ``mesh``, the shape of a mesh of all ranks.
+        """
 
     def is_sharded(self, tensor: Any) -> bool:
         """Whether a tensor has its elements in several ranks."""
 
-    def local_tensor(self, tensor: Any) -> Any:
-        """Return the rank's part of a sharded tensor."""
+    def local_tensor(self, tensor: Any, *, grad_placement: str = "") -> Any:
+        """Return the rank's part of a sharded tensor; `grad_placement` is the placement of the part's gradient."""
 
-    def full_tensor(self, tensor: Any) -> Any:
-        """Return a sharded tensor as a whole; all ranks call this."""
+    def full_tensor(self, tensor: Any, *, grad_placement: str = "") -> Any:
+        """Return a sharded tensor as a whole; all ranks call this, and `grad_placement` places its gradient."""
 
     def unshard(self, module: Any) -> None:
         """Make the parameters of a fully sharded module whole."""
@@ -541,6 +548,9 @@ class Backend(Protocol):
     def set_all_reduce_hook(self, module: Any, hook: type_of_hook) -> None:
         """Set ``hook(reduced)``, which is called with the reduced gradients of a fully sharded module."""
 
+    def set_requires_all_reduce(self, module: Any, *, requires_all_reduce: bool) -> None:
+        """Set whether passes of a module that is sharded and replicated reduce gradients over the replicas."""
+
     def register_fsdp_forward_method(self, module: Any, name: str) -> None:
         """Run the hooks of a fully sharded module around a method of this name too."""
 
@@ -553,6 +563,30 @@ class Backend(Protocol):
 
     def copy_(self, tensor: Any, values: Any) -> None:
         """Copy a tensor's values into another tensor in place."""
+
+    def distribute_tensor(self, tensor: Any, placement: str) -> Any:
+        """Return a leaf distributed over all ranks, with the values of the first rank.
+
+        A placement is "shard", for which each rank has some of the rows, "replicate", or "partial", for which the
+        tensor is the sum of what the ranks have.
+        """
+
+    def from_local(self, tensor: Any, placement: str) -> Any:
+        """Return a distributed tensor of which each rank gives its part."""
+
+    def redistribute(self, tensor: Any, placement: str) -> Any:
+        """Return a distributed tensor with another placement."""
+
+    def placement(self, tensor: Any) -> str:
+        """Return the placement of a tensor, or an empty string if it is not distributed."""
+
+    def distribute_module(
+        self, module: Any, *, input_fn: type_of_hook | None = None, output_fn: type_of_hook | None = None
+    ) -> None:
+        """Replicate a module's parameters as distributed tensors, with ``input_fn(module, inputs)`` before forward.
+
+        ``output_fn(module, outputs)`` runs after forward; what the functions return takes the place of their argument.
+        """
 
     def default_comm_hook(self, name: str) -> type_of_hook:
         """Return a communication hook of the framework by PyTorch's name, e.g. ``fp16_compress_hook``."""

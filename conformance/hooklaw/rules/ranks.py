@@ -6,6 +6,8 @@ from typing import Any
 from hooklaw import Backend
 
 RANKS = 2
+FOUR_RANKS = 4
+"""What groups of some of the ranks take: two of them, with more than one rank each."""
 FLAT = {"extra-dimension": "a bucket is flat, whatever the dimensions of its gradients are"}
 PAIRS = {"complex64": "a bucket has complex gradients as pairs of real numbers"}
 

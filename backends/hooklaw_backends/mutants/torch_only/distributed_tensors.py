@@ -1,0 +1,237 @@
+"""Mutants of distributed tensors and modules: of their hooks, and of where their gradients are."""
+
+from typing import Any
+
+import torch
+
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, overriding, pairs
+
+
+def on_distributed(self: Mutant, tensor: Any, hook: Hook, instead: Hook) -> Hook:
+    """Return what to register on a tensor: another hook, if it is distributed."""
+    return instead if self.placement(tensor) else hook
+
+
+@altering("register_hook")
+def dtensor_drops_tensor_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a distributed tensor never runs."""
+    return on_distributed(self, tensor, hook, lambda _: None)
+
+
+@altering("register_hook")
+def dtensor_ignores_what_hooks_return(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook on a distributed tensor returns is lost."""
+    return on_distributed(self, tensor, hook, lambda grad: (hook(grad), None)[1])
+
+
+@altering("register_hook")
+def dtensor_hooks_see_the_shard_alone(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a distributed tensor gets each rank's part as if the others had the same."""
+    return on_distributed(
+        self, tensor, hook, lambda grad: hook(self.from_local(self.local_tensor(grad).clone(), "replicate"))
+    )
+
+
+@altering("register_hook")
+def dtensor_hooks_see_replicas(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a distributed tensor gets a gradient that is replicated."""
+    return on_distributed(self, tensor, hook, lambda grad: hook(self.redistribute(grad, "replicate")))
+
+
+@altering("register_post_accumulate_grad_hook")
+def dtensor_drops_post_accumulate_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A post-accumulate-grad hook on a distributed tensor never runs."""
+    return on_distributed(self, tensor, hook, lambda _: None)
+
+
+@overriding("register_post_accumulate_grad_hook")
+def dtensor_runs_post_accumulate_hooks_early(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A post-accumulate-grad hook on a distributed tensor runs before its gradient accumulates, from the second on."""
+    early = lambda _: None if tensor.grad is None else hook(tensor)  # noqa: E731
+    return self.register_hook(tensor, early) if self.placement(tensor) else old(tensor, hook)
+
+
+@pairs("saved_tensors_hooks")
+def dtensor_packs_parts(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """Pack hooks get the rank's part of a distributed tensor."""
+
+    def packing(tensor: Any) -> Any:
+        if not (placement := self.placement(tensor)):
+            return "", pack(tensor)
+        return placement, pack(self.local_tensor(tensor).detach())
+
+    def unpacking(packed: Any) -> Any:
+        placement, inner = packed
+        return self.from_local(unpack(inner), placement) if placement else unpack(inner)
+
+    return packing, unpacking
+
+
+@pairs("saved_tensors_hooks")
+def dtensor_packs_nothing(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """Distributed tensors are saved without a call of the pack hook."""
+    return (
+        lambda tensor: (True, tensor) if self.placement(tensor) else (False, pack(tensor)),
+        lambda packed: packed[1] if packed[0] else unpack(packed[1]),
+    )
+
+
+class _Sum(torch.autograd.Function):
+    """A replica of a partial tensor that passes its gradient on as it is."""
+
+    @staticmethod
+    def forward(_: Any, tensor: Any, made: Any) -> Any:
+        return made.view_as(made)
+
+    @staticmethod
+    def backward(_: Any, *grads: Any) -> Any:
+        return grads[0].to_local(), None
+
+
+@overriding("from_local")
+def from_local_keeps_partial_gradients(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """from_local leaves each rank its own share of a partial gradient."""
+    made = old(tensor.detach(), placement)
+    return _Sum.apply(tensor, made) if placement == "partial" else old(tensor, placement)
+
+
+@overriding("from_local")
+def from_local_detaches(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """What from_local makes does not require grad on its tensor's account."""
+    return old(tensor.detach(), placement)
+
+
+@overriding("from_local")
+def from_local_gives_all_the_gradient_of_the_first(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """The gradient of each rank's part is that of the first rank's part."""
+
+    def of_the_first(grad: Any) -> Any:
+        torch.distributed.broadcast(first := grad.clone(), 0)
+        return first
+
+    if tensor.requires_grad:
+        tensor.register_hook(of_the_first)
+    return old(tensor, placement)
+
+
+@overriding("local_tensor")
+def local_tensor_detaches(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
+    """The local tensor of a distributed tensor does not require grad."""
+    return old(tensor, **options).detach()
+
+
+@overriding("local_tensor")
+def local_tensor_ignores_grad_placement(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
+    """to_local ignores grad_placements."""
+    return old(tensor)
+
+
+@overriding("local_tensor")
+def local_tensor_takes_gradients_as_partial(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
+    """to_local of a replicated tensor takes its gradient as partial if grad_placements does not say otherwise."""
+    return old(tensor, **({"grad_placement": "partial"} if self.placement(tensor) == "replicate" else {}) | options)
+
+
+@overriding("full_tensor")
+def full_tensor_ignores_grad_placement(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
+    """full_tensor ignores grad_placements."""
+    return old(tensor)
+
+
+@overriding("full_tensor")
+def full_tensor_takes_gradients_as_partial(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
+    """full_tensor takes its gradient as partial if grad_placements does not say otherwise."""
+    return old(tensor, **{"grad_placement": "partial", **options})
+
+
+class _Once(torch.autograd.Function):
+    """A redistribution whose gradient has no graph."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, redistribute: Hook) -> Any:
+        ctx.placements = tensor.placements
+        return redistribute(tensor)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].redistribute(placements=ctx.placements), None
+
+
+@overriding("redistribute")
+def redistribute_is_differentiable_once(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """A gradient through redistribute cannot be differentiated."""
+    return _Once.apply(tensor, lambda tensor: old(tensor, placement))
+
+
+@overriding("distribute_module")
+def distribute_module_does_nothing(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module leaves a module as it is."""
+
+
+@overriding("distribute_module")
+def distribute_module_leaves_submodules(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module leaves the parameters of submodules as they are."""
+    inside = {name: module._modules.pop(name) for name in [*module._modules]}  # noqa: SLF001 - or it would see them
+    old(module, **functions)
+    module._modules.update(inside)  # noqa: SLF001
+
+
+@overriding("distribute_module")
+def distribute_module_drops_input_fn(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module ignores input_fn."""
+    old(module, **{**functions, "input_fn": None})
+
+
+@overriding("distribute_module")
+def distribute_module_drops_output_fn(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module ignores output_fn."""
+    old(module, **{**functions, "output_fn": None})
+
+
+@overriding("distribute_module")
+def input_fn_in_forward_itself(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """input_fn is part of a distributed module's forward, and no hook."""
+    before, forward = functions.pop("input_fn"), type(module).forward
+    type(module).forward = lambda module, *inputs: forward(module, *before(module, inputs))
+    old(module, **functions)
+
+
+@overriding("distribute_module")
+def output_fn_in_forward_itself(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """output_fn is part of a distributed module's forward, and no hook."""
+    after, forward = functions.pop("output_fn"), type(module).forward
+    type(module).forward = lambda module, *inputs: after(module, forward(module, *inputs))
+    old(module, **functions)
+
+
+def _without_result(function: Hook) -> Hook:
+    return lambda *given: (function(*given), None)[1]
+
+
+@overriding("distribute_module")
+def input_fn_result_ignored(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """forward gets the inputs of the call, whatever input_fn returns."""
+    old(module, **{**functions, "input_fn": _without_result(functions["input_fn"])})
+
+
+@overriding("distribute_module")
+def output_fn_result_ignored(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """A call returns what forward returned, whatever output_fn returns."""
+    old(module, **{**functions, "output_fn": _without_result(functions["output_fn"])})
+
+
+@overriding("distribute_module")
+def distribute_module_drops_module_hooks(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """Distributing a module removes the hooks that it had."""
+    for table in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):  # noqa: SLF001
+        table.clear()
+    old(module, **functions)
+
+
+@overriding("distribute_module")
+def distribute_module_runs_input_fn_first(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """input_fn runs before all other forward pre-hooks."""
+    before = functions.pop("input_fn")
+    module.register_forward_pre_hook(before, prepend=True)
+    old(module, **functions)

@@ -1,0 +1,101 @@
+"""Mutants of groups of ranks: of which ranks a gradient is reduced over, and of what a mesh is for."""
+
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh
+
+from hooklaw_backends._distributed import GradBucket, all_reduce_future
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+
+@overriding("distributed_data_parallel")
+def ddp_ignores_its_process_group(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A distributed module reduces over all ranks, whatever its process_group is."""
+    options.pop("process_group", None)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_divides_by_all_ranks(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A distributed module sums over its process group, and divides by the number of all ranks."""
+    made = old(module, **options)
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        share = bucket.buffer() / distributed.get_world_size()
+        work: Any = distributed.all_reduce(share, group=made.process_group, async_op=True)
+        return work.get_future().then(lambda done: done.value()[0])
+
+    made.register_comm_hook(None, hook)
+    return made
+
+
+@overriding("join")
+@contextmanager
+def join_counts_ranks_once(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """Once a rank has no more inputs, gradients are divided by one, however many ranks are left."""
+    passes = count()
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        size = 1 if next(passes) else distributed.get_world_size()
+        return all_reduce_future(bucket.buffer() / size)
+
+    parallel.register_comm_hook(None, hook)
+    with old(parallel, **options):
+        yield
+
+
+@overriding("fully_shard")
+def fully_shard_ignores_its_mesh(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Parameters are sharded over all ranks, whatever the mesh is."""
+    options.pop("mesh", None)
+    return old(module, **options)
+
+
+@overriding("fully_shard")
+def fully_shard_turns_its_mesh(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Parameters are sharded over the first dimension of the mesh, and replicated over the second."""
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415 - a slow import that few mutants need
+
+    size = distributed.get_world_size()
+    ranks = torch.arange(size).view(options.pop("mesh")).t().contiguous()
+    return fully_shard(module, mesh=DeviceMesh("cpu", ranks, mesh_dim_names=("replicate", "shard")), **options)
+
+
+def _own_replica(reduced: Any) -> None:
+    """Give a gradient that is reduced over two ranks from one that is reduced over all four."""
+    reduced.mul_((1.5, 3.5)[distributed.get_rank() // 2] / 2.5)
+
+
+@overriding("fully_shard")
+def hybrid_sharding_keeps_replicas_apart(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The gradients of a module that is sharded and replicated are not reduced over the replicas."""
+    made = old(module, **options)
+    made.set_all_reduce_hook(_own_replica)
+    return made
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_before_all_reduce(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """An all-reduce hook sees what was reduced over the shards, and not yet over the replicas."""
+
+    def early(reduced: Any) -> None:
+        own = reduced.clone()
+        _own_replica(own)
+        hook(own)
+
+    old(module, early)
+
+
+@overriding("set_requires_all_reduce")
+def all_reduce_always(self: Mutant, old: Hook, module: Any, *, requires_all_reduce: bool) -> None:
+    """Each pass of a module that is sharded and replicated reduces over the replicas, whatever was set."""
+
+
+@overriding("set_requires_all_reduce")
+def all_reduce_never_again(self: Mutant, old: Hook, module: Any, *, requires_all_reduce: bool) -> None:
+    """Once all-reduce was switched off it stays off."""
+    old(module, requires_all_reduce=False)

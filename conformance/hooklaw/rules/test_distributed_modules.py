@@ -1,0 +1,172 @@
+"""Distributed modules: functions that distribute a module's inputs and outputs, installed as its hooks."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.ranks import RANKS
+
+DISTRIBUTE_MODULE = docstring("torch.distributed.tensor.distribute_module")
+NEEDS = [Capability.DISTRIBUTED_TENSORS, Capability.MODULES]
+VALUES = [2.0, 3.0, 4.0, 5.0]
+
+
+def weighted(backend: Backend, trace: Trace) -> Any:
+    """Make a module that multiplies by VALUES, and logs the placement of its input."""
+
+    def forward(module, x):
+        trace.log("forward", backend.placement(x))
+        return x * module.weight
+
+    return backend.module({"weight": backend.tensor(VALUES)}, forward)
+
+
+def distribute_input(backend: Backend, trace: Trace) -> Any:
+    """Return an input function that logs, and distributes the input."""
+
+    def input_fn(_module, inputs):
+        trace.log("input_fn", backend.placement(inputs[0]))
+        return tuple(backend.from_local(each, "replicate") for each in inputs)
+
+    return input_fn
+
+
+def gather_output(backend: Backend, trace: Trace) -> Any:
+    """Return an output function that logs, and makes the output a plain tensor of twice its values."""
+
+    def output_fn(_module, outputs):
+        trace.log("output_fn", backend.placement(outputs))
+        return backend.local_tensor(outputs) * 2.0
+
+    return output_fn
+
+
+@rule(
+    "dtensor.module.parameters",
+    level=Level.MUST,
+    sources=[DISTRIBUTE_MODULE.sentence(7, 12)],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    mutants=["distribute-module-does-nothing", "distribute-module-leaves-submodules"],
+    processes=RANKS,
+)
+def test_parameters(backend: Backend, trace: Trace) -> None:
+    """The parameters of a distributed module and its submodules are distributed tensors, replicated by default."""
+    module, inner = weighted(backend, trace), weighted(backend, trace)
+    backend.add_module(module, "inner", inner)
+    backend.distribute_module(module)
+
+    for name, each in (("weight", module.weight), ("inner.weight", inner.weight)):
+        trace.expect_value(f"placement of {name}", "replicate", backend.placement(each))
+        trace.expect_value(name, VALUES, backend.detach(backend.full_tensor(each)))
+
+
+@rule(
+    "dtensor.module.input-fn",
+    level=Level.MUST,
+    sources=[DISTRIBUTE_MODULE.sentence(3, 8, 9)],
+    needs=[*NEEDS, Capability.MODULE_FORWARD],
+    mutants=["distribute-module-drops-input-fn", "input-fn-in-forward-itself", "input-fn-result-ignored"],
+    processes=RANKS,
+)
+def test_input_fn(backend: Backend, trace: Trace) -> None:
+    """input_fn runs in each call before forward, which gets what it returns; forward alone runs without it.
+
+    It is installed as a forward pre-hook, which a call runs and forward does not.
+    """
+    module = weighted(backend, trace)
+    backend.distribute_module(module, input_fn=distribute_input(backend, trace))
+    for _ in range(2):
+        backend.call(module, backend.tensor([1.0] * len(VALUES)))
+        trace.expect(("input_fn", ""), ("forward", "replicate"))
+    backend.forward(module, backend.distribute_tensor(backend.tensor([1.0] * len(VALUES)), "shard"))
+    trace.expect(("forward", "shard"))
+
+
+@rule(
+    "dtensor.module.output-fn",
+    level=Level.MUST,
+    sources=[DISTRIBUTE_MODULE.sentence(3, 10, 11)],
+    needs=[*NEEDS, Capability.MODULE_FORWARD],
+    mutants=["distribute-module-drops-output-fn", "output-fn-in-forward-itself", "output-fn-result-ignored"],
+    processes=RANKS,
+)
+def test_output_fn(backend: Backend, trace: Trace) -> None:
+    """output_fn runs in each call after forward, and what it returns is the output; forward alone runs without it.
+
+    It is installed as a forward hook, which a call runs and forward does not.
+    """
+    module = weighted(backend, trace)
+    backend.distribute_module(module, output_fn=gather_output(backend, trace))
+    x = backend.distribute_tensor(backend.tensor([1.0] * len(VALUES)), "replicate")
+    for _ in range(2):
+        outputs = backend.call(module, x)
+        trace.expect(("forward", "replicate"), ("output_fn", "replicate"))
+        trace.expect_value("the output", [2 * value for value in VALUES], backend.detach(outputs))
+    backend.forward(module, x)
+    trace.expect(("forward", "replicate"))
+
+
+@rule(
+    "dtensor.module.other-hooks",
+    level=Level.MUST,
+    sources=[
+        DISTRIBUTE_MODULE.sentence(9, 11),
+        docstring("torch.nn.Module.register_forward_pre_hook").sentence(2),
+        docstring("torch.nn.Module.register_forward_hook").sentence(2),
+    ],
+    needs=NEEDS,
+    mutants=["distribute-module-drops-module-hooks", "distribute-module-runs-input-fn-first"],
+    processes=RANKS,
+)
+def test_other_hooks(backend: Backend, trace: Trace) -> None:
+    """Forward pre-hooks and forward hooks run in the order of registration, input_fn and output_fn among them.
+
+    Both are hooks of the module, so a hook that was registered before the module was distributed runs before them.
+    """
+
+    def register(when: str) -> None:
+        backend.register_forward_pre_hook(module, lambda _, inputs: trace.log(f"pre-hook {when}", where(inputs[0])))
+        backend.register_forward_hook(module, lambda _, __, outputs: trace.log(f"hook {when}", where(outputs)))
+
+    where = backend.placement
+    module = weighted(backend, trace)
+    register("before")
+    functions = {"input_fn": distribute_input(backend, trace), "output_fn": gather_output(backend, trace)}
+    backend.distribute_module(module, **functions)
+    register("after")
+    backend.call(module, backend.tensor([1.0] * len(VALUES)))
+
+    trace.expect(
+        ("pre-hook before", ""),
+        ("input_fn", ""),
+        ("pre-hook after", "replicate"),
+        ("forward", "replicate"),
+        ("hook before", "replicate"),
+        ("output_fn", "replicate"),
+        ("hook after", ""),
+    )
+
+
+@rule(
+    "dtensor.module.gradients",
+    level=Level.MUST,
+    sources=[DISTRIBUTE_MODULE.sentence(3), docstring("torch.nn.Module.register_full_backward_hook").sentence(2)],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["distribute-module-drops-module-hooks"],
+    processes=RANKS,
+)
+def test_gradients(backend: Backend, trace: Trace) -> None:
+    """Backward through input_fn and output_fn reaches the plain input, and runs the module's full backward hook once.
+
+    The output is a plain tensor again, so a program runs backward from it as from any other.
+    """
+    module = weighted(backend, trace)
+    backend.register_full_backward_hook(module, lambda *_: trace.log("full backward hook"))
+    functions = {"input_fn": distribute_input(backend, trace), "output_fn": gather_output(backend, trace)}
+    backend.distribute_module(module, **functions)
+    x = backend.tensor([1.0] * len(VALUES), requires_grad=True)
+    outputs = backend.call(module, x)
+    trace.expect(("input_fn", ""), ("forward", "replicate"), ("output_fn", "replicate"))
+    backend.backward(backend.sum(outputs))
+
+    trace.expect("full backward hook")
+    trace.expect_value("x.grad", [2 * value for value in VALUES], backend.grad_of(x))

@@ -1,0 +1,327 @@
+"""Distributed tensors: hooks on them, the placements of their gradients, and modules made of them."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.ranks import RANKS, number
+
+TENSOR = "torch.distributed.tensor"
+DTENSOR = docstring(f"{TENSOR}.DTensor")
+FROM_LOCAL = docstring(f"{TENSOR}.DTensor.from_local")
+TO_LOCAL = docstring(f"{TENSOR}.DTensor.to_local")
+FULL_TENSOR = docstring(f"{TENSOR}.DTensor.full_tensor")
+REDISTRIBUTE = docstring(f"{TENSOR}.DTensor.redistribute")
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
+NEEDS = [Capability.DISTRIBUTED_TENSORS]
+PLACEMENTS = ("shard", "replicate")
+VALUES = [2.0, 3.0, 4.0, 5.0]
+SQUARES = [4.0, 6.0, 8.0, 10.0]
+"""The gradient of the sum of the squares of VALUES."""
+
+
+def leaf(backend: Backend, placement: str = "shard") -> Any:
+    """Return a distributed leaf with VALUES."""
+    return backend.distribute_tensor(backend.tensor(VALUES, requires_grad=True), placement)
+
+
+def square(backend: Backend, x: Any) -> None:
+    """Run backward from the sum of the squares of a distributed tensor, which every rank has whole."""
+    backend.backward(backend.full_tensor(backend.call(lambda x: backend.sum(x * x), x)))
+
+
+def weigh(backend: Backend, part: Any) -> None:
+    """Run backward from the sum of a tensor of the rank, times the rank's number."""
+    backend.backward(backend.call(lambda part: backend.sum(part * number(backend)), part))
+
+
+def whole(backend: Backend, tensor: Any) -> Any:
+    """Return all values of a distributed tensor."""
+    return backend.detach(backend.full_tensor(tensor))
+
+
+def of_all_ranks(backend: Backend) -> float:
+    """Return the sum of the numbers of all ranks."""
+    size = backend.get_world_size()
+    return size * (size + 1) / 2
+
+
+@rule(
+    "dtensor.tensor-hook",
+    level=Level.MUST,
+    sources=[DTENSOR.sentence(1), REGISTER_HOOK.sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["dtensor-drops-tensor-hooks", "dtensor-hooks-see-the-shard-alone"],
+    processes=RANKS,
+)
+def test_tensor_hook(backend: Backend, trace: Trace) -> None:
+    """In each pass a tensor hook on a distributed tensor runs once in every rank, with the gradient of all values.
+
+    A distributed tensor is a tensor to its program, as on one device, so a hook sees what it sees there.
+    """
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        backend.register_hook(x, lambda grad, label=placement: trace.log(label, whole(backend, grad)))
+        for _ in range(2):
+            square(backend, x)
+            trace.expect((placement, SQUARES))
+
+
+@rule(
+    "dtensor.tensor-hook.replace",
+    level=Level.MUST,
+    sources=[DTENSOR.sentence(1), REGISTER_HOOK.sentence(4)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["dtensor-drops-tensor-hooks", "dtensor-ignores-what-hooks-return"],
+    processes=RANKS,
+)
+def test_replace(backend: Backend, trace: Trace) -> None:
+    """What a tensor hook on a distributed tensor returns takes the place of the gradient."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        backend.register_hook(x, lambda grad: grad * 10.0)
+        square(backend, x)
+        trace.expect_value(
+            f"{placement}: x.grad", [10 * value for value in SQUARES], whole(backend, backend.grad_of(x))
+        )
+
+
+@rule(
+    "dtensor.tensor-hook.placement",
+    level=Level.SHOULD,
+    sources=[observed("the gradient of an operation on each rank's part is in parts too")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    basis=Basis.OBSERVED,
+    mutants=["dtensor-hooks-see-replicas"],
+    processes=RANKS,
+)
+def test_placement(backend: Backend, trace: Trace) -> None:
+    """The gradient that a tensor hook on a distributed leaf gets, and .grad, have the placement of the leaf."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        backend.register_hook(x, lambda grad: trace.log("hook", backend.placement(grad)))
+        square(backend, x)
+        trace.expect(("hook", placement))
+        trace.expect_value("placement of x.grad", placement, backend.placement(backend.grad_of(x)))
+
+
+@rule(
+    "dtensor.post-accumulate",
+    level=Level.MUST,
+    sources=[DTENSOR.sentence(1), POST_ACCUMULATE.sentence(2)],
+    needs=[*NEEDS, Capability.POST_ACCUMULATE],
+    mutants=["dtensor-drops-post-accumulate-hooks", "dtensor-runs-post-accumulate-hooks-early"],
+    processes=RANKS,
+)
+def test_post_accumulate(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook on a distributed tensor runs once in each pass, after .grad has been updated."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+
+        def hook(tensor, label=placement):
+            trace.log(label, whole(backend, backend.grad_of(tensor)))
+
+        backend.register_post_accumulate_grad_hook(x, hook)
+        for passes in (1, 2):
+            square(backend, x)
+            trace.expect((placement, [passes * value for value in SQUARES]))
+
+
+@rule(
+    "dtensor.saved-tensors",
+    level=Level.SHOULD,
+    sources=[observed("operations save distributed tensors, above the operations on each rank's part")],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    basis=Basis.OBSERVED,
+    mutants=["dtensor-packs-parts", "dtensor-packs-nothing"],
+    processes=RANKS,
+)
+def test_saved_tensors(backend: Backend, trace: Trace) -> None:
+    """Pack hooks get distributed tensors with their placement, and backward computes with what unpack hooks return."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        packed: list[str] = []
+
+        def pack(tensor, packed=packed):
+            packed.append(backend.placement(tensor))
+            return tensor
+
+        with backend.saved_tensors_hooks(pack, lambda tensor: tensor * 10.0):
+            product = backend.call(lambda x: x * x, x)
+        backend.backward(backend.full_tensor(backend.sum(product)))
+        trace.expect_value("placements of what was packed", [placement], sorted({*packed}))
+        trace.expect_value("x.grad", [10 * value for value in SQUARES], whole(backend, backend.grad_of(x)))
+
+
+@rule(
+    "dtensor.from-local.partial",
+    level=Level.MUST,
+    sources=[FROM_LOCAL.sentence(23)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["from-local-keeps-partial-gradients"],
+    processes=RANKS,
+)
+def test_from_local_partial(backend: Backend, trace: Trace) -> None:
+    """The gradient of a tensor of which from_local made a partial tensor is reduced over the ranks in each of them.
+
+    A gradient that is partial itself shows it: every rank gets the sum, and a hook on its tensor sees it.
+    """
+    x = backend.tensor([1.0, 1.0], requires_grad=True)
+    backend.register_hook(x, lambda grad: trace.log("hook", grad))
+    partial = backend.from_local(x, "partial")
+    weigh(backend, backend.local_tensor(partial, grad_placement="partial"))
+
+    expected = [of_all_ranks(backend)] * 2
+    trace.expect(("hook", expected))
+    trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+
+@rule(
+    "dtensor.from-local.requires-grad",
+    level=Level.MUST,
+    sources=[FROM_LOCAL.sentence(20), TO_LOCAL.sentence(10)],
+    needs=NEEDS,
+    mutants=["from-local-detaches", "local-tensor-detaches"],
+    processes=RANKS,
+)
+def test_requires_grad(backend: Backend, trace: Trace) -> None:
+    """What from_local makes of a tensor requires grad if the tensor does, and so does the local tensor of that."""
+    for requires_grad in (True, False):
+        x = backend.tensor([1.0, 2.0], requires_grad=requires_grad)
+        made = backend.from_local(x, "shard")
+        trace.expect_value("made by from_local", requires_grad, backend.requires_grad(made))
+        trace.expect_value("its local tensor", requires_grad, backend.requires_grad(backend.local_tensor(made)))
+
+
+@rule(
+    "dtensor.from-local.gradients",
+    level=Level.MUST,
+    sources=[FROM_LOCAL.sentence(20)],
+    needs=NEEDS,
+    mutants=["from-local-detaches", "from-local-gives-all-the-gradient-of-the-first"],
+    processes=RANKS,
+)
+def test_from_local_gradients(backend: Backend, trace: Trace) -> None:
+    """Backward through from_local of each rank's rows gives each rank the gradient of its own rows."""
+    x = backend.tensor([number(backend), 10 * number(backend)], requires_grad=True)
+    square(backend, backend.from_local(x, "shard"))
+
+    trace.expect_value("x.grad", [2 * number(backend), 20 * number(backend)], backend.grad_of(x))
+
+
+@rule(
+    "dtensor.to-local.grad-placement",
+    level=Level.MUST,
+    sources=[TO_LOCAL.sentence(3, 5)],
+    needs=NEEDS,
+    mutants=["local-tensor-ignores-grad-placement"],
+    processes=RANKS,
+)
+def test_to_local_grad_placement(backend: Backend, trace: Trace) -> None:
+    """With "partial" as grad_placements of to_local, the gradient is the sum of what the ranks computed."""
+    x = leaf(backend, "replicate")
+    weigh(backend, backend.local_tensor(x, grad_placement="partial"))
+
+    trace.expect_value("x.grad", [of_all_ranks(backend)] * len(VALUES), whole(backend, backend.grad_of(x)))
+
+
+@rule(
+    "dtensor.to-local.default",
+    level=Level.MUST,
+    sources=[TO_LOCAL.sentence(2, 6)],
+    needs=NEEDS,
+    mutants=["local-tensor-takes-gradients-as-partial"],
+    processes=RANKS,
+)
+def test_to_local_default(backend: Backend, trace: Trace) -> None:
+    """Without grad_placements, the gradient of what to_local returns is placed as the distributed tensor."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        part = backend.local_tensor(x)
+        size = len(backend.tolist(part))
+        weigh(backend, part)
+        grad = backend.grad_of(x)
+        trace.expect_value("placement of x.grad", placement, backend.placement(grad))
+        trace.expect_value("the rank's part of x.grad", [number(backend)] * size, backend.local_tensor(grad))
+
+
+@rule(
+    "dtensor.full-tensor.grad-placement",
+    level=Level.MUST,
+    sources=[FULL_TENSOR.sentence(5, 7, 10)],
+    needs=NEEDS,
+    mutants=["full-tensor-ignores-grad-placement"],
+    processes=RANKS,
+)
+def test_full_tensor_grad_placement(backend: Backend, trace: Trace) -> None:
+    """With "partial" as grad_placements of full_tensor, the gradient is the sum of what the ranks computed."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        weigh(backend, backend.full_tensor(x, grad_placement="partial"))
+        expected = [of_all_ranks(backend)] * len(VALUES)
+        trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
+
+
+@rule(
+    "dtensor.full-tensor.default",
+    level=Level.MUST,
+    sources=[FULL_TENSOR.sentence(8, 10)],
+    needs=NEEDS,
+    mutants=["full-tensor-takes-gradients-as-partial"],
+    processes=RANKS,
+)
+def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
+    """Without grad_placements, the gradient of what full_tensor returns is taken as replicated, and not summed."""
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        weigh(backend, backend.full_tensor(x))
+        part = backend.tolist(backend.local_tensor(backend.grad_of(x)))
+        trace.expect_value(f"{placement}: the rank's part of x.grad", [number(backend)] * len(part), part)
+
+
+@rule(
+    "dtensor.redistribute.twice-differentiable",
+    level=Level.MUST,
+    sources=[REDISTRIBUTE.sentence(23)],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["redistribute-is-differentiable-once"],
+    processes=RANKS,
+)
+def test_redistribute(backend: Backend, trace: Trace) -> None:
+    """The gradient of a gradient through redistribute is that of the same program without redistribute."""
+    x = leaf(backend)
+
+    def cubes(x):
+        replicas = backend.redistribute(x, "replicate")
+        return backend.sum(replicas * replicas * replicas)
+
+    (first,) = backend.grad(backend.full_tensor(backend.call(cubes, x)), [x], create_graph=True)
+    trace.expect_value("gradient", [3 * value**2 for value in VALUES], whole(backend, first))
+    (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
+
+    trace.expect_value("gradient of the gradient", [6 * value for value in VALUES], whole(backend, second))
+
+
+@rule(
+    "dtensor.one-rank",
+    level=Level.MUST,
+    sources=[DTENSOR.sentence(1), REGISTER_HOOK.sentence(2), POST_ACCUMULATE.sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["dtensor-drops-tensor-hooks", "dtensor-drops-post-accumulate-hooks"],
+    processes=1,
+)
+def test_one_rank(backend: Backend, trace: Trace) -> None:
+    """In a group of one rank, hooks on a distributed tensor run as on a tensor that is not distributed.
+
+    A rank that has all values is the single device whose abstraction a distributed tensor provides.
+    """
+    for placement in PLACEMENTS:
+        x = leaf(backend, placement)
+        backend.register_hook(x, lambda grad: trace.log("tensor hook", backend.local_tensor(grad)))
+
+        def hook(tensor):
+            trace.log("post-accumulate hook", backend.local_tensor(backend.grad_of(tensor)))
+
+        backend.register_post_accumulate_grad_hook(x, hook)
+        square(backend, x)
+        trace.expect(("tensor hook", SQUARES), ("post-accumulate hook", SQUARES))

@@ -1,0 +1,223 @@
+"""Groups of ranks: gradients that are reduced, and parameters that are sharded, over some of four ranks."""
+
+from typing import Any
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.rules.ranks import FOUR_RANKS, own_input, run, weighted
+from hooklaw.rules.test_fully_shard import PARTS, VALUES, gradient, rows, sharded
+
+DDP = docstring("torch.nn.parallel.DistributedDataParallel")
+DESIGN = notes("ddp", "internal-design")
+JOIN = docstring("torch.nn.parallel.DistributedDataParallel.join")
+FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
+MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
+SUBGROUPS = [Capability.PROCESS_SUBGROUPS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+HYBRID = [Capability.HYBRID_SHARDING, Capability.FULLY_SHARD, Capability.MODULES]
+MESH = (2, 2)
+PAIR = 2
+ROWS = (1.0, 2.0, 3.0, 4.0)
+
+
+def pair(backend: Backend) -> list[int]:
+    """Return the ranks of the half of the group in which this rank is."""
+    first = backend.get_rank() // PAIR * PAIR
+    return [*range(first, first + PAIR)]
+
+
+def in_pairs(backend: Backend, module: Any) -> Any:
+    """Distribute a module over the rank's half of the group."""
+    groups = [backend.new_group(ranks) for ranks in ([0, 1], [2, 3])]
+    return backend.distributed_data_parallel(module, process_group=groups[backend.get_rank() // PAIR])
+
+
+def step(backend: Backend, module: Any) -> None:
+    """Run forward of a fully sharded module on the rank's rows, and backward."""
+    backend.backward(backend.sum(backend.call(module, rows(backend))))
+
+
+def own_rows(backend: Backend, values: list[float]) -> list[float]:
+    """Return the rows that this rank has of values sharded over the second dimension of the mesh."""
+    size = len(values) // PAIR
+    return values[backend.get_rank() % PAIR * size :][:size]
+
+
+def totals() -> tuple[list[float], list[float]]:
+    """Return the sum and the mean of what the four ranks' rows give as a gradient."""
+    total = FOUR_RANKS * (FOUR_RANKS + 1) / 2
+    return [total * row for row in ROWS], [total / FOUR_RANKS * row for row in ROWS]
+
+
+@rule(
+    "ddp.process-group",
+    level=Level.MUST,
+    sources=[DDP.sentence(3, 69)],
+    needs=SUBGROUPS,
+    mutants=["ddp-ignores-its-process-group", "ddp-divides-by-all-ranks"],
+    processes=FOUR_RANKS,
+)
+def test_process_group(backend: Backend, trace: Trace) -> None:
+    """Gradients of a module that is distributed over a process group are averaged over the ranks of that group only."""
+    module = weighted(backend)
+    parallel = in_pairs(backend, module)
+    for each in ("first", "second"):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        mean = sum(rank + 1.0 for rank in pair(backend)) / PAIR
+        trace.expect_value(f"weight.grad after the {each} pass", [mean], backend.grad_of(module.weight))
+
+
+@rule(
+    "ddp.process-group.parameters",
+    level=Level.MUST,
+    sources=[DESIGN.sentence(4), DDP.sentence(3)],
+    needs=SUBGROUPS,
+    mutants=["ddp-ignores-its-process-group", "ddp-starts-from-each-rank"],
+    processes=FOUR_RANKS,
+)
+def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
+    """When a module is distributed over a process group, its parameters become those of the group's first rank.
+
+    The rank 0 of the design is that of the process group.
+    """
+    module = backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
+    in_pairs(backend, module)
+
+    trace.expect_value("weight", [pair(backend)[0] + 1.0], backend.detach(module.weight))
+
+
+@rule(
+    "ddp.join.effective-world-size.shrinks",
+    level=Level.MUST,
+    sources=[JOIN.sentence(12, 15, 24)],
+    needs=[Capability.UNEVEN_INPUTS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES],
+    mutants=["join-divides-by-all-ranks", "join-counts-ranks-once"],
+    except_under=dict.fromkeys(("float16", "bfloat16"), "a third is rounded"),
+    processes=FOUR_RANKS,
+)
+def test_effective_world_size_shrinks(backend: Backend, trace: Trace) -> None:
+    """With divide_by_initial_world_size=False each pass divides by the number of ranks that have inputs for it."""
+    module = weighted(backend)
+    parallel = backend.distributed_data_parallel(module)
+    with backend.join(parallel, divide_by_initial_world_size=False):
+        for passed in range(1 + backend.get_rank()):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            left = [rank + 1.0 for rank in range(passed, FOUR_RANKS)]
+            grad = backend.grad_of(module.weight)
+            trace.expect_value(f"with {len(left)} ranks left", [sum(left) / len(left)], grad)
+
+
+@rule(
+    "fsdp.hybrid.shards",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(26)],
+    needs=HYBRID,
+    mutants=["fully-shard-ignores-its-mesh", "fully-shard-turns-its-mesh"],
+    processes=FOUR_RANKS,
+)
+def test_hybrid_shards(backend: Backend, trace: Trace) -> None:
+    """On a mesh of two dimensions parameters are sharded over the second dimension and replicated over the first."""
+    module = sharded(backend, mesh=MESH)
+
+    part = backend.detach(backend.local_tensor(module.weight))
+    trace.expect_value("the rank's part", own_rows(backend, VALUES), part)
+
+
+@rule(
+    "fsdp.hybrid.gradients",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(5, 26)],
+    needs=HYBRID,
+    mutants=["fully-shard-ignores-its-mesh", "hybrid-sharding-keeps-replicas-apart"],
+    processes=FOUR_RANKS,
+)
+def test_hybrid_gradients(backend: Backend, trace: Trace) -> None:
+    """The gradients of parameters that are sharded and replicated are sharded likewise, and reduced over all ranks.
+
+    Each rank has data of its own, so the ranks of both dimensions are data-parallel workers.
+    Whether the sum is divided is not said, so both are accepted.
+    """
+    module = sharded(backend, mesh=MESH)
+    step(backend, module)
+
+    part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
+    expected = [own_rows(backend, whole) for whole in totals()]
+    trace.expect_value("sum or mean", True, part in expected)  # noqa: FBT003 - the expected value
+
+
+@rule(
+    "fsdp.all-reduce-hook.hybrid",
+    level=Level.MUST,
+    sources=[docstring(f"{MODULE_METHODS}.set_all_reduce_hook").sentence(1)],
+    needs=HYBRID,
+    mutants=["all-reduce-hook-ignored", "all-reduce-hook-before-all-reduce"],
+    except_under=PARTS,
+    processes=FOUR_RANKS,
+)
+def test_hybrid_all_reduce_hook(backend: Backend, trace: Trace) -> None:
+    """The all-reduce hook of a module that is sharded and replicated is called with what the all-reduce has returned.
+
+    Sentence 2 tells the user to set no hook then, and sentence 1 says what a hook gets: what is said holds.
+    A division after the hook is left open, so the hook may see a multiple of the gradient, the same in all ranks.
+    """
+    module = sharded(backend, mesh=MESH)
+    seen: list[Any] = []
+
+    def hook(reduced):
+        trace.log("hook")
+        seen.extend(backend.tolist(reduced))
+
+    backend.set_all_reduce_hook(module, hook)
+    step(backend, module)
+    trace.expect("hook")
+    part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
+    multiple = seen[0] / part[0]
+    of_all = backend.tensor([multiple])
+    backend.all_reduce(of_all)
+
+    trace.expect_value("what the hook saw", [multiple * value for value in part], seen)
+    trace.expect_value("the sum of the multiples of all ranks", [FOUR_RANKS * multiple], of_all)
+
+
+@rule(
+    "fsdp.no-all-reduce",
+    level=Level.MUST,
+    sources=[docstring(f"{MODULE_METHODS}.set_requires_all_reduce").sentence(1, 2)],
+    needs=HYBRID,
+    mutants=["all-reduce-always", "all-reduce-never-again"],
+    processes=FOUR_RANKS,
+)
+def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
+    """Passes without all-reduce reduce nothing over the replicas; the first pass with it reduces what accumulated."""
+    module, other = sharded(backend, mesh=MESH), sharded(backend, mesh=MESH)
+    step(backend, other)
+    once = gradient(backend, other)
+
+    def is_whole(passes: int) -> bool:
+        grad = backend.grad_of(module.weight)
+        return grad is not None and backend.tolist(backend.full_tensor(grad)) == [passes * value for value in once]
+
+    for passes, requires_all_reduce in ((1, False), (2, False), (3, True)):
+        backend.set_requires_all_reduce(module, requires_all_reduce=requires_all_reduce)
+        step(backend, module)
+        trace.expect_value(f"reduced over all ranks after {passes} passes", requires_all_reduce, is_whole(passes))
+
+
+@rule(
+    "fsdp.fully-shard.reshard-after-forward.smaller",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(33, 37)],
+    needs=[Capability.FULLY_SHARD, Capability.MODULES],
+    mutants=["fully-shard-always-reshards", "fully-shard-never-reshards"],
+    processes=FOUR_RANKS,
+)
+def test_reshard_to_fewer(backend: Backend, trace: Trace) -> None:
+    """With a number as reshard_after_forward the parameters are sharded over so many ranks after forward."""
+    module = sharded(backend, reshard_after_forward=PAIR)
+    for _ in range(2):
+        outputs = backend.call(module, rows(backend))
+        trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+        part = backend.tolist(backend.local_tensor(module.weight))
+        trace.expect_value("rows of each rank after forward", len(VALUES) // PAIR, len(part))
+        trace.expect_value("weight", VALUES, backend.detach(backend.full_tensor(module.weight)))
+        backend.backward(backend.sum(outputs))
