@@ -7,48 +7,53 @@ import torch
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, overriding, pairs
 
 
-def on_distributed(self: Mutant, tensor: Any, hook: Hook, instead: Hook) -> Hook:
+def is_distributed(tensor: Any) -> bool:
+    """Whether a tensor is a distributed one; imports nothing."""
+    return hasattr(tensor, "placements")
+
+
+def on_distributed(tensor: Any, hook: Hook, instead: Hook) -> Hook:
     """Return what to register on a tensor: another hook, if it is distributed."""
-    return instead if self.placement(tensor) else hook
+    return instead if is_distributed(tensor) else hook
 
 
 @altering("register_hook")
 def dtensor_drops_tensor_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook on a distributed tensor never runs."""
-    return on_distributed(self, tensor, hook, lambda _: None)
+    return on_distributed(tensor, hook, lambda _: None)
 
 
 @altering("register_hook")
 def dtensor_ignores_what_hooks_return(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """What a tensor hook on a distributed tensor returns is lost."""
-    return on_distributed(self, tensor, hook, lambda grad: (hook(grad), None)[1])
+    return on_distributed(tensor, hook, lambda grad: (hook(grad), None)[1])
 
 
 @altering("register_hook")
 def dtensor_hooks_see_the_shard_alone(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook on a distributed tensor gets each rank's part as if the others had the same."""
     return on_distributed(
-        self, tensor, hook, lambda grad: hook(self.from_local(self.local_tensor(grad).clone(), "replicate"))
+        tensor, hook, lambda grad: hook(self.from_local(self.local_tensor(grad).clone(), "replicate"))
     )
 
 
 @altering("register_hook")
 def dtensor_hooks_see_replicas(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook on a distributed tensor gets a gradient that is replicated."""
-    return on_distributed(self, tensor, hook, lambda grad: hook(self.redistribute(grad, "replicate")))
+    return on_distributed(tensor, hook, lambda grad: hook(self.redistribute(grad, "replicate")))
 
 
 @altering("register_post_accumulate_grad_hook")
 def dtensor_drops_post_accumulate_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A post-accumulate-grad hook on a distributed tensor never runs."""
-    return on_distributed(self, tensor, hook, lambda _: None)
+    return on_distributed(tensor, hook, lambda _: None)
 
 
 @overriding("register_post_accumulate_grad_hook")
 def dtensor_runs_post_accumulate_hooks_early(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A post-accumulate-grad hook on a distributed tensor runs before its gradient accumulates, from the second on."""
     early = lambda _: None if tensor.grad is None else hook(tensor)  # noqa: E731
-    return self.register_hook(tensor, early) if self.placement(tensor) else old(tensor, hook)
+    return self.register_hook(tensor, early) if is_distributed(tensor) else old(tensor, hook)
 
 
 @pairs("saved_tensors_hooks")
@@ -56,9 +61,9 @@ def dtensor_packs_parts(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """Pack hooks get the rank's part of a distributed tensor."""
 
     def packing(tensor: Any) -> Any:
-        if not (placement := self.placement(tensor)):
+        if not is_distributed(tensor):
             return "", pack(tensor)
-        return placement, pack(self.local_tensor(tensor).detach())
+        return self.placement(tensor), pack(self.local_tensor(tensor).detach())
 
     def unpacking(packed: Any) -> Any:
         placement, inner = packed
@@ -71,7 +76,7 @@ def dtensor_packs_parts(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
 def dtensor_packs_nothing(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """Distributed tensors are saved without a call of the pack hook."""
     return (
-        lambda tensor: (True, tensor) if self.placement(tensor) else (False, pack(tensor)),
+        lambda tensor: (True, tensor) if is_distributed(tensor) else (False, pack(tensor)),
         lambda packed: packed[1] if packed[0] else unpack(packed[1]),
     )
 
