@@ -85,11 +85,11 @@ class _Sum(torch.autograd.Function):
     """A replica of a partial tensor that passes its gradient on as it is."""
 
     @staticmethod
-    def forward(_: Any, tensor: Any, made: Any) -> Any:
+    def forward(ctx: Any, tensor: Any, made: Any) -> Any:
         return made.view_as(made)
 
     @staticmethod
-    def backward(_: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> Any:
         return grads[0].to_local(), None
 
 
@@ -159,7 +159,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return grads[0].redistribute(placements=ctx.placements), None
 
 
