@@ -232,3 +232,12 @@ class ZeroGradLaysGradientsOutAnew(Mutant):
             grad = self.grad_of(parameter)
             if grad is not None:
                 self.set_grad(parameter, self.tensor(self.tolist(grad), dtype=self.dtype(grad)))
+
+
+class ZeroGradLaysLaterGradientsOutAnew(ZeroGradLaysGradientsOutAnew):
+    """zero_grad(set_to_none=False) makes new, contiguous gradients of zeros for all parameters but the first."""
+
+    def sgd(self, parameters: Sequence[Any], **how: float) -> Any:
+        made = super().sgd(parameters, **how)
+        del self.kept[:1]
+        return made

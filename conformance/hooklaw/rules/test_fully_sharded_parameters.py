@@ -58,7 +58,10 @@ def test_views(backend: Backend, trace: Trace) -> None:
     processes=RANKS,
 )
 def test_frozen(backend: Backend, trace: Trace) -> None:
-    """A fully sharded wrapper gives a parameter that does not require grad no gradient, and reduces those of others."""
+    """A fully sharded wrapper gives a parameter that does not require grad no gradient, and reduces those of others.
+
+    The docstring says so of use_orig_params=True, with which the verb wraps a module.
+    """
     weights = {"weight": twos(backend), "frozen": twos(backend)}
     module = backend.module(weights, lambda module, x: x * module.weight * module.frozen)
     backend.set_requires_grad(module.frozen, requires_grad=False)

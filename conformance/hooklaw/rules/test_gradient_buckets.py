@@ -141,7 +141,7 @@ def test_set_buffer(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(71, 72), DESIGN.sentence(6, 7)],
     needs=[*NEEDS, Capability.GRADIENT_BUCKETS],
-    mutants=["ddp-reduces-the-last-bucket-only"],
+    mutants=["ddp-reduces-the-last-bucket-only", "ddp-reduces-the-first-bucket-for-all"],
     processes=RANKS,
 )
 def test_bucket_size(backend: Backend, trace: Trace) -> None:
@@ -149,17 +149,18 @@ def test_bucket_size(backend: Backend, trace: Trace) -> None:
 
     The size divides the gradients into buckets that are reduced one at a time, which changes no value.
     """
-    names = ("first", "second", "third")
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in names}
-    module = backend.module(weights, lambda module, x: x * module.first + x * module.second + x * module.third)
+    factors = {"first": 1.0, "second": 2.0, "third": 3.0}
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
+    module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2 + module.third * 3))
     parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
     for each in ("first", "second"):
-        for name in names:
+        for name in factors:
             backend.set_grad(getattr(module, name), None)
         run(backend, parallel)
-        for name in names:
+        for name, factor in factors.items():
             seen = backend.tolist(backend.grad_of(getattr(module, name)))
-            trace.expect_value(f"{name}.grad after the {each} pass", mean(backend) * LENGTH, seen)
+            expected = mean(backend, lambda own, factor=factor: own * factor) * LENGTH
+            trace.expect_value(f"{name}.grad after the {each} pass", expected, seen)
 
 
 @rule(
@@ -200,13 +201,16 @@ def test_several_buckets(backend: Backend, trace: Trace) -> None:
 @rule(
     "ddp.gradient-as-bucket-view.averaged",
     level=Level.MUST,
-    sources=[DDP.sentence(78)],
+    sources=[DDP.sentence(78), DESIGN.sentence(25)],
     needs=[*NEEDS, Capability.GRADIENT_BUCKETS],
     mutants=["ddp-bucket-views-not-averaged", "ddp-bucket-views-average-one-gradient"],
     processes=RANKS,
 )
 def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
-    """With gradient_as_bucket_view=True the gradients are averaged too, in each pass."""
+    """With gradient_as_bucket_view=True the gradients are averaged too, in each pass.
+
+    The option says where the gradients lie, in the buckets; it does not change that averages are written to .grad.
+    """
     module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module, gradient_as_bucket_view=True)
     for passes in (1, 2):

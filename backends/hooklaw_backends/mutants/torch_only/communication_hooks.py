@@ -243,3 +243,19 @@ def ddp_reduces_the_last_bucket_only(self: Mutant, old: Hook, module: Any, **opt
 
     made.register_comm_hook(None, hook)
     return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_the_first_bucket_for_all(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Of several buckets of one size all get the averages of the first."""
+    made = old(module, **options)
+    first: list[torch.Tensor] = []
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        if bucket.index() == 0:
+            first[:] = [bucket.buffer().clone()]
+        same_size = first[0].shape == bucket.buffer().shape
+        return all_reduce_future((first[0] if same_size else bucket.buffer()) / distributed.get_world_size())
+
+    made.register_comm_hook(None, hook)
+    return made
