@@ -4,9 +4,11 @@ import shlex
 
 import pytest
 
+import made_records as made
 from helpers import DATA, TOY_RULES
 from hooklaw.results import records
 from hooklaw.results.text import encoded, harmless
+from hooklaw.results.verdict import Outcome
 
 ODD = r"\x1b[2J\u202e\x00\ud800odd"
 ADAPTER = f"""
@@ -20,8 +22,8 @@ PACKER = f"""
 import torch
 
 class Odd:
-    versions = {{"odd\\x1b[2J": "1.0\\u202e"}}
-    medium = "cpu\\x1b[2J"
+    versions = {{"odd\\x1b[2J": "1.0\\u202e\\nforged"}}
+    medium = "cpu\\x1b[2J\\nforged"
 
     def __init__(self):
         self.hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, self.unpack)
@@ -40,6 +42,11 @@ class Odd:
 def raw(done):
     """Return the characters that a terminal would act on."""
     return [letter for letter in done.stdout + done.stderr if not letter.isprintable() and letter != "\n"]
+
+
+def forged(done):
+    """Return the lines that a packer began by a line break in its own words."""
+    return [line for line in done.stdout.splitlines() if line.startswith("forged")]
 
 
 @pytest.mark.parametrize(
@@ -75,11 +82,24 @@ def test_packer(hooklaw, tmp_path, form):
     done = hooklaw("packer", "odd:Odd", "-k", "identity.dtype", "--format", form, "--results=r.jsonl", path=[tmp_path])
     (run,) = records.read(tmp_path / "r.jsonl")
 
-    assert (done.returncode, raw(done)) == (1, [])
+    assert (done.returncode, raw(done), forged(done)) == (1, [], [])
     assert run.results["packer.identity.dtype"].detail == "raised RuntimeError: \x1b[2J\u202e\x00\\ud800odd"
     for words in (["diff", "r.jsonl", "r.jsonl"], ["merge", "r.jsonl", "-o", "m.jsonl"], ["report", "r.jsonl"]):
         read = hooklaw(*words)
-        assert (read.returncode, raw(read)) == (0, [])
+        assert (read.returncode, raw(read), forged(read)) == (0, [], [])
+
+
+@pytest.mark.parametrize("words", ["diff r.jsonl r.jsonl", "merge r.jsonl -o m.jsonl", "report r.jsonl"])
+def test_record(hooklaw, tmp_path, words):
+    """What a record says of a packer, and why it was not judged, begins no line and reaches no terminal raw."""
+    odd = "1.0\x1b[2J\u202e\ud800\nforged"
+    silent = made.failed(outcome=Outcome.NOT_RUN, detail=odd)
+    said = {"versions": {"odd": odd}, "notes": {"medium": odd}, "not_run": odd}
+    made.write(tmp_path / "r.jsonl", made.packer("odd", [made.rule()], [silent], **said))
+
+    done = hooklaw(*words.split())
+
+    assert (done.returncode, raw(done), forged(done)) == (0, [], [])
 
 
 def test_surrogates_in_a_tuple():
