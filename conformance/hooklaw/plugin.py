@@ -18,7 +18,7 @@ from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Writer
 from hooklaw.results.text import printable
 from hooklaw.results.verdict import Expectation, Outcome, Verdict, as_known, judge
-from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
+from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here, keep_threads_from_spinning
 from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.signals import ending_signals_interrupt
 from hooklaw.workers.watchdog import RULE_LIMIT
@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take part in a session that judges a backend."""
     keep_hypothesis_out_of_here()
+    keep_threads_from_spinning()
     if config.getoption("hypothesis_profile", None) is None:
         hypothesis_settings.load()
     if not config.getoption("--backend") or config.getoption("collectonly"):

@@ -1,5 +1,6 @@
 """Executing one rule on one backend: what comes of it is a whole value."""
 
+import gc
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,18 @@ import toy
 from hooklaw.backend.conditions import Condition
 from hooklaw.law.rule import Registered
 from hooklaw.results.verdict import Outcome
+from hooklaw.runner import heap
 from hooklaw.runner.execute import execute
+
+
+@pytest.fixture
+def restored_collector():
+    """Leave the garbage collector as it was."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    gc.enable()
 
 
 def law(function, needs=()):
@@ -102,3 +114,16 @@ def test_reset():
     execute(law(lambda backend, trace: seen.append("rule")), backend)
 
     assert seen == ["reset", "rule"]
+
+
+@pytest.mark.usefixtures("restored_collector")
+def test_heap_is_set_aside():
+    """What a framework or many rules leave is set aside, so that a collection of garbage is quick."""
+    heap.begin()
+    heap.settle()
+    aside = gc.get_freeze_count()
+    kept = [[] for _ in range(heap.GROWN + 100)]
+    heap.settle()
+
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= aside + len(kept)

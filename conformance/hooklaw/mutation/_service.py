@@ -22,6 +22,7 @@ from hooklaw.law.rule import Registered, Rule, registered
 from hooklaw.results import expectations, host, when
 from hooklaw.results.recorder import DIED
 from hooklaw.results.verdict import Outcome
+from hooklaw.runner import heap
 from hooklaw.runner.execute import execute
 
 EXAMPLES = 12
@@ -88,14 +89,14 @@ class MutantService:
     Request = Alterations | TryMutant
 
     def __init__(self, settings: MutantSettings) -> None:
+        heap.begin()
         hypothesis_settings.load(EXAMPLES, shrink=False)  # before the rules: a property keeps the settings it finds
         load_rules()
         self._original, self._makers = _loaded(settings)
         self._of_any = settings.of_any
         self._not_built = getattr(importlib.import_module(settings.module), "NOT_BUILT", None)
         self._rules = {found.rule.id: found for found in registered()}
-        gc.collect()
-        gc.freeze()
+        heap.settle()
 
     def hello(self) -> LoadedMutants:
         """Return what there is to try."""
@@ -114,6 +115,7 @@ class MutantService:
         del note  # an attempt has nothing to say before it ends
         if isinstance(request, Alterations):
             gc.collect()  # what the mutant before left
+            gc.freeze()  # what it has loaded
             return altered(self._makers[request.mutant](), self._original)
         found = self._rules[request.rule]
         if request.mutant:
@@ -200,6 +202,7 @@ def _outcome(
     finally:
         for end in ("reset", "close"):
             getattr(backend, end, lambda: None)()
+        heap.settle()
 
 
 def _watched(original: Backend, used: set[str]) -> Backend:

@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import msgspec
 
@@ -14,7 +15,7 @@ from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Trace
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import HOLDS_THOUGH_DENIED, Outcome
-from hooklaw.runner import _classify, in_ranks
+from hooklaw.runner import _classify, examples, in_ranks
 
 
 def execute(
@@ -56,7 +57,8 @@ def _execute_here(
     trace = Trace(given)
     outcome, detail, where = Outcome.PASS, "", ""
     began = time.perf_counter()
-    error = _error_of(lambda: condition.around(backend, trace, lambda: found.function(given, trace)), backend)
+    body = partial(examples.run, found.function, given, trace)
+    error = _error_of(lambda: condition.around(backend, trace, body), backend)
     duration = round(time.perf_counter() - began, 5)
     if error:
         outcome, detail, where = _classify.classify(error, backend)

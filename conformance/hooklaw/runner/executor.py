@@ -188,6 +188,11 @@ def _leaving_breaks(when: str) -> Generator[None]:
         os._exit = leave
 
 
+def keep_threads_from_spinning() -> None:
+    """Have threads of OpenMP sleep while they wait: on the small tensors of rules they do little else."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def keep_hypothesis_out_of_here() -> None:
     """Have Hypothesis keep its files in the temporary folder, not in the folder that happens to be the current one."""
     user = getattr(os, "getuid", lambda: "user")()

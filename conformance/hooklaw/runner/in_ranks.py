@@ -18,6 +18,7 @@ from hooklaw.law.rule import Registered, registered
 from hooklaw.results.records import Execution
 from hooklaw.results.text import encoded
 from hooklaw.results.verdict import Outcome
+from hooklaw.runner import heap
 from hooklaw.workers.ranks import Ranks, Reply
 
 LIMIT = 15.0
@@ -73,6 +74,7 @@ def execute_in_ranks(found: Registered, backend: Backend, condition: Condition, 
     """Have every rank execute a rule; the lanes are those of the first rank, or of the rank that failed first."""
     for module in _late(found, backend):
         importlib.import_module(module)  # once, not once in each rank
+    heap.settle()  # or each rank would copy what a collection of its own looks through
     with _one_at_a_time:
         try:
             group = _fitting(found, backend, execute)

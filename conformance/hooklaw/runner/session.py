@@ -14,7 +14,7 @@ from hooklaw.results.records import Execution, Result, Run, Writer
 from hooklaw.results.shards import Part
 from hooklaw.results.summary import exit_of_run
 from hooklaw.results.verdict import Exit, Outcome
-from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here
+from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here, keep_threads_from_spinning
 from hooklaw.runner.side_by_side import Execute, executed
 from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.watchdog import RULE_LIMIT
@@ -68,6 +68,7 @@ def judge(
         Expression(wanted.selection)  # refused before a backend is loaded
     files(wanted.rules)
     keep_hypothesis_out_of_here()
+    keep_threads_from_spinning()
     made = [executor(wanted, wanted.limit) for _ in range(wanted.jobs)]
     try:
         made[0].start()

@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from hooklaw.law.rule import Registered, Rule, registered_rule
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
+from hooklaw.runner import heap
 from hooklaw.runner._classify import place
 from hooklaw.runner.execute import execute
 from hooklaw.runner.left_behind import Surroundings, grad_mode_left
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from hooklaw.backend.protocol import Backend
 
 Entry = TypeVar("Entry", Expectation, Stale)
-
-MANY = 50
-"""So many new modules are a part of a framework that a rule has loaded."""
-YOUNG = 50_000
-"""Objects that a rule makes before garbage is collected of itself; a rule whose law it is collects garbage by name."""
 
 
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +94,7 @@ class RuleService:
         self._backend = made
         self.error: BaseException | None = None
         """What the rule that was executed last has raised."""
-        gc.disable()  # while frameworks load there is little garbage, and much to look through
-        self._condition: str | None = None
-        """The condition of the rule that was executed last."""
-        self._loaded = 0
-        """How many modules there were when what was loaded was set aside."""
+        heap.begin()
         self._subject = self._load()
 
     def hello(self) -> Subject:
@@ -139,17 +130,8 @@ class RuleService:
         path = self._settings.expectations or own
         known = self._expectations(Path(path)) if path else {}
         subject = msgspec.structs.replace(self._subject, **known, not_under=self._not_under())
-        self._settle("")
+        heap.settle()
         return Collected([_listed(rule) for rule in rules], subject)
-
-    def _settle(self, condition: str) -> None:
-        """Set aside what has been loaded: whoever collects garbage need not look at a whole framework each time."""
-        loaded = len(sys.modules)
-        if condition != self._condition or loaded > self._loaded + MANY:
-            self._condition, self._loaded = condition, loaded
-            gc.freeze()
-            gc.set_threshold(YOUNG)
-            gc.enable()
 
     def _not_under(self) -> dict[str, str]:
         backend = self._backend
@@ -180,12 +162,12 @@ class RuleService:
         if self._backend is None:
             return Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=self._subject.not_run)
         found = self._find(wanted)
-        self._settle(wanted.condition)
         self.error = None
         condition = find_condition(wanted.condition)
         done = execute(
             found, self._backend, condition=condition, probe=self._settings.probe_unsupported, on_error=self._keep
         )
+        heap.settle()
         if self._settings.contained:
             self.error = None
             gc.collect(1)  # what a rule made is young; the old generation would cost ten times as much
