@@ -98,9 +98,7 @@ def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **option
 @overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes the hook of its kind that was registered first."""
-    handles = self.handles.setdefault((old, given[:-1]), [])
-    handles.append(old(*given, **options))
-    return Handle(lambda: handles.pop(0).remove())
+    return self.removing_the_oldest((old, given[:-1]), old(*given, **options))
 
 
 @overriding(*verbs.MODULE, base=KeepsHandles)

@@ -36,9 +36,7 @@ def registration_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
 @overriding(*verbs.REGISTRATION, base=KeepsHandles)
 def registration_handle_removes_the_oldest(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
     """The handle of a registration hook removes the hook of its kind that was registered first."""
-    handles = self.handles.setdefault(old, [])
-    handles.append(old(hook))
-    return Handle(lambda: handles.pop(0).remove())
+    return self.removing_the_oldest(old, old(hook))
 
 
 @calling(*verbs.REGISTRATION)

@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, without_result
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, without_result
 
 
 @overriding(*verbs.STATE)
@@ -13,6 +13,12 @@ def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> A
     """The handle of a hook around saving or loading a state does not remove the hook."""
     old(*given, **options)
     return Handle()
+
+
+@overriding(*verbs.STATE, base=KeepsHandles)
+def state_handle_removes_the_oldest(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """The handle of a state_dict or load_state_dict hook removes the hook of its kind that was registered first."""
+    return self.removing_the_oldest((old, owner), old(owner, hook, **options))
 
 
 @overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)

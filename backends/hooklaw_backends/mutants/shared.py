@@ -88,6 +88,12 @@ class KeepsHandles(Mutant):
 
     handles = fresh(dict[Any, list[Any]])
 
+    def removing_the_oldest(self, place: Any, handle: Any) -> Handle:
+        """Keep a handle of a place; return one that removes the oldest of the place."""
+        handles = self.handles.setdefault(place, [])
+        handles.append(handle)
+        return Handle(lambda: handles.pop(0).remove())
+
 
 class _OwnLists(Mutant):
     """A mutant that keeps the hooks of each tensor, leaf and Node in its own lists."""

@@ -230,15 +230,17 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
 
 def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any]) -> None:
     """Expect that the handle of a step hook removes this hook alone, for good."""
-    handle = register(lambda *_: trace.log("removed"))
-    other = register(lambda *_: trace.log("stays"))
+    older, handle, newer = (
+        register(lambda *_, label=label: trace.log(label)) for label in ("older", "removed", "newer")
+    )
     backend.step(optimizer)
-    trace.expect_in_any_order("removed", "stays")
+    trace.expect_in_any_order("older", "removed", "newer")
     handle.remove()
     backend.step(optimizer)
     backend.step(optimizer)
-    trace.expect("stays", "stays")
-    other.remove()
+    trace.expect_in_any_order(*["older", "newer"] * 2)
+    for other in (older, newer):
+        other.remove()
 
 
 @rule(
@@ -246,7 +248,7 @@ def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Cal
     level=Level.MUST,
     sources=[PRE_OF_ALL.sentence(4), POST_OF_ALL.sentence(4)],
     needs=NEEDS,
-    mutants=["global-step-hook-stays"],
+    mutants=["global-step-hook-stays", "step-handle-removes-the-oldest"],
 )
 def test_global_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a global step pre-hook or post-hook removes this hook, and no other, from all later steps."""
@@ -260,7 +262,7 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(6), POST.sentence(5)],
     needs=NEEDS,
-    mutants=["step-hook-stays", "step-post-hook-stays"],
+    mutants=["step-hook-stays", "step-post-hook-stays", "step-handle-removes-the-oldest"],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a step pre-hook or post-hook removes this hook, and no other, from all later steps."""

@@ -150,7 +150,7 @@ def test_children_first(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("these three registrations return a handle; only the docstring of the fourth names it")],
     needs=NEEDS,
-    mutants=["state-hook-stays"],
+    mutants=["state-hook-stays", "state-handle-removes-the-oldest"],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a state_dict hook or a load_state_dict pre-hook of a module removes this hook, and no other."""
@@ -160,16 +160,17 @@ def test_handles(backend: Backend, trace: Trace) -> None:
         backend.register_load_state_dict_pre_hook,
     ):
         owner = weighted(backend)
+        register(owner, lambda *_: trace.log("older"))
         handle = register(owner, lambda *_: trace.log("removed"))
-        register(owner, lambda *_: trace.log("stays"))
+        register(owner, lambda *_: trace.log("newer"))
         backend.load_state_dict(owner, backend.state_dict(owner))
-        trace.expect_in_any_order("removed", "stays")
+        trace.expect_in_any_order("older", "removed", "newer")
         handle.remove()
 
         for _ in range(2):
             backend.load_state_dict(owner, backend.state_dict(owner))
 
-        trace.expect("stays", "stays")
+        trace.expect_in_any_order(*["older", "newer"] * 2)
 
 
 @rule(
@@ -295,21 +296,22 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_POST.sentence(8)],
     needs=NEEDS,
-    mutants=["state-hook-stays"],
+    mutants=["state-hook-stays", "state-handle-removes-the-oldest"],
 )
 def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a load_state_dict post-hook removes this hook, and no other, for all later loads."""
     owner = weighted(backend)
+    backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("older"))
     handle = backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("removed"))
-    backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("stays"))
+    backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("newer"))
     backend.load_state_dict(owner, backend.state_dict(owner))
-    trace.expect_in_any_order("removed", "stays")
+    trace.expect_in_any_order("older", "removed", "newer")
     handle.remove()
 
     for _ in range(2):
         backend.load_state_dict(owner, backend.state_dict(owner))
 
-    trace.expect("stays", "stays")
+    trace.expect_in_any_order(*["older", "newer"] * 2)
 
 
 @rule(
