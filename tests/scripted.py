@@ -35,8 +35,15 @@ OF_A_RUN = re.compile(r"\w+\.<locals>\.|(?<=generated_tensor_)\d+")
 """What a message says of where a function stands, or how many tensors there were before."""
 COMPLEX = re.compile(r"\(?(-?[\d.]+(?=[+-]))?([+-]?[\d.]+)j\)?")
 """A complex number, which a record has as a pair."""
-HERE_ALONE = {"torch-compile:eager": {"custom-function.saved-cleared-on-completion"}}
-"""What shows only where the compiled function reaches a trace, so that it is split in more places."""
+HERE_ALONE = {
+    "torch-compile:eager": {"custom-function.saved-cleared-on-completion"},
+    "torch-compile:eager+compiled-autograd+forward": {
+        "custom-function.double-backward.intermediate",
+        "custom-function.double-backward.context-attribute",
+    },
+}
+"""What shows only where the compiled function reaches a trace, so that it is split in more places; without one the
+second compiler of the last two recurses without end."""
 RACES = {
     "threads.backward.concurrent",
     "threads.backward.concurrent-hooks",

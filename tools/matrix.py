@@ -44,6 +44,7 @@ BACKENDS = {
     "torch-compile:aot_eager": "torch",
     "torch-compile:inductor": "torch",
     "torch-compile:eager+compiled-autograd": "torch",
+    "torch-compile:eager+compiled-autograd+forward": "torch",
     "paddle": "paddlepaddle",
     "mindspore": "mindspore",
     "tinygrad": "tinygrad",
