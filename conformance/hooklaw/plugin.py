@@ -3,7 +3,7 @@
 It is loaded by name (``-p hooklaw.plugin``), never by being installed.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from hooklaw.backend import loading
 from hooklaw.errors import HooklawError
 from hooklaw.law import hypothesis_settings
 from hooklaw.law.rule import Rule
 from hooklaw.results.recorder import Recorder, Subject
 from hooklaw.results.records import Execution, Writer
 from hooklaw.results.text import printable
-from hooklaw.results.verdict import Expectation, Outcome, Verdict, as_known, judge
+from hooklaw.results.verdict import Exit, Expectation, Outcome, Verdict, as_known, judge
 from hooklaw.runner.executor import Executor, executor, keep_hypothesis_out_of_here, keep_threads_from_spinning
 from hooklaw.runner.worker import Listed, RuleSettings
 from hooklaw.workers.signals import ending_signals_interrupt
@@ -50,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis_settings.load()
     if not config.getoption("--backend") or config.getoption("collectonly"):
         return
+    _refuse_unknown(_option(config, "--backend"))
     config.stash[RUNNER] = runner = RuleRunner(config)
     config.pluginmanager.register(runner, "hooklaw-runner")
     if not hasattr(config, "workerinput"):  # in a worker of xdist its controller records
@@ -57,6 +59,15 @@ def pytest_configure(config: pytest.Config) -> None:
         signals.enter_context(ending_signals_interrupt())
         config.add_cleanup(signals.close)
         config.pluginmanager.register(Records(config), "hooklaw-records")
+
+
+def _refuse_unknown(specs: Sequence[str]) -> None:
+    """Raise UsageError for a name that no backend has."""
+    try:
+        for spec in specs:
+            loading.resolve(spec)
+    except HooklawError as error:
+        raise pytest.UsageError(f"hooklaw: {error}") from error
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> "list[RuleItem] | None":
@@ -91,6 +102,8 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, RuleItem) and call.when == "call" and item.done:
         report.__dict__["hooklaw"] = msgspec.to_builtins(item.config.stash[RUNNER].message(item, item.done))
+    if isinstance(item, UnjudgedItem):
+        report.__dict__["hooklaw_unjudged"] = True
     return report
 
 
@@ -133,6 +146,23 @@ class RuleItem(pytest.Item):
         return self.path, self._line, self.name
 
 
+class UnjudgedItem(pytest.Item):
+    """A backend that cannot be judged."""
+
+    def __init__(self, *, why: str, **how: Any) -> None:
+        super().__init__(**how)
+        self._why = why
+
+    def runtest(self) -> None:
+        """Fail with the reason."""
+        raise BrokenRuleError(self._why)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """Return the reason alone."""
+        del excinfo, style
+        return f"hooklaw: {printable(self._why)}"
+
+
 def _text(done: Execution, verdict: Verdict, known: Expectation | None) -> str:
     if verdict is Verdict.FIXED:
         return f"[fixed] expected to {'/'.join(known.outcome if known else [])}, and passes: drop the entry"
@@ -166,20 +196,28 @@ class RuleRunner:
             each.start()
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Prepare the rules, and put last what is known to end the process, so that no worker is replaced for it."""
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Prepare the rules, and put last what is known to end the process, so that no worker is replaced for it.
+
+        In the place of the rules of a backend that cannot be loaded there is an item that fails; also beside those of
+        a backend that this machine lacks, unless that is allowed.
+        """
         ours = [item for item in items if isinstance(item, RuleItem)]
-        for spec in dict.fromkeys(item.spec for item in ours):
-            files = dict.fromkeys(str(item.path) for item in ours)
-            try:
-                self.subjects[spec], found = self._executors[spec].collect([*files])
-            except HooklawError as error:
-                raise pytest.UsageError(f"hooklaw: {error}") from error
-            if (why := self.subjects[spec].not_run) and not self._allow_not_run:
-                said = printable(f"{spec} cannot be judged here: {why}")
-                raise pytest.UsageError(f"hooklaw: {said}; if that is as it should be, say --allow-not-run")
-            self._listed |= {(spec, listed.rule.id): listed for listed in found}
+        files = [*dict.fromkeys(str(item.path) for item in ours)]
+        unjudged = {spec: self._prepare(spec, files) for spec in dict.fromkeys(item.spec for item in ours)}
+        items[:] = [item for item in items if not isinstance(item, RuleItem) or item.spec in self.subjects]
         items.sort(key=lambda item: isinstance(item, RuleItem) and self.subjects[item.spec].ends_process(item.rule.id))
+        items += [_unjudged(session, spec, why) for spec, why in unjudged.items() if why]
+
+    def _prepare(self, spec: str, files: Sequence[str]) -> str:
+        """Load a backend and its rules; return why it cannot be judged, or an empty text."""
+        try:
+            self.subjects[spec], found = self._executors[spec].collect(files)
+        except HooklawError as error:
+            return str(error)
+        self._listed |= {(spec, listed.rule.id): listed for listed in found}
+        why = "" if self._allow_not_run else self.subjects[spec].not_run
+        return why and f"{spec} cannot be judged here: {why}; if that is as it should be, say --allow-not-run"
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember what will be judged."""
@@ -216,6 +254,11 @@ class RuleRunner:
             each.close()
 
 
+def _unjudged(session: pytest.Session, spec: str, why: str) -> UnjudgedItem:
+    name = f"hooklaw[{spec}]"
+    return UnjudgedItem.from_parent(session, name=name, nodeid=name, why=why)
+
+
 def _executor(config: pytest.Config, spec: str) -> Executor:
     settings = RuleSettings(
         backend=spec,
@@ -239,6 +282,7 @@ class Records:
         path: str | None = config.getoption("--results")
         self._selection: str = config.getoption("keyword") or ""
         self._recorders: dict[str, Recorder] = {}
+        self._unjudged = False
         try:
             self._writer = Writer(Path(path)) if path else None
         except HooklawError as error:
@@ -246,6 +290,7 @@ class Records:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a result."""
+        self._unjudged |= hasattr(report, "hooklaw_unjudged")
         if not hasattr(report, "hooklaw"):
             return
         message = msgspec.convert(report.__dict__["hooklaw"], Message)
@@ -257,9 +302,11 @@ class Records:
             recorder.add(message.execution)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Close the records."""
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Close the records; end as `hooklaw run` does where a backend could not be judged."""
         for recorder in self._recorders.values():
             recorder.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
         if self._writer:
             self._writer.close()
+        if self._unjudged and exitstatus == pytest.ExitCode.TESTS_FAILED:
+            session.exitstatus = Exit.BROKEN.code

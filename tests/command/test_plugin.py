@@ -8,6 +8,7 @@ import pytest
 
 from helpers import DATA, TOY_RULES, entry
 from hooklaw.results import records
+from hooklaw.results.verdict import Exit
 
 
 @pytest.fixture
@@ -63,12 +64,13 @@ def test_another_failure_than_the_known_one_fails(plain, tmp_path):
 
 
 def test_a_backend_that_is_absent(plain):
-    """A backend that cannot be judged here is an error, unless its absence is allowed."""
+    """A backend that cannot be judged here is a failure and exit code 3, unless its absence is allowed."""
     backend = ("--backend", "toy:backend:absent")
     done = plain(backend=backend)
 
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "toy:backend:absent cannot be judged here: no toy box on this machine" in done.stderr + done.stdout
+    assert done.returncode == Exit.BROKEN.code
+    assert "hooklaw: toy:backend:absent cannot be judged here: no toy box on this machine" in done.stdout
+    assert "1 failed, 5 not-run" in done.stdout
     assert plain("--allow-not-run", backend=backend).returncode == pytest.ExitCode.OK
 
 
@@ -169,11 +171,35 @@ def test_two_workers_of_xdist(plain, tmp_path):
 
 
 def test_a_backend_that_does_not_load(plain):
-    """A backend that does not load is one sentence, and no rule is run."""
+    """A backend that does not load is one sentence and exit code 3, and no rule is run."""
     done = plain(backend=("--backend", "nowhere:backend"))
 
+    assert done.returncode == Exit.BROKEN.code
+    assert "hooklaw: backend 'nowhere:backend': cannot import module nowhere" in done.stdout
+    assert "= 1 failed in" in done.stdout
+
+
+@pytest.mark.parametrize("spec", ["nowhere:backend", "toy:backend:absent"])
+@pytest.mark.parametrize("how", [(), ("--in-process",), ("-n", "2")], ids=["contained", "in process", "xdist"])
+def test_a_backend_that_costs_its_own_results_alone(plain, tmp_path, spec, how):
+    """The other backends of the session are judged and recorded, and the exit code is that of `hooklaw run`."""
+    if "-n" in how:
+        pytest.importorskip("xdist")
+    done = plain("--backend", spec, "--results=toy.jsonl", "--junitxml=junit.xml", *how, others="-n" in how)
+    toy, *_ = sorted(records.read(tmp_path / "root" / "toy.jsonl"), key=lambda run: run.header.backend)
+
+    assert done.returncode == Exit.BROKEN.code
+    assert "2 failed, 2 passed, 1 xfailed" in done.stdout
+    assert (toy.header.backend, len(toy.results), toy.complete) == ("toy:backend", 5, True)
+    assert f'name="hooklaw[{spec}]"' in (tmp_path / "root" / "junit.xml").read_text()
+
+
+def test_a_name_that_no_backend_has(plain):
+    """A mistyped name is refused before anything runs."""
+    done = plain("--backend", "torch-eagr")
+
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "hooklaw: backend 'nowhere:backend': cannot import module nowhere" in done.stderr + done.stdout
+    assert "hooklaw: no backend has the name 'torch-eagr': did you mean torch-eager?" in done.stderr
     assert "passed" not in done.stdout
 
 
