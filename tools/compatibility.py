@@ -11,6 +11,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+import api_statements
+
+from hooklaw.law.collection import load_rules
 from hooklaw.results.records import Run, RunKind, read
 from hooklaw.results.summary import count, words
 from hooklaw.results.verdict import JUDGED
@@ -123,7 +126,18 @@ def compatibility(records: Sequence[Record]) -> str:
     seconds = (f"{one.run.footer.seconds:.0f} s" if one.run.footer else "" for one in records)
     rows = ([*named(one), *figures(one), took] for one, took in zip(records, seconds, strict=True))
     runs = table(["backend", "version", "day", *COUNTS, "took"], rows)
-    return HEAD + runs + LEGEND + "".join(chapters(records))
+    return "".join([HEAD, runs, *documentation(records), LEGEND, *chapters(records)])
+
+
+def documentation(records: Sequence[Record]) -> Iterator[str]:
+    """Yield the section on what frameworks document, with a table for each framework that has a record."""
+    yield api_statements.INTRO
+    runs = {one.stem: one.run for one in records}
+    found = api_statements.statements(api_statements.TABLE.read_text(), [each.rule for each in load_rules().values()])
+    for framework, its in groupby(found, key=lambda one: one.framework):
+        if framework in runs:
+            rows = api_statements.rows(its, runs[framework])
+            yield f"\n### {framework}\n\n{table(api_statements.HEADS, rows)}"
 
 
 def overview(records: Sequence[Record]) -> str:
