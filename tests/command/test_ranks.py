@@ -31,6 +31,8 @@ class Made(SimpleNamespace):
     capabilities = frozenset({Capability.PROCESSES})
     number = -1
     refusal = ""
+    out_of_step = None
+    runs = 0
 
     def init_process_group(self, rank, world_size, store):
         """Take the number, unless there is a reason to refuse."""
@@ -42,6 +44,20 @@ class Made(SimpleNamespace):
     def is_tensor(self, value):
         """There are none."""
         return False
+
+    def tensor(self, data):
+        """Return the numbers: they do for a tensor."""
+        return data
+
+    def tolist(self, tensor):
+        """Return the numbers."""
+        return tensor
+
+    def all_reduce(self, tensor):
+        """Take the sum of two ranks, unless the rank that is out of step waits for another one."""
+        if self.number == self.out_of_step:
+            time.sleep(60)
+        tensor[:] = [3.0]
 
 
 @pytest.fixture
@@ -155,6 +171,62 @@ def test_ranks_are_kept(backend):
     pids = [execute(found, backend).observed[0].value for _ in range(2)]
 
     assert pids[0] == pids[1]
+
+
+def around_a_failure(backend, processes=2):
+    """Execute a rule three times, which fails in rank 1 the second time; return the three results."""
+
+    def rule(backend, trace):
+        log_pid(backend, trace)
+        backend.runs += 1
+        trace.expect_value("not rank 1 in its second run", 1, int((backend.runs, backend.number) != (2, 1)))
+
+    found = rule_of(rule, processes)
+    return [execute(found, backend) for _ in range(3)]
+
+
+def pid(done):
+    """Return which process rank 0 was."""
+    return done.observed[0].value
+
+
+def test_ranks_in_step_are_kept(backend):
+    """Where a rule failed, and all ranks come to an all-reduce, they execute the next rule too."""
+    first, failed, second = around_a_failure(backend)
+
+    assert [each.outcome for each in (first, failed, second)] == [Outcome.PASS, Outcome.FAIL, Outcome.PASS]
+    assert pid(first) == pid(second)
+
+
+def test_ranks_out_of_step(backend, monkeypatch):
+    """Where a rule failed, and a rank waits for what another will never do, the next rule has new ranks, and soon."""
+    monkeypatch.setattr(in_ranks, "STEP_LIMIT", 0.5)
+    backend.out_of_step = 0
+    began = time.monotonic()
+    first, _, second = around_a_failure(backend)
+
+    assert Outcome.PASS is second.outcome
+    assert pid(first) != pid(second)
+    assert is_gone(pid(first))
+    assert time.monotonic() - began < 30
+
+
+def test_wrong_sum(backend):
+    """Where a rule failed, and an all-reduce gives another sum, the next rule has new ranks."""
+    first, _, second = around_a_failure(backend, processes=3)
+
+    assert pid(first) != pid(second)
+
+
+def test_groups_of_several_sizes(backend):
+    """A rule of more processes has ranks of its own, beside which the others are kept until they are closed."""
+    before = children()
+    two, three = rule_of(log_pid), rule_of(log_pid, processes=3)
+    first, more, second = [execute(found, backend) for found in (two, three, two)]
+    in_ranks.close()
+
+    assert pid(first) == pid(second) != pid(more)
+    assert children() <= before
 
 
 def test_ranks_of_another_backend(backend):

@@ -1,6 +1,7 @@
 """A rule of several processes, executed in each rank of a group, with one outcome: that of the rank that failed first.
 
-The ranks are forked from the process that has the backend, so they have it too, and are kept for the next rule.
+The ranks are forked from the process that has the backend, so they have it too, and are kept for the next rule. Where
+a rule failed they are kept if they are still in step: an all-reduce by all of them gives the sum.
 """
 
 import atexit
@@ -23,11 +24,13 @@ from hooklaw.workers.ranks import Ranks, Reply
 
 LIMIT = 15.0
 """Seconds that a rule may take in its ranks: less than any worker may."""
+STEP_LIMIT = 2.0
+"""Seconds that an all-reduce may take by which ranks show that they are in step."""
 Execute = Callable[[Registered, Backend, Condition], Execution]
 
 
 class Wanted(msgspec.Struct):
-    """A request to every rank."""
+    """A request to every rank: a rule, or without its id whether the ranks are in step."""
 
     rule: str
     condition: str
@@ -41,32 +44,59 @@ class _Group:
         self._rules = {each.rule.id: each for each in registered()} | {found.rule.id: found}
         self._execute = execute
         self._joined = False
+        self._suspect = False
         self.ranks = Ranks(self.size, self._work)
 
-    def fits(self, found: Registered, backend: Backend) -> bool:
-        """Whether these ranks can execute a rule on a backend."""
-        known = self._rules.get(found.rule.id) is found and _late(found, backend) <= self.late
-        return known and backend is self.backend and self.size == found.rule.processes and self.ranks.is_whole()
+    def fits(self, found: Registered) -> bool:
+        """Whether these ranks can execute a rule."""
+        known = self._rules.get(found.rule.id) is found and _late(found, self.backend) <= self.late
+        return known and self.ranks.is_whole() and self._is_in_step()
+
+    def ask(self, wanted: Wanted, limit: float) -> list[Reply]:
+        """Have every rank do what is wanted; where it failed in one, the ranks are suspect."""
+        replies = self.ranks.ask(msgspec.json.encode(wanted), limit, _has_failed)
+        self._suspect = any(not reply.answer or _has_failed(reply.answer) for reply in replies)
+        return replies
+
+    def _is_in_step(self) -> bool:
+        """Whether no rank waits, or will, for what another did not do in a rule that failed."""
+        if self._suspect:
+            self.ask(Wanted("", ""), STEP_LIMIT)
+        return not self._suspect
 
     def _work(self, rank: int, request: bytes, store: str) -> bytes:
-        """Execute a rule, in a rank."""
+        """Do what is wanted, in a rank."""
         wanted = msgspec.json.decode(request, type=Wanted)
+        done = self._execution(rank, wanted, store) if wanted.rule else self._step(rank)
+        gc.collect(1)
+        return encoded(done)
+
+    def _execution(self, rank: int, wanted: Wanted, store: str) -> Execution:
         found, condition = self._rules[wanted.rule], find_condition(wanted.condition)
         try:
             if not self._joined:
                 self.backend.init_process_group(rank, self.size, store)
                 self._joined = True
-            done = self._execute(found, self.backend, condition)
+            return self._execute(found, self.backend, condition)
         except NotRunError as reason:
-            done = Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=str(reason))
+            return Execution(rule=wanted.rule, outcome=Outcome.NOT_RUN, detail=str(reason))
         except Exception as error:  # noqa: BLE001 - the group was not made, whoever is to blame
             said = f"{type(error).__name__}: {error}"
-            done = Execution(rule=wanted.rule, outcome=Outcome.ERROR, detail=f"no process group was made: {said}")
-        gc.collect(1)
-        return encoded(done)
+            return Execution(rule=wanted.rule, outcome=Outcome.ERROR, detail=f"no process group was made: {said}")
+
+    def _step(self, rank: int) -> Execution:
+        """Take part in an all-reduce: a rank that is behind or ahead gets no sum, or another one."""
+        try:
+            number = self.backend.tensor([rank + 1.0])
+            self.backend.all_reduce(number)
+            right = self.backend.tolist(number) == [sum(range(1, self.size + 1))]
+        except Exception:  # noqa: BLE001 - whatever it was, the group is of no more use
+            right = False
+        return Execution(rule="", outcome=Outcome.PASS if right else Outcome.FAIL)
 
 
-_group: _Group | None = None
+_groups: dict[int, _Group] = {}
+"""The groups that are kept, all of one backend, by the number of their ranks."""
 _one_at_a_time = threading.Lock()
 
 
@@ -81,8 +111,7 @@ def execute_in_ranks(found: Registered, backend: Backend, condition: Condition, 
         except OSError as error:
             said = f"{found.rule.processes} processes cannot be started here: {error}"
             return Execution(rule=found.rule.id, outcome=Outcome.NOT_RUN, detail=said)
-        request = msgspec.json.encode(Wanted(found.rule.id, condition.name))
-        replies = group.ranks.ask(request, LIMIT, lambda answer: _execution(answer).outcome is not Outcome.PASS)
+        replies = group.ask(Wanted(found.rule.id, condition.name), LIMIT)
     done = [_of(reply, found) for reply in replies]
     bad = next((place for place, each in enumerate(done) if each.outcome is not Outcome.PASS), None)
     if bad is None:
@@ -92,21 +121,23 @@ def execute_in_ranks(found: Registered, backend: Backend, condition: Condition, 
 
 def close() -> None:
     """End the ranks, if there are any."""
-    global _group  # noqa: PLW0603 - one group is kept for the whole process
-    if _group:
-        _group.ranks.close()
-    _group = None
+    while _groups:
+        _groups.popitem()[1].ranks.close()
 
 
 atexit.register(close)
 
 
 def _fitting(found: Registered, backend: Backend, execute: Execute) -> _Group:
-    global _group  # noqa: PLW0603 - one group is kept for the whole process
-    if _group is None or not _group.fits(found, backend):
+    size = found.rule.processes
+    if any(group.backend is not backend for group in _groups.values()):
         close()
-        _group = _Group(found, backend, execute)
-    return _group
+    if (group := _groups.get(size)) and not group.fits(found):
+        group.ranks.close()
+        del _groups[size]
+    if size not in _groups:
+        _groups[size] = _Group(found, backend, execute)
+    return _groups[size]
 
 
 def _late(found: Registered, backend: Backend) -> set[str]:
@@ -120,6 +151,10 @@ def _of(reply: Reply, found: Registered) -> Execution:
     return Execution(
         rule=found.rule.id, outcome=reply.outcome, detail=reply.detail, where=reply.where, stderr=reply.stderr
     )
+
+
+def _has_failed(answer: bytes) -> bool:
+    return _execution(answer).outcome is not Outcome.PASS
 
 
 def _execution(answer: bytes) -> Execution:

@@ -1,7 +1,7 @@
 """Ranks: processes forked from this one, each a rank of a group, that do the same work side by side.
 
-The ranks stay for the next work, and are forked again when one has died, hangs, or has said that it failed: what the
-others wait for may never come. A rank dies with the process that forked it.
+The ranks stay for the next work, and are forked again when one has died or hangs: what the others wait for may never
+come. A rank dies with the process that forked it.
 """
 
 import ctypes
@@ -72,7 +72,7 @@ class Ranks:
         """Have every rank do the work of a request, and return what came of it, in the order in which it came.
 
         When `failed` says of an answer that the rank has failed, or a rank dies, the others get little more time. The
-        ranks are closed where one failed, died, or did not answer within the limit.
+        ranks are closed where one died, or did not answer in time; where all answered, the caller knows what it means.
         """
         for pipes in self._pipes:
             with suppress(BrokenPipeError):
@@ -82,7 +82,7 @@ class Ranks:
         bad = [reply for reply in replies if reply.outcome is not Outcome.PASS or failed(reply.answer)]
         if waiting and not bad:
             replies += [self._hung(rank, limit) for rank in sorted(waiting)]
-        if waiting or bad:
+        if waiting or any(not reply.answer for reply in bad):
             self.close()
         return replies
 
