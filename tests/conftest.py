@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from helpers import DATA, TOY_RULES, ran
 from hooklaw.cli import main
 from hooklaw.model import flags
@@ -30,9 +31,11 @@ def environment_with(path):
     return {**own, "PYTHONPATH": os.pathsep.join(map(str, roots))}
 
 
-def run_hooklaw(*args, path=(), cwd=None, timeout=120):
-    """Run the command in a process of its own, from this tree."""
+def run_hooklaw(*args, path=(), cwd=None, timeout=120, apart=False):
+    """Run the command in a process of its own, from this tree: a fork, unless it is to start and import by itself."""
     environment = environment_with(path)
+    if not apart:
+        return forked.hooklaw(*args, cwd=cwd, environment=environment, timeout=timeout)
     command = [sys.executable, "-m", "hooklaw", *map(str, args)]
     return subprocess.run(
         command, cwd=cwd, env=environment, timeout=timeout, capture_output=True, text=True, check=False

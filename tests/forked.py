@@ -1,36 +1,127 @@
-"""Programs in processes of their own, each forked off one that has imported torch already."""
+"""Programs and commands in processes of their own, each forked off one that has imported torch already.
 
+The workers of a command are forked off it too. Where the process is the point, start one with `subprocess`.
+"""
+
+import gc
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
+import threading
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 from helpers import ran
+from hooklaw.cli import VERBS, main
+from hooklaw.workers import _server, supervisor
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["torch", "torch._dynamo"])
+IMPORTED = ["torch", "torch._dynamo", "hooklaw.plugin", *(module for module, _ in VERBS.values()), "forked"]
+FORKS.set_forkserver_preload(IMPORTED)
 LIMIT = 120
+TESTS = Path(__file__).parent
 
 
 def run(program, folder):
     """Run a program in a folder, and return its exit code, its output and its errors."""
-    process = FORKS.Process(target=_execute, args=(program, folder))
-    process.start()
-    process.join(LIMIT)
-    process.kill()
-    process.join()
-    return process.exitcode, *((folder / name).read_text() for name in ("stdout", "stderr"))
+    return _finished(LIMIT, _execute, program, folder)
 
 
-def hooklaw(*words, folder):
-    """Run the command in a folder, and return what it did in the shape of a finished process."""
-    return ran(*run(f"from hooklaw.cli import main\nraise SystemExit(main({[*map(str, words)]}))", folder))
+def hooklaw(*words, cwd, environment, timeout=LIMIT):
+    """Run the command in a folder and an environment, and return what it did in the shape of a finished process."""
+    return ran(*_finished(timeout, _command, [*map(str, words)], cwd, environment))
+
+
+def _finished(limit, work, *args):
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [Path(folder, name) for name in ("stdout", "stderr")]
+        process = FORKS.Process(target=_with_outputs, args=(outputs, work, *args))
+        process.start()
+        process.join(limit)
+        process.kill()
+        process.join()
+        return process.exitcode, *(each.read_text() for each in outputs)
+
+
+def _with_outputs(outputs, work, *args):
+    gc.freeze()  # or the first collection would copy all of torch's objects into this process
+    for descriptor, path in enumerate(outputs, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+    work(*args)
+    sys.stdout.flush()
 
 
 def _execute(program, folder):
     os.chdir(folder)
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
     warnings.simplefilter("ignore")
     exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the documentation's own
-    sys.stdout.flush()
+
+
+def _command(words, folder, environment):
+    os.chdir(folder)
+    _enter(environment)
+    sys.argv = ["hooklaw", *words]
+    sys.path[:] = [str(folder), *environment["PYTHONPATH"].split(os.pathsep), *_not_of_the_tests(sys.path)]
+    supervisor.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": _worker})
+    raise SystemExit(main(words))
+
+
+def _enter(environment):
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+
+
+def _not_of_the_tests(path):
+    """Return the folders of a path without those that pytest has added for the tests."""
+    ours = TESTS, TESTS.parent / "tools"
+    return [each for each in path if not any(Path(each).is_relative_to(folder) for folder in ours)]
+
+
+def _worker(command, **how):
+    """Fork a worker, where no thread of this process could hold what the worker needs."""
+    return subprocess.Popen(command, **how) if threading.active_count() > 1 else Worker(**how)
+
+
+class Worker:
+    """A worker that is forked off this process: what `subprocess.Popen` is where it is started."""
+
+    def __init__(self, *, stderr, env, **_how):
+        (requests, self.stdin), (self.stdout, replies) = (_pipe(), _pipe())
+        self._process = multiprocessing.get_context("fork").Process(
+            target=_serve, args=((requests, replies, stderr), env), daemon=True
+        )
+        self._process.start()
+        self.pid = self._process.pid
+        requests.close()
+        replies.close()
+
+    def poll(self):
+        """Return the exit code, or None while the worker lives."""
+        return self._process.exitcode
+
+    def wait(self, timeout=None):
+        """Wait for the worker to end, and return its exit code."""
+        self._process.join(timeout)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired("worker", timeout)
+        return self.poll()
+
+
+def _pipe():
+    read, write = os.pipe()
+    return open(read, "rb", buffering=0), open(write, "wb", buffering=0)  # noqa: PTH123 - descriptors
+
+
+def _serve(streams, environment):
+    os.setsid()
+    _enter(environment)
+    for descriptor, stream in enumerate(streams):
+        os.dup2(stream.fileno(), descriptor)
+    os.closerange(len(streams), os.sysconf("SC_OPEN_MAX"))
+    modes = enumerate("rww")
+    sys.stdin, sys.stdout, sys.stderr = (open(place, mode, closefd=False) for place, mode in modes)  # noqa: SIM115 - to the end
+    raise SystemExit(_server.main())

@@ -514,11 +514,11 @@ def interrupted(environment, tmp_path):
     def run(*words, when):
         command = [sys.executable, "-m", "hooklaw", "run", *map(str, words)]
         with started(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not when() and time.monotonic() < deadline:
                 time.sleep(0.02)
             os.killpg(process.pid, signal.SIGINT)
-            process.stdout, error = "", process.communicate(timeout=30)[1]
+            process.stdout, error = "", process.communicate(timeout=60)[1]
         return subprocess.CompletedProcess(command, process.returncode, "", error)
 
     return run

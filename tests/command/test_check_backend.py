@@ -47,7 +47,7 @@ def test_a_probe_that_ends_the_process_is_named(hooklaw, adapter, tmp_path):
         "import os\nclass Mine(Toy):\n    def register_hook(self, tensor, hook):\n        os._exit(3)\nmade = Mine()\n"
     )
 
-    done = hooklaw("check-backend", "broken:made", path=[DATA, tmp_path])
+    done = hooklaw("check-backend", "broken:made", path=[DATA, tmp_path], apart=True)
 
     assert done.returncode == 1
     assert "the process died without a word" in done.stdout
@@ -68,7 +68,7 @@ def test_what_is_left_behind_is_recorded(hooklaw, adapter, tmp_path):
     adapter(NASTY)
     both = ("--backend", "broken:backend", "--backend", "toy:backend")
 
-    done = hooklaw("run", *both, "--rules", TOY_RULES, "--results=r.jsonl", path=[DATA, tmp_path])
+    done = hooklaw("run", *both, "--rules", TOY_RULES, "--results=r.jsonl", path=[DATA, tmp_path], apart=True)
     nasty, calm = records.read(tmp_path / "r.jsonl")
 
     assert len(done.stdout) < 10_000

@@ -319,7 +319,7 @@ def contained(tmp_path_factory, hooklaw_command):
     """Run the toy once, as it comes: in a worker."""
     folder = tmp_path_factory.mktemp("contained")
     words = ("run", "--backend", "toy:backend", "--rules", TOY_RULES, "--results=r.jsonl")
-    return hooklaw_command(*words, cwd=folder, path=[DATA]), folder
+    return hooklaw_command(*words, cwd=folder, path=[DATA], apart=True), folder
 
 
 def test_run_says_what_holds(contained):

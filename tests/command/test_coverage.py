@@ -15,7 +15,7 @@ def test_nothing_is_left_over(hooklaw_command):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if torch.__version__.partition("+")[0] != load_table().torch:
         pytest.skip(f"the rules were written from torch {load_table().torch}")
-    done = hooklaw_command("coverage", "--format", "json")
+    done = hooklaw_command("coverage", "--format", "json", apart=True)
     found = json.loads(done.stdout)
     left = [each for each in found["sentences"] if each["status"] in {"uncovered", "vanished"}]
 

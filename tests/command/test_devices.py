@@ -25,7 +25,7 @@ def test_package_that_registers_a_device_is_imported_first(hooklaw, tmp_path):
     )
     done = hooklaw(
         "run", "--backend", "torch-eager:lawdevice", "--import", "lawdevice_package", "-k", "order.six-steps.leaf",
-        path=[tmp_path],
+        path=[tmp_path], apart=True,
     )  # fmt: skip
 
     assert done.returncode == 3

@@ -10,7 +10,7 @@ from hooklaw.results import records
 def test_verb_that_leaves_a_worker(judge, adapter, tmp_path, leave):
     """In a worker, which no Ctrl-C reaches, an exception that ends programs is the adapter's like any other."""
     adapter(f"class Broken(Toy):\n    def sum(self, tensor): raise {leave}\nmade = Broken()")
-    done = judge("--backend", "toy:backend", "--results=r.jsonl", backend="broken:made")
+    done = judge("--backend", "toy:backend", "--results=r.jsonl", backend="broken:made", apart=True)
     broken, toy = records.read(tmp_path / "r.jsonl")
 
     assert done.returncode == 3
@@ -50,7 +50,7 @@ LEAVING = {
 def test_backend_that_leaves_the_others_alone(judge, adapter, tmp_path, text, said):
     """However a backend ends its process, the next backend is judged, and one sentence names the first."""
     adapter(text)
-    done = judge("--backend", "toy:backend", "--results=r.jsonl", backend="broken:made", timeout=60)
+    done = judge("--backend", "toy:backend", "--results=r.jsonl", backend="broken:made", timeout=60, apart=True)
     *_, toy = records.read(tmp_path / "r.jsonl")
 
     assert done.returncode == (3 if said else 1)

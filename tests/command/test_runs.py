@@ -195,7 +195,7 @@ def test_a_crash_side_by_side(judge, tmp_path):
     """A crash costs one rule its result, whichever worker it was; JUnit XML is whole."""
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "test_many.py").write_text(CRASHING)
-    done = judge("-j", "2", "--results=r.jsonl", "--junitxml=x.xml", rules="rules")
+    done = judge("-j", "2", "--results=r.jsonl", "--junitxml=x.xml", rules="rules", apart=True)
     (run,) = records.read(tmp_path / "r.jsonl")
     cases = ET.parse(tmp_path / "x.xml").getroot().iter("testcase")  # noqa: S314 - our own
 

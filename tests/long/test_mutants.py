@@ -260,8 +260,8 @@ def test_both(both):
 def test_without_torch(hooklaw_command, tmp_path):
     """Where torch is not installed the engine's mutants run alone, and a line says so; to ask for torch's is wrong."""
     (tmp_path / "torch.py").write_text("raise ImportError('not here')")
-    left = hooklaw_command("mutants", "-k", "remove-clears-every-hook", path=[tmp_path])
-    asked = hooklaw_command("mutants", "--of", "torch-eager", path=[tmp_path])
+    left = hooklaw_command("mutants", "-k", "remove-clears-every-hook", path=[tmp_path], apart=True)
+    asked = hooklaw_command("mutants", "--of", "torch-eager", path=[tmp_path], apart=True)
 
     assert left.returncode == 0, left.stderr
     assert "skipped: mutants of torch-eager: torch is not installed" in left.stdout

@@ -99,28 +99,27 @@ def test_every_wrong_packer_is_named():
     assert len(WRONG) >= 20
 
 
-def test_right_packer(verb):
+def test_right_packer(hooklaw):
     """A right packer keeps every property that applies to it."""
-    done = verb("packer", RIGHT, "--examples", "5", "--device", "cpu")
+    done = hooklaw("packer", RIGHT, "--examples", "5", "--device", "cpu")
 
     assert done.returncode == 0, done.stdout
     assert ": safe\n" in done.stdout
     assert re.search(r"^(\d+) of \1 properties hold, \d+ not applicable and not counted", done.stdout, re.MULTILINE)
 
 
-def test_disk(verb, monkeypatch):
+def test_disk(hooklaw):
     """A packer that writes to disk as it claims, and removes its files, has the properties of the medium."""
-    monkeypatch.syspath_prepend(DATA)
-    done = verb("packer", "wrong_packers:Disk", "-k", "medium", "-k", "lifetime", "--format", "json")
+    done = hooklaw("packer", "wrong_packers:Disk", "-k", "medium", "-k", "lifetime", "--format", "json", path=[DATA])
     outcomes = {row["property"]: row["outcome"] for row in json.loads(done.stdout)}
 
     assert done.returncode == 0, done.stdout
     assert {outcomes[f"packer.medium.{one}"] for one in ("reached", "released", "given-back")} == {"pass"}
 
 
-def test_save_on_cpu(verb):
+def test_save_on_cpu(hooklaw):
     """The properties that save_on_cpu breaks on the CPU are known, each with a program that imports only torch."""
-    done = verb(
+    done = hooklaw(
         "packer", "torch.autograd.graph:save_on_cpu", "-k", "in-place", "-k", "no-cycle", "-k", "identity.value",
         "--device", "cpu", "--format", "json",
     )  # fmt: skip
@@ -147,10 +146,11 @@ def test_program_runs_by_itself(tmp_path, environment):
     assert f"AssertionError: {tried.detail}" in done.stderr
 
 
-def test_broken_should_is_safe_except(verb, monkeypatch):
+def test_broken_should_is_safe_except(hooklaw):
     """A packer that breaks only a SHOULD is safe except for it, and the exit code is 0."""
-    monkeypatch.syspath_prepend(DATA)
-    done = verb("packer", "wrong_tensors:StridesLost", "-k", "packer.layout.strides", "-k", "packer.identity.value")
+    done = hooklaw(
+        "packer", "wrong_tensors:StridesLost", "-k", "packer.layout.strides", "-k", "packer.identity.value", path=[DATA]
+    )
 
     assert done.returncode == 0
     assert ": safe except for packer.layout.strides\n" in done.stdout
@@ -177,11 +177,10 @@ def test_crash_and_hang_are_contained(verb, monkeypatch):
     assert {rows["packer.identity.scalar"]["outcome"] for rows in found.values()} == {"pass"}
 
 
-def test_what_a_packer_leaves_behind_concerns_no_other_property(verb, monkeypatch):
+def test_what_a_packer_leaves_behind_concerns_no_other_property(hooklaw):
     """After a packer left hooks on the stack, a new worker checks the next property."""
-    monkeypatch.syspath_prepend(DATA)
     chosen = ("-k", "context.innermost", "-k", "context.results")
-    done = verb("packer", "wrong_packers:HooksLeftOnTheStack", *chosen, "--format", "json")
+    done = hooklaw("packer", "wrong_packers:HooksLeftOnTheStack", *chosen, "--format", "json", path=[DATA])
     outcomes = {row["property"]: row["outcome"] for row in json.loads(done.stdout)}
 
     assert outcomes == {"packer.context.innermost": "pass", "packer.context.results": "pass"}
@@ -322,9 +321,9 @@ def test_versions_of_what_is_judged(hooklaw, tmp_path):
         ([RIGHT, "--results", "/proc/none/here"], "cannot write the results to /proc/none/here"),
     ],
 )
-def test_bad_input(verb, tmp_path, arguments, said):
+def test_bad_input(hooklaw, tmp_path, arguments, said):
     """An error on the command line is one sentence and exit code 3, and leaves no file behind."""
-    done = verb("packer", *arguments)
+    done = hooklaw("packer", *arguments)
 
     assert done.returncode == 3
     assert said in complaint(done)
@@ -346,7 +345,7 @@ def test_bad_declaration(declared, said):
 def test_torch_is_missing(hooklaw, tmp_path):
     """Without torch the verb says so in one sentence."""
     (tmp_path / "torch.py").write_text("raise ImportError('there is no torch')")
-    done = hooklaw("packer", "mine:Packer", path=[tmp_path])
+    done = hooklaw("packer", "mine:Packer", path=[tmp_path], apart=True)
 
     assert done.returncode == 3
     assert "packers are judged with torch, which does not import: there is no torch" in complaint(done)
@@ -360,12 +359,12 @@ def test_verb_imports_no_torch(environment):
     assert done.returncode == 0
 
 
-def test_records_make_a_report(verb, tmp_path):
+def test_records_make_a_report(hooklaw, tmp_path):
     """A packer's results are an ordinary run, which can be read back and reported."""
     arguments = ("-k", "no-cycle", "-k", "layout.strides", "--results", "packer.jsonl")
-    verb("packer", "torch.autograd.graph:save_on_cpu", *arguments)
+    hooklaw("packer", "torch.autograd.graph:save_on_cpu", *arguments)
     (run,) = records.read(tmp_path / "packer.jsonl")
-    made = verb("report", "packer.jsonl")
+    made = hooklaw("report", "packer.jsonl")
 
     assert run.header.title == "packer:torch.autograd.graph:save_on_cpu"
     assert run.outcome("packer.lifetime.no-cycle") is Outcome.FAIL
@@ -374,22 +373,22 @@ def test_records_make_a_report(verb, tmp_path):
     assert "packer.lifetime.no-cycle" in (tmp_path / "report.html").read_text()
 
 
-def test_known_fault(verb, tmp_path):
+def test_known_fault(hooklaw, tmp_path):
     """A failure in the expectation file is known, with exit code 0; a fixed one has exit code 2."""
     known = entry(rule="packer.lifetime.no-cycle", reason="it keeps the tensor", saw="outlives its last reference")
     (tmp_path / "known.toml").write_text(known)
     arguments = ("-k", "no-cycle", "--expectations", "known.toml")
-    known, mended = (verb("packer", spec, *arguments) for spec in ("torch.autograd.graph:save_on_cpu", RIGHT))
+    known, mended = (hooklaw("packer", spec, *arguments) for spec in ("torch.autograd.graph:save_on_cpu", RIGHT))
 
     assert (known.returncode, mended.returncode) == (0, 2)
     assert "KNOWN FAIL  packer.lifetime.no-cycle" in known.stdout
     assert "known: it keeps the tensor" in known.stdout
 
 
-def test_markdown_and_list(verb):
+def test_markdown_and_list(hooklaw):
     """The verdict can be put into an issue, and the properties can be listed."""
-    done = verb("packer", "torch.autograd.graph:save_on_cpu", "-k", "no-cycle", "--format", "markdown")
-    listed = verb("packer", "--list")
+    done = hooklaw("packer", "torch.autograd.graph:save_on_cpu", "-k", "no-cycle", "--format", "markdown")
+    listed = hooklaw("packer", "--list")
 
     assert done.stdout.startswith("**torch.autograd.graph:save_on_cpu on cpu (torch ")
     assert "```python\nimport torch\n" in done.stdout

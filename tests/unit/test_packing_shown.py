@@ -83,7 +83,7 @@ def test_explain_what_is_no_property(verb, arguments, said):
 def test_explain_without_torch(hooklaw, tmp_path):
     """Without torch the verb says so in one sentence."""
     (tmp_path / "torch.py").write_text("raise ImportError('there is no torch')")
-    done = hooklaw("explain", "packer.hooks", path=[tmp_path])
+    done = hooklaw("explain", "packer.hooks", path=[tmp_path], apart=True)
 
     assert done.returncode == 3
     assert "packers are judged with torch, which does not import: there is no torch" in complaint(done)
