@@ -1,6 +1,7 @@
 """torch in eager mode, on the CPU or on any device that torch names by a string."""
 
 import io
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -101,6 +102,7 @@ class TorchEager(_distributed.Distributed, TorchLike):
     """Why no rule runs in several processes, where the mode is the reason."""
 
     def __init__(self, device: str = "cpu", name: str = "") -> None:
+        os.environ.setdefault("TORCH_DISABLE_ADDR2LINE", "1")  # debug of a checkpoint would read all symbols of torch
         self.name = name or ("torch-eager" if device == "cpu" else f"torch-eager:{device}")
         self._device = torch.device(device)
         self._global_hooks: list[Any] = []
