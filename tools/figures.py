@@ -1,21 +1,27 @@
 """Measure the figures of the README: `python tools/figures.py [ROUNDS]`, in an environment with torch.
 
 Every round takes, one after the other, a bare `import torch`, all rules in process, one rule in process, and all rules
-contained. Figures are processor time, that of child processes included, since other work on the machine hardly
-changes it; they are medians over the rounds of what was measured within a round. What the harness costs a rule is what
-all rules take beyond one rule, less the time inside the rules themselves, by the records' own clock.
+contained. Figures are processor time, since other work on the machine changes it less; that of child processes is
+included, on Linux also that of ranks which died with the worker that forked them. They are medians over the rounds of
+what was measured within a round. What the harness costs a rule is what all rules take beyond one rule, less the time
+inside the rules themselves, by the records' own clock.
 """
 
+import ctypes
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 SINGLE = "order.six-steps.leaf"
+SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER: orphans among its descendants become a process's own children."""
 
 
 class Session(NamedTuple):
@@ -31,6 +37,9 @@ def _processor(*command: str) -> float:
     """Return the processor time of a command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own commands
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -47,6 +56,8 @@ def _session(*how: str) -> Session:
 
 def main() -> None:
     """Print the figures."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SUBREAPER, 1)
     rounds = range(int(sys.argv[1]) if len(sys.argv) > 1 else 7)
     measured = [
         (
