@@ -161,10 +161,10 @@ def test_broken_should_is_safe_except(hooklaw):
 def test_crash_and_hang_are_contained(verb, monkeypatch):
     """A packer that ends the process loses one property's result; the program and the tail of stderr are shown."""
     monkeypatch.syspath_prepend(DATA)
-    chosen = ("-k", "layout.strides", "-k", "identity.empty", "-k", "identity.scalar", "--format", "json")
+    chosen = ("-k", "layout.strides", "-k", "identity.empty", "-k", "identity.scalar", "--examples", "3")
     found = {}
     for name in ("Crashes", "Hangs"):
-        done = verb("packer", f"wrong_packers:{name}", *chosen, "--limit", "3")
+        done = verb("packer", f"wrong_packers:{name}", *chosen, "--limit", "5", "--format", "json")
         assert done.returncode == 1
         found[name] = {row["property"]: row for row in json.loads(done.stdout)}
 
