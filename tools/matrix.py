@@ -45,6 +45,7 @@ BACKENDS = {
     "torch-compile:inductor": "torch",
     "torch-compile:eager+compiled-autograd": "torch",
     "torch-compile:eager+compiled-autograd+forward": "torch",
+    "torch-eager:xla": "torch_xla",
     "paddle": "paddlepaddle",
     "mindspore": "mindspore",
     "tinygrad": "tinygrad",
@@ -54,6 +55,8 @@ BACKENDS = {
 """The package that each backend judges; none: hooklaw itself."""
 USUAL = {EAGER: DOCUMENTED, "paddle": "3.3.1"}
 """The version that is meant where none is named, of each backend that is judged in several."""
+IMPORTS = {"torch-eager:xla": "torch_xla"}
+"""The package that brings the device of a backend."""
 HOURS = 3600
 PACKAGES = """
 import json, importlib.metadata as m
@@ -119,11 +122,12 @@ def publish(column: Column) -> int:
     paths = os.pathsep.join(str(ROOT / name) for name in ("conformance", "backends", "reports"))
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.jsonl")
-        limit = ["--limit", "120"] if column.backend.startswith("torch-compile") else []
+        more = ["--limit", "120"] if column.backend.startswith("torch-compile") else []
+        more += ["--import", IMPORTS[column.backend]] if column.backend in IMPORTS else []
         command = [column.python, "-m", "hooklaw", "run", "--backend", column.backend, f"--results={results}", "-q"]
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(  # noqa: S603 - the user's own interpreters
-            [*command, *limit], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=HOURS
+            [*command, *more], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=HOURS
         )
         if not results.exists():
             said = (done.stderr or "it said nothing").strip().splitlines()[-1]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hooklaw_backends import _data_parallel, _distributed
 modules = torch.nn.modules.module
 optimizers = import_module("torch.optim.optimizer")  # torch.optim hides this module
 checkpoints = import_module("torch.utils.checkpoint")
+EXPECTATIONS = Path(__file__).with_name("expectations")
 Hook = Callable[..., Any]
 HOST_ONLY = frozenset({Capability.CALLER_THREAD, Capability.HOST})
 DEVICE_ONLY = frozenset({Capability.ACCELERATOR})
@@ -79,7 +81,7 @@ class TorchEager(_distributed.Distributed, TorchLike):
     """The verbs as PyTorch has them."""
 
     framework = torch
-    expectations: Path | None = Path(__file__).with_name("expectations") / "torch-eager.toml"
+    expectations: Path | None = EXPECTATIONS / "torch-eager.toml"
     findings: Path | None = Path(__file__).with_name("findings") / "torch-eager.toml"
     imports_late: Mapping[Capability, str] = {
         **dict.fromkeys((Capability.CHECKPOINT, Capability.OPTIMIZERS), "torch._dynamo"),
@@ -105,6 +107,8 @@ class TorchEager(_distributed.Distributed, TorchLike):
         os.environ.setdefault("TORCH_DISABLE_ADDR2LINE", "1")  # debug of a checkpoint would read all symbols of torch
         self.name = name or ("torch-eager" if device == "cpu" else f"torch-eager:{device}")
         self._device = torch.device(device)
+        if (of_device := EXPECTATIONS / f"torch-eager-{self._device.type}.toml").exists():
+            self.expectations = of_device
         self._global_hooks: list[Any] = []
         on_host = self._device.type == "cpu"
         why = f"the device is {device}"
@@ -295,6 +299,8 @@ def driver_of(text: str) -> str:
 
 
 def _hardware(device: Any) -> dict[str, str]:
+    if device.type == "xla":
+        return {"torch_xla": version("torch_xla")}
     if device.type != "cuda":
         return {}
     module = Path("/proc/driver/nvidia/version")
