@@ -51,7 +51,7 @@ def _check_device(device: str) -> None:
             raise NotRunError(f"no CUDA device here (torch {torch.__version__} finds none)")
         torch.ones(1, device=device)
     except (RuntimeError, AssertionError, AttributeError, ImportError) as error:
-        said = str(error).splitlines()[0]
+        said = str(error).splitlines()[0].partition(". ")[0]  # what follows lists every backend of torch
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
 
 
