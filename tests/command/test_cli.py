@@ -99,7 +99,7 @@ def test_explain_json(explained):
     rule = some_rule_that_the_toy_keeps()
     found = json.loads(explained("--format", "json", rule=rule).stdout)
 
-    assert RULE_KEYS | {"why", "neighbours", "divergences", "folklore", "results"} == set(found)
+    assert RULE_KEYS | {"matters", "why", "neighbours", "divergences", "folklore", "results"} == set(found)
     assert found["results"]["toy:backend"]["outcome"] == "pass"
 
 

@@ -1,8 +1,10 @@
 """What `hooklaw explain` teaches: why, neighbours, known divergences, and what people say."""
 
+import re
+
 import pytest
 
-from hooklaw.cli.lesson import Lesson, lesson, neighbours
+from hooklaw.cli.lesson import Lesson, lesson, neighbours, why_chapters_matter
 from hooklaw.errors import HooklawError
 from hooklaw.folklore import load_claims
 from hooklaw.law.collection import load_rules
@@ -55,6 +57,16 @@ def test_why():
     assert lesson(Registered(RULE, function, "made"), []).why == "It follows in one step. And more."
 
 
+def test_why_it_matters():
+    """Every chapter says why its rules matter, in a sentence; a chapter of somebody else's says nothing."""
+    found = why_chapters_matter()
+
+    assert {each.rule.chapter for each in load_rules().values()} == found.keys()
+    assert [chapter for chapter, why in found.items() if not re.fullmatch(r"[A-Z][^.]+\.", why)] == []
+    assert lesson(load_rules()["retain-grad.vs-node-prehook"], []).matters == found["retain-grad"]
+    assert lesson(Registered(RULE, test_why, "made"), []).matters == ""
+
+
 def test_everywhere():
     """The divergences of a rule are the entries of each shipped file; most rules have none."""
     found = everywhere("retain-grad.vs-node-prehook")
@@ -67,7 +79,7 @@ def test_text():
     """The text has a heading for each part that is not empty."""
     claim = next(claim for claim in load_claims() if claim.verdict.refutes and claim.answer)
     entry = Expectation("b.rule", ["fail"], "it is known", when="toy<2", condition=["thread"], issue="#1")
-    lines = Lesson("", RULES[:1], {"toy": [entry]}, [claim]).as_text()
+    lines = Lesson("", "", RULES[:1], {"toy": [entry]}, [claim]).as_text()
 
     assert lines[:5] == [
         "",
@@ -79,7 +91,7 @@ def test_text():
     assert lines[5] == "    toy (toy<2, under thread): fail: it is known #1"
     assert lines[6:8] == ["", "  what people say"]
     assert claim.answer.split()[0] in "".join(lines[9:])
-    assert Lesson("", [], {}, []).as_text() == []
+    assert Lesson("", "", [], {}, []).as_text() == []
 
 
 @pytest.mark.parametrize("name", sorted({rule for claim in load_claims() for rule in claim.rules})[:5])

@@ -117,14 +117,15 @@ def _json(rule: Rule, runs: list[Run], known: Lesson) -> str:
 
 
 def _text(found: Registered, runs: list[Run], known: Lesson) -> str:
-    law = [*_law(found.rule, "nothing beyond the core verbs", known.why), *_program(found)]
+    law = [*_law(found.rule, "nothing beyond the core verbs", known.why, known.matters), *_program(found)]
     happened = (printable(line) for run in runs for line in _happened(found.rule, run))
     return "\n".join([*law, *happened, *known.as_text()]) + "\n"
 
 
-def _law(rule: Rule, no_needs: str, why: str = "") -> list[str]:
+def _law(rule: Rule, no_needs: str, why: str = "", matters: str = "") -> list[str]:
     lines = [f"{rule.id}  ({rule.level}, {rule.basis}, chapter {rule.chapter})", ""]
     lines += [*wrapped(rule.statement, "  "), *wrapped(why, "  ")]
+    lines += ["", "  why it matters", *wrapped(matters, "    ")] if matters else []
     lines += ["", "  stated in", *(line for source in rule.sources for line in _source(source))]
     lines += _how_to_count(rule)
     lines += ["  needs", "    " + (", ".join(rule.needs) or no_needs)]

@@ -3,7 +3,10 @@
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +24,8 @@ WIDE = 100
 class Lesson(NamedTuple):
     """What is known about a rule."""
 
+    matters: str
+    """Why the rules of its chapter matter: what goes wrong where they do not hold; empty for a rule of one's own."""
     why: str
     """The second paragraph of its docstring: the step from the sentence to the law, or the reading that was taken."""
     neighbours: list[Rule]
@@ -37,6 +42,7 @@ class Lesson(NamedTuple):
     def as_builtins(self) -> dict[str, object]:
         """Return the lesson as JSON has it."""
         return {
+            "matters": self.matters,
             "why": self.why,
             "neighbours": [rule.id for rule in self.neighbours],
             "divergences": {name: msgspec.to_builtins(entries) for name, entries in self.divergences.items()},
@@ -48,7 +54,15 @@ def lesson(found: Registered, rules: Sequence[Rule]) -> Lesson:
     """Return what is known about a rule; its neighbours are among these rules."""
     paragraphs = inspect.cleandoc(found.function.__doc__ or "").split("\n\n")[1:]
     why = " ".join(" ".join(paragraphs).split())
-    return Lesson(why, neighbours(found.rule, rules), everywhere(found.rule.id), about(found.rule.id))
+    matters = why_chapters_matter().get(found.rule.chapter, "")
+    near, known = neighbours(found.rule, rules), everywhere(found.rule.id)
+    return Lesson(matters, why, near, known, about(found.rule.id))
+
+
+@cache
+def why_chapters_matter() -> dict[str, str]:
+    """Return why the rules of each chapter matter, in a sentence."""
+    return tomllib.loads((files("hooklaw.rules") / "why.toml").read_text(encoding="utf-8"))
 
 
 def neighbours(rule: Rule, rules: Sequence[Rule]) -> list[Rule]:
