@@ -53,7 +53,7 @@ def batched(step: Hook) -> type[Mutant]:
         batches = grad_outputs if isinstance(grad_outputs, (list, tuple)) else [grad_outputs]
         return step(self, old, outputs, inputs, batches)
 
-    return overriding("grad", base=_InBatch)(grad)
+    return overriding("grad")(grad)
 
 
 def _of_rows(self: Mutant, old: Hook, outputs: Any, inputs: Any, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
