@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,21 @@ needs_axe = pytest.mark.skipif(
 def fragment(page):
     """Return the fragment of the address."""
     return page.evaluate("decodeURIComponent(location.hash.slice(1))")
+
+
+@contextmanager
+def turning(page):
+    """Return when the page shows the address that the block led to: a link and the button back take effect later."""
+    page.evaluate(
+        "window.turned = false; addEventListener('hashchange', () => { window.turned = true }, { once: true })"
+    )
+    yield
+    page.wait_for_function("window.turned")
+
+
+def painted(page):
+    """Return when the page has painted twice, so that what observes sizes has seen the last ones."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def violations(page):

@@ -8,9 +8,10 @@ from browsing import CHROMIUM, playwright
 
 @pytest.fixture(scope="module")
 def chromium():
-    """Return a browser for all tests of this file."""
+    """Return a browser for all tests of this file; it needs no /dev/shm, which is small in many containers."""
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
         browser.close()
 
@@ -26,7 +27,7 @@ def view(chromium, tmp_path):
         context = chromium.new_context(
             color_scheme=scheme, viewport={"width": width, "height": height}, offline=True, **options
         )
-        context.set_default_timeout(5000)
+        context.set_default_timeout(30000)
         page = context.new_page()
         contexts.append(context)
         page.on("console", lambda message: complaints.append(message.text))

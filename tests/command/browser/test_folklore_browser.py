@@ -3,7 +3,7 @@
 import pytest
 
 import made_records as made
-from browsing import fragment, needs_axe, needs_chromium, violations
+from browsing import fragment, needs_axe, needs_chromium, turning, violations
 
 pytestmark = needs_chromium
 RULE = "module.full-backward.args"
@@ -54,8 +54,10 @@ def test_from_a_claim_to_its_rule_and_back(folklore):
     """A claim leads to its rule, whose details lead to the claim."""
     page = folklore("&q=seed0.module.grad-input-meaning")
 
-    page.locator(f"li:visible a[href='#rule={RULE}']").click()
-    page.locator(".panel a", has_text="grad_inputs are the inputs").click()
+    with turning(page):
+        page.locator(f"li:visible a[href='#rule={RULE}']").click()
+    with turning(page):
+        page.locator(".panel a", has_text="grad_inputs are the inputs").click()
 
     assert shown(page) == ["seed0.module.grad-input-meaning"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 import made_records as made
-from browsing import HOSTILE, fragment, needs_axe, needs_chromium, violations
+from browsing import HOSTILE, fragment, needs_axe, needs_chromium, painted, turning, violations
 from hooklaw.results.figures import ABSENT, size_up, times
 from hooklaw_reports.answers import answers, pick
 
@@ -217,7 +217,8 @@ class TestPoints:
 
         page.mouse.click(box["x"] + 5, box["y"] + 5)
         assert page.locator(".open-cell").count() == 1
-        page.go_back()
+        with turning(page):
+            page.go_back()
 
         assert page.locator(".open-cell").count() == 0
 
@@ -294,10 +295,12 @@ class TestPages:
         assert page.locator("[data-page=rules].page").is_visible()
         assert not page.locator("[data-page=offload].page").is_visible()
 
-        page.get_by_role("link", name="cells measured").first.click()
+        with turning(page):
+            page.get_by_role("link", name="cells measured").first.click()
         assert page.locator("[data-page=offload].page").is_visible()
         assert page.locator("nav [aria-current]").inner_text() == "Offload ! 6 marked"
-        page.go_back()
+        with turning(page):
+            page.go_back()
 
         assert page.locator("[data-page=rules].page").is_visible()
 
@@ -305,7 +308,8 @@ class TestPages:
         """A theme that was chosen stays on the next page."""
         page = view(mixed(), "#theme=dark")
 
-        page.get_by_role("link", name="Packers").click()
+        with turning(page):
+            page.get_by_role("link", name="Packers").click()
 
         assert fragment(page) == "page=packers&theme=dark"
 
@@ -329,7 +333,8 @@ class TestPages:
         """From a strategy that breaks the law a link leads to what its packer breaks."""
         page = view(mixed(), "#page=offload")
 
-        chart(page).get_by_role("link", name="its verdict").click()
+        with turning(page):
+            chart(page).get_by_role("link", name="its verdict").click()
 
         shown = page.locator("[data-page=packers] tr[data-rule]:not([hidden])")
         assert shown.evaluate_all("rows => rows.map((row) => row.dataset.rule)") == ["packer.in-place.output"]
@@ -369,7 +374,7 @@ class TestLook:
     def test_never_sideways(self, view, width):
         """The page never scrolls sideways; a table wider than its place does, by the keyboard too."""
         page = view(mixed(), "#page=offload", width=width)
-        page.wait_for_timeout(100)
+        painted(page)
 
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert width > 900 or page.locator(".wide").first.get_attribute("tabindex") == "0"

@@ -3,7 +3,7 @@
 import pytest
 
 import made_records as made
-from browsing import HOSTILE, fragment, needs_axe, needs_chromium, violations
+from browsing import HOSTILE, fragment, needs_axe, needs_chromium, painted, turning, violations
 from hooklaw.law.trace import Check
 
 pytestmark = needs_chromium
@@ -90,7 +90,8 @@ class TestAddress:
 
         page.reload()
         assert rules_shown(page) == ["unpack.may"]
-        page.go_back()
+        with turning(page):
+            page.go_back()
 
         assert fragment(page) == "disagree=yes"
         assert len(rules_shown(page)) == 4
@@ -101,7 +102,8 @@ class TestAddress:
         page.locator("tr[data-rule='order.first'] button").click()
         assert fragment(page) == "rule=order.first"
 
-        page.go_back()
+        with turning(page):
+            page.go_back()
 
         assert page.locator(".panel").count() == 0
 
@@ -110,7 +112,8 @@ class TestAddress:
         page = view()
         page.locator("summary", has_text="aot_eager").click()
 
-        page.get_by_role("link", name="unpack.third").click()
+        with turning(page):
+            page.get_by_role("link", name="unpack.third").click()
 
         assert page.locator("tr[data-rule='unpack.third'] button").get_attribute("aria-expanded") == "true"
 
@@ -221,7 +224,7 @@ class TestLook:
     def test_a_linked_rule_is_in_sight(self, view, width, backends):
         """A link to a rule brings it below the filters and the names, and the page never scrolls sideways."""
         page = view(many(60, backends), "#rule=chapter-2.rule-32", width=width, height=700)
-        page.wait_for_timeout(200)
+        painted(page)
 
         row = page.locator("tr[data-rule='chapter-2.rule-32'] button").bounding_box()
         bar, heads = page.locator(".bar").bounding_box(), page.locator(".heads").bounding_box()
