@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
 from hooklaw_backends.mutants.shared import Handle
 
 
@@ -43,6 +43,16 @@ def hooks_skipped_under_no_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook
 def inference_mode_is_no_grad(self: Mutant, old: Hook, **_: bool) -> Any:
     """Tensors created in inference mode are ordinary tensors."""
     return self.no_grad()
+
+
+@products
+def products_in_inference_mode_are_ordinary(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A product computed in inference mode is an ordinary tensor; only tensors made from data are not."""
+    made = multiply(left, right)
+    if not self.is_for_inference(made):
+        return made
+    with self.inference_mode(mode=False):
+        return self.clone(made)
 
 
 @overriding("inference_mode")

@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles
 
 
 @overriding(*verbs.IN_BACKWARD)
@@ -31,12 +31,11 @@ def remove_clears_every_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -
     return Handle(self.hooks_of(tensor).clear)
 
 
-@overriding("register_hook")
-def remove_removes_the_oldest_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A handle's remove removes the hook of the tensor that was registered first."""
-    old(tensor, hook)
-    hooks = self.hooks_of(tensor)
-    return Handle(lambda: hooks.pop(next(iter(hooks)), None))
+@overriding(*verbs.IN_BACKWARD, base=KeepsHandles)
+def remove_removes_the_oldest_hook(self: KeepsHandles, old: Hook, owner: Any, hook: Hook) -> Any:
+    """A handle's remove removes the hook of the tensor or Node that was registered first."""
+    self.kept.append(owner)  # so that no other object gets its id
+    return self.removing_the_oldest((old, id(owner)), old(owner, hook))
 
 
 @overriding("register_hook")

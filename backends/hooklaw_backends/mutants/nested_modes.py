@@ -1,5 +1,6 @@
 """Mutants whose grad modes end wrongly, or whose anomaly detection looks in the wrong places."""
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -107,6 +108,21 @@ class AnomaliesOfOperationsUndetected(_Detecting):
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         return super().custom_function(forward, lambda ctx, *grads: self.checked(backward(ctx, *grads)), **options)
+
+
+class AnomaliesBesideNumbersUndetected(_Detecting):
+    """Anomaly detection reports a gradient only if all its elements are NaN."""
+
+    def detection(self) -> Any:
+        return nullcontext()
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        leaves = list(self.leaves_of(root))
+        super().backward(root, gradient, **how)
+        for grad in filter(self.is_tensor, map(self.grad_of, leaves)):
+            numbers = self.sum(self.mapped(grad, lambda element: float(not math.isnan(element))))
+            if self.tolist(numbers) == 0:
+                self.checked(grad)
 
 
 class HooksSkippedUnderAnomalyDetection(_Detecting):

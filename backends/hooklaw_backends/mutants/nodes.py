@@ -13,6 +13,12 @@ def next_functions_empty(*_: Any) -> list[Any]:
     return []
 
 
+@overriding("node_next")
+def next_functions_are_the_first(self: Mutant, old: Hook, node: Any) -> list[Any]:
+    """A Node's next_functions has its first edge alone."""
+    return old(node)[:1]
+
+
 @overriding("grad_fn")
 def leaf_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The grad_fn of a leaf is its AccumulateGrad Node."""
@@ -43,17 +49,33 @@ def node_post_hook_replacement_not_propagated(self: Mutant, hook: Hook, *grads: 
     hook(*grads)
 
 
-class NodePostHookSeesTheRawGradient(Mutant):
-    """A Node post-hook gets grad_outputs from before the Node's pre-hooks."""
+class _PostHooksSeeNoted(Mutant):
+    """A mutant whose Node post-hooks get as grad_outputs what the first pre-hook of the Node noted."""
 
-    _raw = fresh(dict[Any, Any])
-
-    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
-        noting: Hook = lambda grads: (self._raw.setdefault(node, grads), hook(grads))[1]  # noqa: E731 - a def is no shorter
-        return super().node_register_prehook(node, noting)
+    noted = fresh(dict[Any, Any])
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
-        return super().node_register_hook(node, lambda inputs, outputs: hook(inputs, self._raw.get(node, outputs)))
+        return super().node_register_hook(node, lambda inputs, outputs: hook(inputs, self.noted.get(node, outputs)))
+
+
+@overriding("node_register_prehook", base=_PostHooksSeeNoted)
+def node_post_hook_sees_the_raw_gradient(self: _PostHooksSeeNoted, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node post-hook gets grad_outputs from before the Node's pre-hooks."""
+    return old(node, lambda grads: (self.noted.setdefault(node, grads), hook(grads))[1])
+
+
+@overriding("node_register_prehook", base=_PostHooksSeeNoted)
+def node_post_hook_sees_what_the_first_pre_hook_returned(
+    self: _PostHooksSeeNoted, old: Hook, node: Any, hook: Hook
+) -> Any:
+    """A Node post-hook gets grad_outputs from before the Node's later pre-hooks."""
+
+    def noting(grads: Any) -> Any:
+        result = hook(grads)
+        self.noted.setdefault(node, grads if result is None else result)
+        return result
+
+    return old(node, noting)
 
 
 @overriding("node_register_hook")

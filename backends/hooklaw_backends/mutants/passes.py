@@ -1,5 +1,6 @@
 """Mutants that ignore or misread the roots, inputs and options of a backward."""
 
+import math
 from collections.abc import Sequence
 from functools import wraps
 from typing import Any
@@ -21,6 +22,14 @@ def backward_inputs_take_leaves_alone(self: Mutant, old: Hook, *given: Any, inpu
     leaves = inputs and [tensor for tensor in inputs if self.is_leaf(tensor)]
     if leaves or not inputs:
         old(*given, inputs=leaves, **how)
+
+
+@overriding("backward")
+def backward_inputs_after_the_first_ignored(
+    self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """backward accumulates only into the first of its inputs."""
+    old(*given, inputs=inputs and inputs[:1], **how)
 
 
 @overriding("backward")
@@ -48,6 +57,14 @@ def gradient_of_a_root_broadcast(self: Mutant, old: Hook, root: Any, gradient: A
 
 
 @overriding("backward")
+def gradient_of_a_root_reshaped(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
+    """A root gradient of another shape with as many elements is no error."""
+    if gradient is not None and math.prod(self.shape(gradient)) == math.prod(self.shape(root)):
+        gradient = self.view(gradient, *self.shape(root))
+    old(root, gradient, **how)
+
+
+@overriding("backward")
 def backward_from_a_constant_does_nothing(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """A backward from a tensor that does not require grad does nothing instead of raising an error."""
     if self.requires_grad(root):
@@ -69,6 +86,12 @@ def unused(step: Hook) -> type[Mutant]:
 def unused_inputs_get_zeros(self: Mutant, tensor: Any) -> Any:
     """autograd.grad returns zeros instead of None for an unused input."""
     return self.zeros_like(tensor)
+
+
+@overriding("grad")
+def unused_inputs_come_last(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+    """autograd.grad returns the None of an unused input after the gradients of all other inputs."""
+    return tuple(sorted(old(*given, **how), key=lambda grad: grad is None))
 
 
 @unused
@@ -115,6 +138,27 @@ def backward_inside_a_hook_refused(self: Mutant, old: Hook, *given: Any, **how: 
         return old(*given, **how)
     finally:
         self.kept.clear()
+
+
+class BackwardInsideAHookEndsTheOneAroundIt(Mutant):
+    """After a backward inside the hook of a non-leaf, the gradients of the pass around it are zeros."""
+
+    _passes = 0
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self._passes += 1
+        super().backward(root, gradient, **how)
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if self.is_leaf(tensor):
+            return super().register_hook(tensor, hook)
+
+        def run(grad: Any) -> Any:
+            before = self._passes
+            result = hook(grad)
+            return result if before == self._passes else grad * 0
+
+        return super().register_hook(tensor, run)
 
 
 @overriding("grad")

@@ -44,6 +44,15 @@ def later_hooks_see_the_original_gradient(self: Mutant, hooks: Sequence[Hook], t
     return results[-1] if results else None
 
 
+@dispatching
+def none_undoes_earlier_replacements(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
+    """A hook that returns None brings back the original gradient."""
+    result = None
+    for hook in hooks:
+        result = hook(*(arguments if result is None else (result, *arguments[1:])))
+    return result
+
+
 @results
 def replacement_written_into_a_shared_gradient(self: Mutant, grad: Any, result: Any) -> None:
     """A hook's return value is written into the given gradient, which other tensors may share."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.shared import handle_of
 
 
 @overriding("backward")
@@ -137,6 +138,19 @@ def accumulated_gradient_has_no_history(self: Mutant, old: Hook, root: Any, *giv
     """The .grad that a backward with create_graph=True leaves is a leaf that requires grad."""
     leaves = list(self.leaves_of(root)) if how.get("create_graph") else []
     old(root, *given, **how)
+    _forget_history(self, leaves)
+
+
+@overriding("backward")
+def sum_of_gradients_has_no_history(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """What a backward with create_graph=True adds to a .grad that was there is a leaf that requires grad."""
+    leaves = list(self.leaves_of(root)) if how.get("create_graph") else []
+    before = [leaf for leaf in leaves if self.grad_of(leaf) is not None]
+    old(root, *given, **how)
+    _forget_history(self, before)
+
+
+def _forget_history(self: Mutant, leaves: Sequence[Any]) -> None:
     for leaf in leaves:
         if self.grad_of(leaf) is not None:
             self.set_grad(leaf, self.requires_grad_(self.detach(self.grad_of(leaf))))
@@ -176,6 +190,18 @@ def gradients_of_several_roots_turned_round(
 ) -> None:
     """A backward from several tensors gives them each other's gradients."""
     old(roots, gradients and [*reversed(gradients)])
+
+
+@overriding("backward_from_all")
+def root_behind_another_keeps_its_own_gradient(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """If one root of a backward leads to another, nothing is added to the gradient that is given for the other."""
+    given = [] if gradients is None else zip(roots, gradients, strict=True)
+    only = [(root, gradient) for root, gradient in given if gradient is not None and self.requires_grad(root)]
+    handles = [self.register_hook(root, lambda _, gradient=gradient: gradient) for root, gradient in only]
+    old(roots, gradients)
+    handle_of(handles).remove()
 
 
 @overriding("backward_from_all")

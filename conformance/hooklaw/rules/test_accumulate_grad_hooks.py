@@ -43,16 +43,21 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(3, 15)],
     needs=[*EVERY_LEAF_HOOK, Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-executes-the-nodes-of-its-inputs", "post-accumulate-fires-in-autograd-grad"],
+    mutants=[
+        "autograd-grad-executes-the-nodes-of-its-inputs",
+        "autograd-grad-executes-the-nodes-of-several-inputs",
+        "post-accumulate-fires-in-autograd-grad",
+    ],
 )
 def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
     """When a leaf is an input of autograd.grad, its AccumulateGrad Node is not executed; only its tensor hooks run."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     _node = _put_every_hook(backend, trace, x)
 
-    backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x])
+    for others in ([], [w]):
+        backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), [x, *others])
 
-    trace.expect("tensor hook")
+        trace.expect("tensor hook")
 
 
 @rule(

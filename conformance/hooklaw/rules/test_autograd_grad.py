@@ -38,16 +38,16 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(20, 29)],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["unused-inputs-get-zeros", "unused-inputs-never-allowed"],
+    mutants=["unused-inputs-get-zeros", "unused-inputs-never-allowed", "unused-inputs-come-last"],
 )
 def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
     """With allow_unused=True the gradient of an unused input is None, and the other gradients do not change."""
-    x, unused = leaf(backend), leaf(backend)
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    x, unused, w = (leaf(backend) for _ in range(3))
+    loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-    grads = backend.grad(loss, [x, unused], allow_unused=True)
+    grads = backend.grad(loss, [x, unused, w], allow_unused=True)
 
-    trace.expect_value("gradients", [[2.0, 2.0], None], grads)
+    trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0]], grads)
 
 
 @rule(
@@ -59,12 +59,12 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
 )
 def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     """With materialize_grads=True the gradient of an unused input is zeros of its shape."""
-    x, unused = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True)
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    x, unused, w = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True), leaf(backend)
+    loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-    grads = backend.grad(loss, [x, unused], materialize_grads=True)
+    grads = backend.grad(loss, [x, unused, w], materialize_grads=True)
 
-    trace.expect_value("gradients", [[2.0, 2.0], [[0.0], [0.0]]], grads)
+    trace.expect_value("gradients", [[2.0, 2.0], [[0.0], [0.0]], [3.0, 3.0]], grads)
 
 
 @rule(
@@ -133,12 +133,15 @@ def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> Non
 )
 def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
     """autograd.grad returns for each input the sum of the gradients of all outputs."""
+
+    def forward(x, w):
+        squares = backend.sum(x * x)
+        return backend.sum(x * 2), squares, squares * 3, backend.sum(w * 5)
+
     x, w = leaf(backend), leaf(backend)
-    outputs = backend.call(lambda x, w: (backend.sum(x * 2), backend.sum(x * x), backend.sum(w * 5)), x, w)
+    grads = backend.grad(backend.call(forward, x, w), [x, w])
 
-    grads = backend.grad(outputs, [x, w])
-
-    trace.expect_value("gradients", [[4.0, 6.0], [5.0, 5.0]], grads)
+    trace.expect_value("gradients", [[10.0, 18.0], [5.0, 5.0]], grads)
 
 
 @rule(

@@ -18,18 +18,19 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[METHOD.sentence(19, 20), BACKWARD.sentence(23, 24)],
     needs=[Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-ignored", "backward-inputs-overwrite"],
+    mutants=["backward-inputs-ignored", "backward-inputs-overwrite", "backward-inputs-after-the-first-ignored"],
 )
 def test_inputs(backend: Backend, trace: Trace) -> None:
     """A backward with inputs adds gradients to the .grad of these inputs, and to that of no other leaf."""
-    a, b = leaf(backend), leaf(backend)
-    for tensor in (a, b):
+    a, b, c = leaf(backend), leaf(backend), leaf(backend)
+    for tensor in (a, b, c):
         backend.set_grad(tensor, backend.tensor([10.0, 10.0]))
 
-    backend.backward(backend.call(lambda a, b: backend.sum(a * b), a, b), inputs=[a])
+    backend.backward(backend.call(lambda a, b, c: backend.sum((a + c * 3) * b), a, b, c), inputs=[a, c])
 
     trace.expect_value("a.grad", [11.0, 12.0], backend.grad_of(a))
     trace.expect_value("b.grad", [10.0, 10.0], backend.grad_of(b))
+    trace.expect_value("c.grad", [13.0, 16.0], backend.grad_of(c))
 
 
 @rule(
@@ -37,7 +38,12 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(19), BACKWARD.sentence(23)],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAPH],
-    mutants=["backward-inputs-ignored", "backward-inputs-take-leaves-alone", "backward-inputs-overwrite"],
+    mutants=[
+        "backward-inputs-ignored",
+        "backward-inputs-take-leaves-alone",
+        "backward-inputs-overwrite",
+        "backward-inputs-after-the-first-ignored",
+    ],
 )
 def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     """A backward accumulates gradients into a non-leaf among its inputs too, without retain_grad."""
@@ -54,6 +60,10 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("y.grad after another backward", [6.0, 6.0], backend.grad_of(y))
     trace.expect_value("x.grad", None, backend.grad_of(x))
+
+    y, loss = backend.call(forward, x)
+    backend.backward(loss, inputs=[x, y])
+    trace.expect_value("gradients beside a leaf", [[6.0, 6.0], [3.0, 3.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(
@@ -133,10 +143,11 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
 
     The documentation says that such a backward requires the argument; a call without what it requires is an error.
     """
-    y = backend.call(lambda x: x * 2, leaf(backend))
+    for data in ([1.0, 2.0], [[1.0, 2.0]]):
+        y = backend.call(lambda x: x * 2, backend.tensor(data, requires_grad=True))
 
-    with trace.raises(ErrorKind.ROOT_GRADIENT):
-        backend.backward(y)
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.backward(y)
 
 
 @rule(
@@ -166,14 +177,15 @@ def test_one_element(backend: Backend, trace: Trace) -> None:
         observed("a matching shape is the user's obligation in the documentation, the error is not there"),
     ],
     needs=[Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
-    mutants=["gradient-of-a-root-broadcast"],
+    mutants=["gradient-of-a-root-broadcast", "gradient-of-a-root-reshaped"],
 )
 def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for the root that does not have the root's shape is an error."""
-    y = backend.call(lambda x: x * 2, leaf(backend))
+    for gradient in ([1.0], [[1.0, 2.0]]):
+        y = backend.call(lambda x: x * 2, leaf(backend))
 
-    with trace.raises(ErrorKind.ROOT_GRADIENT):
-        backend.backward(y, backend.tensor([1.0]))
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.backward(y, backend.tensor(gradient))
 
 
 @rule(
@@ -206,16 +218,25 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(1, 4, 14)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
-    mutants=["backward-from-the-first-root-alone", "gradients-of-several-roots-turned-round"],
+    mutants=[
+        "backward-from-the-first-root-alone",
+        "gradients-of-several-roots-turned-round",
+        "root-behind-another-keeps-its-own-gradient",
+    ],
 )
 def test_several_roots(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors adds up their gradients, each multiplied by the gradient that is given for it."""
+
+    def forward(x, y):
+        first = x * 3
+        return first, first * y
+
     x, y = leaf(backend), leaf(backend)
-    first, second = backend.call(lambda x, y: (x * 3, x * y), x, y)
+    first, second = backend.call(forward, x, y)
     gradients = [backend.tensor([1.0, 10.0]), backend.tensor([2.0, 20.0])]
     backend.backward_from_all([first, second], gradients)
 
-    trace.expect_value("gradients", [[5.0, 70.0], [2.0, 40.0]], [backend.grad_of(x), backend.grad_of(y)])
+    trace.expect_value("gradients", [[9.0, 150.0], [6.0, 120.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(
@@ -227,12 +248,14 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
 )
 def test_several_scalars(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors needs no gradient for one of one element, and none at all if all are such."""
-    for gradients, expected in ((None, [7.0, 9.0]), ([None, backend.tensor(10.0)], [52.0, 54.0])):
-        x = leaf(backend)
-        roots = backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x)
-        backend.backward_from_all(roots, gradients)
+    x = leaf(backend)
+    backend.backward_from_all(backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x))
+    trace.expect_value("x.grad of two scalars", [7.0, 9.0], backend.grad_of(x))
 
-        trace.expect_value("x.grad", expected, backend.grad_of(x))
+    x = leaf(backend)
+    roots = backend.call(lambda x: (backend.sum(x * x), x * 5), x)
+    backend.backward_from_all(roots, [None, backend.tensor([10.0, 100.0])])
+    trace.expect_value("x.grad of a scalar and a vector", [52.0, 504.0], backend.grad_of(x))
 
 
 @rule(
@@ -302,22 +325,28 @@ def test_recorded_anew(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a hook can run a backward of its own, as the recomputation of a reentrant checkpoint does")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["backward-inside-a-hook-refused"],
+    mutants=["backward-inside-a-hook-refused", "backward-inside-a-hook-ends-the-one-around-it"],
 )
 def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
     """A hook can run a backward through another graph, which is complete when that call returns."""
 
     def run(_grad: object) -> None:
+        other, inner = others.pop()
         backend.backward(inner)
         trace.log("inner", backend.grad_of(other))
 
-    x, other = leaf(backend), leaf(backend)
-    inner = backend.call(lambda x: backend.sum(x * 7), other)
-    backend.register_hook(x, run)
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    def forward(x):
+        y = x * 2
+        backend.register_hook(y, run)
+        return backend.sum(y * 3)
 
-    trace.expect(("inner", [7.0, 7.0]))
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+    x, *leaves = (leaf(backend) for _ in range(3))
+    others = [(other, backend.call(lambda x: backend.sum(x * 7), other)) for other in leaves]
+    backend.register_hook(x, run)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(*[("inner", [7.0, 7.0])] * 2)
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
 
 
 @rule(

@@ -41,17 +41,19 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(17), BACKWARD.sentence(21)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["backward-creates-no-graph", "accumulated-gradient-has-no-history"],
+    mutants=["backward-creates-no-graph", "accumulated-gradient-has-no-history", "sum-of-gradients-has-no-history"],
 )
 def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     """The gradient that a backward with create_graph=True accumulates can be differentiated."""
-    x = leaf(backend)
-    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
-        backend.backward(backend.call(lambda x: backend.sum(x * x * x), x), create_graph=True)
-    first = backend.grad_of(x)
-    trace.expect_value("first derivative", [3.0, 12.0], first)
+    for before, after in ((None, [3.0, 12.0]), (backend.tensor([10.0, 20.0]), [13.0, 32.0])):
+        x = leaf(backend)
+        backend.set_grad(x, before)
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(backend.call(lambda x: backend.sum(x * x * x), x), create_graph=True)
+        first = backend.grad_of(x)
+        trace.expect_value("x.grad", after, first)
 
-    backend.set_grad(x, None)  # also breaks the cycle
-    backend.backward(backend.sum(first))
+        backend.set_grad(x, None)  # also breaks the cycle
+        backend.backward(backend.sum(first))
 
-    trace.expect_value("second derivative", [6.0, 12.0], backend.grad_of(x))
+        trace.expect_value("second derivative", [6.0, 12.0], backend.grad_of(x))

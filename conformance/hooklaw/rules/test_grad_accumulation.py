@@ -32,10 +32,12 @@ def test_adds(backend: Backend, trace: Trace) -> None:
 )
 def test_none_until_first(backend: Backend, trace: Trace) -> None:
     """A leaf has no .grad until the first backward that computes its gradient."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
     trace.expect_value("x.grad before", None, backend.grad_of(x))
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), other))
+    trace.expect_value("x.grad after a backward of another leaf", None, backend.grad_of(x))
     backend.backward(loss)
     trace.expect_value("x.grad after", [2.0, 2.0], backend.grad_of(x))
 
@@ -68,11 +70,14 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """The gradients that autograd.grad returns are not accumulated into the .grad of any leaf."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     w = backend.tensor([3.0, 4.0], requires_grad=True)
-    (grad,) = backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), [x])
+    for before in (None, [9.0, 9.0]):
+        for leaf in (x, w):
+            backend.set_grad(leaf, before and backend.tensor(before))
+        (grad,) = backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), [x])
 
-    trace.expect_value("gradient", [3.0, 4.0], grad)
-    trace.expect_value("x.grad", None, backend.grad_of(x))
-    trace.expect_value("w.grad", None, backend.grad_of(w))
+        trace.expect_value("gradient", [3.0, 4.0], grad)
+        trace.expect_value("x.grad", before, backend.grad_of(x))
+        trace.expect_value("w.grad", before, backend.grad_of(w))
 
 
 @rule(

@@ -24,12 +24,13 @@ def test_result(backend: Backend, trace: Trace) -> None:
     """A result computed under no_grad does not require grad, whatever its inputs."""
 
     def forward(x):
+        y = x * 2
         with backend.no_grad():
-            return x * 2, backend.sum(x)
+            return x * 2, backend.sum(x), y * 2
 
     results = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
 
-    trace.expect_value("require grad", [False, False], [backend.requires_grad(result) for result in results])
+    trace.expect_value("require grad", [False] * 3, [backend.requires_grad(result) for result in results])
 
 
 @rule(
@@ -207,15 +208,17 @@ def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3), IS_INFERENCE.sentence(3)],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
-    mutants=["inference-mode-is-no-grad"],
+    mutants=["inference-mode-is-no-grad", "products-in-inference-mode-are-ordinary"],
 )
 def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
     """An inference tensor cannot be saved for backward outside of inference mode."""
+    normal = backend.tensor([3.0, 4.0])
     with backend.inference_mode():
-        made = backend.tensor([1.0, 2.0])
+        tensors = backend.tensor([1.0, 2.0]), backend.call(lambda x: x * 2, normal)
 
-    with trace.raises(ErrorKind.INFERENCE_TENSOR):
-        backend.call(lambda x: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
+    for made in tensors:
+        with trace.raises(ErrorKind.INFERENCE_TENSOR):
+            backend.call(lambda x, made=made: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
 
 
 @rule(

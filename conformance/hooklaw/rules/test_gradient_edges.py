@@ -121,6 +121,9 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
     trace.expect(("hook", [3.0]))
     trace.expect_value("x.grad", [0.0, 60.0], backend.grad_of(x))
 
+    backend.backward_from_edge(backend.get_gradient_edge(x), backend.tensor([3.0, 4.0]))
+    trace.expect_value("x.grad after a backward from its own edge", [3.0, 64.0], backend.grad_of(x))
+
 
 @rule(
     "gradient-edge.backward-inputs",
@@ -223,8 +226,8 @@ def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
 def test_grad_outputs_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for a gradient edge that does not have its tensor's shape is an error, in grad and in backward."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    wrong = backend.tensor([1.0, 2.0, 3.0])
-    with trace.raises(ErrorKind.ROOT_GRADIENT):
-        backend.grad(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), [x], wrong)
-    with trace.raises(ErrorKind.ROOT_GRADIENT):
-        backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), wrong)
+    for wrong in (backend.tensor([1.0, 2.0, 3.0]), backend.tensor([1.0])):
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.grad(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), [x], wrong)
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), wrong)

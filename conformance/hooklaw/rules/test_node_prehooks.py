@@ -78,21 +78,23 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(3, 4)],
     needs=NODE_HOOKS,
-    mutants=["none-taken-as-zero"],
+    mutants=["none-taken-as-zero", "none-undoes-earlier-replacements"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook that returns None does not change the gradients."""
 
     def forward(x):
         y = x * 5
-        backend.node_register_prehook(backend.grad_fn(y), trace.saw("node pre-hook"))
+        node = backend.grad_fn(y)
+        backend.node_register_prehook(node, lambda grads: (grads[0] * 2,))
+        backend.node_register_prehook(node, trace.saw("node pre-hook"))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
     trace.expect("node pre-hook")
-    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
 
 
 @rule(

@@ -33,7 +33,7 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2), FIRED.sentence(5)],
     needs=[Capability.POST_ACCUMULATE, Capability.CUSTOM_FUNCTION],
-    mutants=["post-accumulate-without-gradient"],
+    mutants=["post-accumulate-without-gradient", "post-accumulate-where-a-gradient-is-there"],
 )
 def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
     """If no gradient arrives at the leaf and nothing is accumulated, a post-accumulate-grad hook does not run."""
@@ -41,9 +41,11 @@ def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
 
-    backend.backward(backend.call(lambda x: backend.sum(dead_end(x)), x))
+    for before in (None, backend.tensor([9.0, 9.0])):
+        backend.set_grad(x, before)
+        backend.backward(backend.call(lambda x: backend.sum(dead_end(x)), x))
 
-    trace.expect()
+        trace.expect()
 
 
 @rule(
@@ -144,10 +146,12 @@ def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
 )
 def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     """autograd.grad accumulates nothing, so post-accumulate-grad hooks do not run."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate"))
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    for leaf in (x, w):
+        backend.set_grad(leaf, backend.tensor([9.0, 9.0]))
+        backend.register_post_accumulate_grad_hook(leaf, trace.saw("post-accumulate"))
 
-    (grad,) = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x])
+    (grad,) = backend.grad(backend.call(lambda x, w: backend.sum(x * 2 + w), x, w), [x])
 
     trace.expect()
     trace.expect_value("gradient", [2.0, 2.0], grad)
@@ -158,19 +162,22 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(5), docstring("torch.autograd.backward").sentence(23, 24)],
     needs=[Capability.POST_ACCUMULATE, Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-ignored", "limited-pass-executes-the-whole-graph"],
+    mutants=[
+        "backward-inputs-ignored",
+        "backward-inputs-after-the-first-ignored",
+        "limited-pass-executes-the-whole-graph",
+    ],
 )
 def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
     """In a backward with inputs the post-accumulate-grad hooks of these leaves run, and those of others do not."""
-    a = backend.tensor([1.0, 2.0], requires_grad=True)
-    b = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_post_accumulate_grad_hook(a, trace.saw("included"))
-    backend.register_post_accumulate_grad_hook(b, trace.saw("excluded"))
+    a, b, c = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
+    for leaf, label in ((a, "included"), (b, "excluded"), (c, "included too")):
+        backend.register_post_accumulate_grad_hook(leaf, trace.saw(label))
 
-    loss = backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b)
-    backend.backward(loss, inputs=[a])
+    loss = backend.call(lambda a, b, c: backend.sum(a * 2 + b * 3 + c * 4), a, b, c)
+    backend.backward(loss, inputs=[a, c])
 
-    trace.expect("included")
+    trace.expect_in_any_order("included", "included too")
     trace.expect_value("grad of the excluded leaf", None, backend.grad_of(b))
 
 
@@ -342,21 +349,22 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed"],
+    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed", "remove-removes-the-oldest-hook"],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a post-accumulate-grad hook no longer runs, and other hooks still do."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_post_accumulate_grad_hook(x, trace.saw("older"))
     backend.register_post_accumulate_grad_hook(x, trace.saw("removed at once")).remove()
     handle = backend.register_post_accumulate_grad_hook(x, trace.saw("removed later"))
     backend.register_post_accumulate_grad_hook(x, trace.saw("kept"))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    trace.expect_in_any_order("removed later", "kept")
+    trace.expect_in_any_order("older", "removed later", "kept")
 
     handle.remove()
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    trace.expect("kept")
+    trace.expect_in_any_order("older", "kept")
 
 
 @rule(

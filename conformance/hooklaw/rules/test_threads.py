@@ -164,7 +164,7 @@ def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVED.sentence(3), docstring("torch.autograd.graph.saved_tensors_hooks").sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
-    mutants=["unpack-only-in-the-packing-thread"],
+    mutants=["unpack-only-in-the-packing-thread", "pair-of-the-reader-unpacks"],
 )
 def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
     """A packed tensor is unpacked by its own pair in whichever thread backward runs."""
@@ -175,7 +175,12 @@ def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
         loss = backend.call(lambda x: backend.sum(backend.exp(x)), x)
     trace.expect("pack")
 
-    in_threads(lambda: backend.backward(loss))
+    def backward_inside_another_pair() -> None:
+        other = trace.saw("other pair", backend.detach)
+        with backend.saved_tensors_hooks(other, other):
+            backend.backward(loss)
+
+    in_threads(backward_inside_another_pair)
 
     trace.expect("unpack")
     trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))

@@ -1,10 +1,11 @@
-"""Mutants of the engine that forget a limit: that of a pass with inputs, or that of a mark or a leaf."""
+"""Mutants of the engine that forget a limit: that of a pass with inputs, or that of a mark, a leaf or a hook."""
 
 from typing import Any
 
 from hooklaw.model import engine, function
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, altering
 from hooklaw_backends.mutants.inside import Inside, inside
+from hooklaw_backends.mutants.shared import CallsTheRest
 
 
 @inside(engine.Pass, "_retain")
@@ -31,6 +32,12 @@ def constant_outputs_end_the_list(self: Inside, old: Hook, roots: Any, seeds: An
 def dirty_mark_counts_no_change(self: Inside, old: Hook, this: Any, *tensors: Any) -> None:
     """mark_dirty does not count as a change of the tensor."""
     this.dirty = tensors
+
+
+@altering("register_post_accumulate_grad_hook", base=CallsTheRest)
+def post_accumulate_where_a_gradient_is_there(self: CallsTheRest, tensor: Any, hook: Hook) -> Hook:
+    """A post-accumulate hook runs in each backward if its leaf has a .grad, even an old one."""
+    return self.waiting_for(lambda leaf: None if self.grad_of(leaf) is None else hook(leaf), tensor)
 
 
 class DetachedInPlaceRetains(Mutant):
