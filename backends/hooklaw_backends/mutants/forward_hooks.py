@@ -13,6 +13,12 @@ def module_hook_gets_bare_arguments(self: Mutant, hook: Hook, module: Any, args:
     return hook(module, args[0] if len(args) == 1 else args, *rest)
 
 
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
+def module_hook_gets_the_first_argument(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
+    """A forward hook or pre-hook gets the first positional argument alone."""
+    return hook(module, args[:1], *rest)
+
+
 @altering("register_forward_hook")
 def forward_hook_gets_the_arguments_of_the_caller(self: Mutant, module: Any, hook: Hook) -> Hook:
     """A forward hook gets the caller's arguments, without the changes that pre-hooks made."""
@@ -32,6 +38,13 @@ def forward_hook_for_tensors_alone(self: Mutant, hook: Hook, *given: Any) -> Any
     return hook(*given) if self.is_tensor(given[-1]) else None
 
 
+@calling(*verbs.FORWARD)
+def falsy_output_of_a_forward_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a forward hook returns is ignored if it is 0 or empty."""
+    result = hook(*given)
+    return result if self.is_tensor(result) or result else None
+
+
 @calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
 def module_hooks_only_where_it_is_recorded(self: Mutant, hook: Hook, *given: Any) -> Any:
     """Forward hooks and pre-hooks do not run under no_grad."""
@@ -43,6 +56,15 @@ def tuple_of_a_pre_hook_is_one_argument(self: Mutant, hook: Hook, *given: Any) -
     """A tuple that a forward pre-hook returns is passed to forward as a single argument."""
     result = hook(*given)
     return (result,) if isinstance(result, tuple) else result
+
+
+@calling(*verbs.FORWARD_PRE)
+def value_of_a_pre_hook_replaces_the_first_argument(
+    self: Mutant, hook: Hook, module: Any, args: Any, *kwargs: Any
+) -> Any:
+    """A single value that a forward pre-hook returns replaces the first argument, and the others stay."""
+    result = hook(module, args, *kwargs)
+    return result if result is None or kwargs or isinstance(result, tuple) else (result, *args[1:])
 
 
 @calling(*verbs.FORWARD_PRE)
@@ -109,6 +131,24 @@ def every_forward_hook_always_called() -> None:
 def always_called_hook_called_twice(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is called twice."""
     hook(*given)
+    return hook(*given)
+
+
+@overriding("register_forward_hook")
+def only_the_first_always_called_hook(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """After an exception only the first of a module's hooks registered with always_call=True is called."""
+    if options.get("always_call"):
+        options["always_call"] = not self.keeps(module)
+        self.kept.append(module)
+    return old(module, hook, **options)
+
+
+@calling(*verbs.FORWARD, only="always_call")
+def always_called_hook_skipped_if_it_ran_before(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A hook registered with always_call=True is not called for a forward without an output once it has run."""
+    if given[-1] is None and self.keeps(hook):
+        return None
+    self.kept.append(hook)
     return hook(*given)
 
 

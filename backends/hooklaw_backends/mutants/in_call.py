@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles
 
 
 class _InCall(Mutant):
@@ -50,6 +50,17 @@ def handles_made_in_a_call_remove_nothing(self: _InCall, old: Hook, tensor: Any,
     """The handle of a hook that a function registers on its argument does not remove it."""
     handle = old(tensor, hook)
     return Handle() if self.takes(tensor) else handle
+
+
+class _InCallWithHandles(_InCall, KeepsHandles):
+    """A mutant that knows the running function, and keeps handles."""
+
+
+@overriding("register_hook", base=_InCallWithHandles)
+def handles_made_in_a_call_remove_the_oldest(self: _InCallWithHandles, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The handle of a hook that a function registers on its argument removes the first of those hooks."""
+    handle = old(tensor, hook)
+    return self.removing_the_oldest(len(self.calls), handle) if self.takes(tensor) else handle
 
 
 @overriding("register_hook", base=_InCall)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import Handle, Passes, inputs_to
 
 
@@ -71,6 +71,32 @@ def full_backward_hook_replaces_the_first_input(self: Mutant, hook: Hook, module
     return _first_of(hook(module, grads, outputs), grads)
 
 
+@overriding("register_full_backward_hook")
+def full_backward_hook_replaces_for_leaves_alone(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """What a full backward hook returns is ignored if an input is not a leaf."""
+    inputs = inputs_to(self, module)
+
+    def for_leaves(*given: Any) -> Any:
+        result = hook(*given)
+        return result if all(self.is_leaf(value) for value in inputs if self.is_tensor(value)) else None
+
+    return old(module, for_leaves, **options)
+
+
+@altering(*verbs.FULL_BACKWARD)
+def full_backward_hook_gets_the_gradients_of_the_first_pass(self: Mutant, *given: Any) -> Hook:
+    """A full backward hook gets the gradients of its first call in every later one."""
+    first: list[Any] = []
+
+    def stale(module: Any, *grads: Any) -> Any:
+        first.append(grads)
+        return given[-1](module, *first[0])
+
+    return stale
+
+
 @calling(*verbs.FULL_BACKWARD_PRE)
 def backward_pre_hook_replaces_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
     """Of the gradients that a backward pre-hook of a module returns only the first replaces another."""
@@ -128,10 +154,15 @@ def full_backward_hook_gets_the_first_output(self: Mutant, hook: Hook, module: A
 @overriding("register_full_backward_hook")
 def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A full backward hook runs for the outputs' gradients if any input, not every input, requires no grad."""
+    return _early_if(self, old, module, hook, lambda needs: not all(needs), **options)
+
+
+def _early_if(self: Mutant, old: Hook, module: Any, hook: Hook, decide: Hook, **options: bool) -> Any:
+    """Register a full backward hook that runs early if `decide` says so of the flags of the tensors given."""
     inputs = inputs_to(self, module)
 
     def is_early() -> bool:
-        return any(self.is_tensor(value) and not self.requires_grad(value) for value in inputs)
+        return decide([self.requires_grad(value) for value in inputs if self.is_tensor(value)])
 
     def early(given: Any, outputs: Any) -> None:
         if is_early():
@@ -139,6 +170,14 @@ def full_backward_hook_early_for_a_constant(self: Mutant, old: Hook, module: Any
 
     self.register_full_backward_pre_hook(module, early)
     return old(module, lambda *given: None if is_early() else hook(*given), **options)
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_judges_by_the_first_input(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A full backward hook runs for the outputs' gradients if the first input requires no grad."""
+    return _early_if(self, old, module, hook, lambda needs: needs[:1] != [True], **options)
 
 
 @overriding("register_full_backward_hook")

@@ -40,6 +40,13 @@ def none_of_a_pre_hook_with_kwargs_drops_them(self: Mutant, hook: Hook, module: 
 
 
 @calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def keyword_arguments_of_a_pre_hook_are_added(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """The keyword arguments that a forward pre-hook returns are added to the caller's, which none of them drops."""
+    result = hook(module, args, kwargs)
+    return result and (result[0], {**kwargs, **result[1]})
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
 def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
     """A tuple that a pre-hook registered with_kwargs=True returns is args alone, unless it has two elements."""
     result = hook(module, args, kwargs)

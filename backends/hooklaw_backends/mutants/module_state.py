@@ -98,6 +98,16 @@ def state_pre_hooks_of_the_outermost_module_alone(self: _KnowsSubmodules, hook: 
     return None if self.keeps(owner) else hook(owner, *rest)
 
 
+@calling(*verbs.STATE)
+def state_hook_gets_the_last_name_as_prefix(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """The prefix that a state_dict or load_state_dict hook gets has the submodule's own name alone."""
+
+    def shortened(value: Any) -> Any:
+        return f"{value.split('.')[-2]}." if isinstance(value, str) and value.endswith(".") else value
+
+    return hook(*map(shortened, given))
+
+
 @overriding("register_load_state_dict_pre_hook")
 def load_pre_hook_after_loading(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """A load_state_dict pre-hook of a module runs after the state was loaded."""

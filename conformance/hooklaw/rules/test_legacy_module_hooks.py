@@ -16,13 +16,13 @@ def leaf(backend: Backend) -> Any:
     return backend.tensor([1.0, 2.0], requires_grad=True)
 
 
-def called(backend: Backend, module: Any, x: Any) -> Any:
+def called(backend: Backend, module: Any, *inputs: Any) -> Any:
     """Call a module inside the forward part of a rule, where a mode may compile the function around it."""
 
-    def forward(x: Any) -> Any:
-        return module(x)
+    def forward(*inputs: Any) -> Any:
+        return module(*inputs)
 
-    return backend.call(forward, x)
+    return backend.call(forward, *inputs)
 
 
 @rule(
@@ -154,16 +154,20 @@ def test_last_node(backend: Backend, trace: Trace) -> None:
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
     """What a legacy backward hook returns, of a module or a global one, replaces the gradients of the inputs."""
+
+    def replace(grad, number):
+        return grad * 0 + number
+
     for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
-        x = leaf(backend)
-        module = backend.module({}, lambda _module, x: backend.exp(x))
-        handle = register(module, trace.saw("hook", lambda _, grads, _outputs: (grads[0] * 0 + 7,)))
+        x, y = leaf(backend), leaf(backend)
+        module = backend.module({}, lambda _module, x, y: x * y)
+        handle = register(module, trace.saw("hook", lambda _, grads, _outputs: tuple(map(replace, grads, (7, 9)))))
         with catch_warnings(action="ignore"):
-            backend.backward(backend.sum(called(backend, module, x)))
+            backend.backward(backend.sum(called(backend, module, x, y)))
         handle.remove()
 
         trace.expect("hook")
-        trace.expect_value("x.grad", [7.0, 7.0], backend.grad_of(x))
+        trace.expect_value("gradients", [[7.0, 7.0], [9.0, 9.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(

@@ -34,18 +34,18 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["always-call-ignored", "every-forward-hook-always-called"],
+    mutants=["always-call-ignored", "every-forward-hook-always-called", "only-the-first-always-called-hook"],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
     """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
     module = backend.module({}, fail)
-    backend.register_forward_hook(module, saw(trace, "ordinary"))
-    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+    for label in ("first", "ordinary", "second"):
+        backend.register_forward_hook(module, saw(trace, label), always_call=label != "ordinary")
 
     with trace.raises_type(UserError):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("always called")
+    trace.expect_in_any_order("first", "second")
 
 
 @rule(
@@ -53,7 +53,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["always-called-hook-called-twice"],
+    mutants=["always-called-hook-called-twice", "always-called-hook-skipped-if-it-ran-before"],
 )
 def test_always_called_once(backend: Backend, trace: Trace) -> None:
     """A forward hook with always_call=True runs once in each call, even if a hook after it fails."""
@@ -62,10 +62,11 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
     backend.call(module, backend.tensor([1.0, 2.0]))
     trace.expect("always called")
 
-    backend.register_forward_hook(module, fail)
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect("always called")
+    for register in (backend.register_forward_hook, backend.register_forward_pre_hook):
+        register(module, fail)
+        with trace.raises_type(UserError):
+            backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect("always called")
 
 
 @rule(
@@ -167,14 +168,17 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
 def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:
     """A global forward hook with always_call=True and with_kwargs=True gets kwargs even if forward fails."""
 
-    def hook(_module, _args, kwargs, _output):
-        trace.log("factor", kwargs["factor"])
+    def hook(given, _args, kwargs, _output):
+        if given in modules:
+            trace.log("factor", kwargs.get("factor"))
 
-    module = backend.module({}, fail)
+    works, fails = modules = [backend.module({}, forward) for forward in (lambda _, x, factor: x * factor, fail)]
     handle = backend.register_module_forward_hook(hook, with_kwargs=True, always_call=True)
 
+    backend.call(lambda x: works(x, factor=5), backend.tensor([1.0, 2.0]))
+    trace.expect(("factor", 5))
     with catch_warnings(action="ignore"), trace.raises_type(UserError):
-        backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+        backend.call(lambda x: fails(x, factor=3), backend.tensor([1.0, 2.0]))
     handle.remove()
 
     trace.expect(("factor", 3))

@@ -1,5 +1,6 @@
 """Full backward hooks of a module: when they run, for which calls and in which passes."""
 
+from functools import partial
 from typing import Any
 from warnings import catch_warnings
 
@@ -43,21 +44,24 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     """A full backward hook gets the module, the tuple of its inputs' gradients and the tuple of its outputs'."""
 
     def hook(given, grad_input, grad_output):
-        trace.log("hook", [given is module, isinstance(grad_input, tuple), isinstance(grad_output, tuple)])
+        trace.log("hook", [given in modules, isinstance(grad_input, tuple), isinstance(grad_output, tuple)])
         trace.log("gradients", [grad_input, grad_output])
 
     def forward(x, y):
-        first, second = module(x, y)
-        return backend.sum(first * 5) + backend.sum(second * 11)
+        first, second = several(x, y)
+        return backend.sum(one(first) * 5) + backend.sum(second * 11)
 
-    module = backend.module({}, lambda _module, x, y: (x * 2 + y * 3, y * 7))
-    backend.register_full_backward_hook(module, hook)
+    one, several = modules = doubling(backend), backend.module({}, lambda _module, x, y: (x * 2 + y * 3, y * 7))
+    for module in modules:
+        backend.register_full_backward_hook(module, hook)
 
     backend.backward(backend.call(forward, leaf(backend), leaf(backend)))
 
     trace.expect(
         ("hook", [True, True, True]),
-        ("gradients", [[[10.0, 10.0], [92.0, 92.0]], [[5.0, 5.0], [11.0, 11.0]]]),
+        ("gradients", [[[10.0, 10.0]], [[5.0, 5.0]]]),
+        ("hook", [True, True, True]),
+        ("gradients", [[[20.0, 20.0], [107.0, 107.0]], [[10.0, 10.0], [11.0, 11.0]]]),
     )
 
 
@@ -70,6 +74,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         "full-backward-hook-at-the-outputs",
         "module-backward-hooks-deferred-to-the-end",
         "full-backward-hook-early-for-a-constant",
+        "full-backward-hook-judges-by-the-first-input",
     ],
 )
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
@@ -78,22 +83,23 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     So it does if any of the inputs requires grad: only if none does, the hook runs for the outputs.
     """
 
-    def inside(_module, x, constant):
-        y = x * 2
-        backend.register_hook(y, trace.saw("inside"))
-        return y * constant
+    def inside(_module, x, y):
+        product = x * y
+        backend.register_hook(product, trace.saw("inside"))
+        return product * 2
 
-    def forward(x):
+    def forward(x, constant, place):
         y = x * 2
         backend.register_hook(y, trace.saw("upstream"))
-        return backend.sum(module(y, constant))
+        return backend.sum(module(constant, y) if place else module(y, constant))
 
     module, constant = backend.module({}, inside), backend.tensor([3.0, 3.0])
     backend.register_full_backward_hook(module, lambda *_: trace.log("module"))
 
-    backend.backward(backend.call(forward, leaf(backend)))
+    for place in (0, 1):
+        backend.backward(backend.call(partial(forward, place=place), leaf(backend), constant))
 
-    trace.expect("inside", "module", "upstream")
+        trace.expect("inside", "module", "upstream")
 
 
 @rule(
@@ -101,17 +107,23 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4)],
     needs=NEEDS,
-    mutants=["module-hooks-silent-without-input-gradients"],
+    mutants=["module-hooks-silent-without-input-gradients", "full-backward-hook-gets-the-first-output"],
 )
 def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
     """If no input of a module requires grad, a full backward hook runs when the outputs' gradients are computed."""
-    module = weighted(backend)
+
+    def forward(x):
+        first, second = module(x)
+        return backend.sum(first * 7) + backend.sum(second * 11)
+
+    weight = backend.tensor([3.0, 5.0])
+    module = backend.module({"weight": weight}, lambda module, x: (x * module.weight, module.weight * 2))
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
 
     with catch_warnings(action="ignore"):
-        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0])) * 7))
+        backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
 
-    trace.expect(("hook", [[7.0, 7.0]]))
+    trace.expect(("hook", [[7.0, 7.0], [11.0, 11.0]]))
 
 
 @rule(
@@ -124,13 +136,14 @@ def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
 )
 def test_none_for_the_inputs(backend: Backend, trace: Trace) -> None:
     """If no input of a module requires grad, a full backward hook may get None for the gradient of each input."""
-    module = weighted(backend)
+    weight = backend.tensor([3.0, 5.0])
+    module = backend.module({"weight": weight}, lambda module, x, y: x * module.weight + y)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("hook", grad_input))
 
     with catch_warnings(action="ignore"):
-        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0]))))
 
-    trace.expect(("hook", [None]))
+    trace.expect(("hook", [None, None]))
 
 
 @rule(
@@ -226,18 +239,27 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
+    mutants=[
+        "module-backward-hook-fires-once",
+        "module-backward-hooks-in-the-first-pass-only",
+        "full-backward-hook-gets-the-gradients-of-the-first-pass",
+    ],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward."""
+
+    def forward(x):
+        y = module(x)
+        return tuple(backend.sum(y * factor) for factor in (1, 3, 5))
+
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
-    loss = backend.call(lambda x: backend.sum(module(x)), leaf(backend))
-    for retain_graph in (True, True, False):
-        backend.backward(loss, retain_graph=retain_graph)
+    first, second, third = backend.call(forward, leaf(backend))
+    for loss in (first, second, second, third):
+        backend.backward(loss, retain_graph=loss is not third)
 
-    trace.expect(*[("hook", [[[2.0, 2.0]], [[1.0, 1.0]]])] * 3)
+    trace.expect(*(("hook", [[[2 * factor] * 2], [[factor] * 2]]) for factor in (1.0, 3.0, 3.0, 5.0)))
 
 
 @rule(
@@ -283,12 +305,12 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""
-    x, module = leaf(backend), doubling(backend)
+    module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
 
-    (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
-
-    trace.expect_value("gradient", [20.0, 20.0], grad)
+    for x in (leaf(backend), leaf(backend) * 3):
+        (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
+        trace.expect_value("gradient", [20.0, 20.0], grad)
 
 
 @rule(
@@ -296,7 +318,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     sources=[SPECIAL.sentence(4)],
     needs=NEEDS,
-    mutants=["backward-hooks-of-a-module-looked-up-late"],
+    mutants=["backward-hooks-of-a-module-looked-up-late", "hooks-between-calls-ignored"],
 )
 def test_registered_late(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs only for calls of its module after its registration.
@@ -308,8 +330,9 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 
     backend.backward(backend.sum(output))
-
     trace.expect()
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+    trace.expect("hook")
 
 
 @rule(

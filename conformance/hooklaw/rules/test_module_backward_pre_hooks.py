@@ -76,12 +76,12 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs in autograd.grad too, which computes its result from what the pre-hook returns."""
-    x, module = leaf(backend), weighted(backend)
+    module = weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
-    (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
-
-    trace.expect_value("gradient", [30.0, 50.0], grad)
+    for x in (leaf(backend), leaf(backend) * 3):
+        (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
+        trace.expect_value("gradient", [30.0, 50.0], grad)
 
 
 @rule(
@@ -119,12 +119,12 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets None, in its position, for an output that is not a tensor."""
-    module = backend.module({}, lambda _module, x: ("text", x * 3))
+    module = backend.module({}, lambda _module, x: ("text", x * 3, 7))
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: trace.log("pre-hook", grad_output))
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)[1]), leaf(backend)))
 
-    trace.expect(("pre-hook", [None, [1.0, 1.0]]))
+    trace.expect(("pre-hook", [None, [1.0, 1.0], None]))
 
 
 @rule(
@@ -309,12 +309,13 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(9)],
     needs=[*NEEDS, Capability.IN_PLACE],
-    mutants=["changes-in-place-around-modules-accepted"],
+    mutants=["changes-in-place-around-modules-accepted", "changes-of-later-inputs-in-place-accepted"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """Modifying an input of a module in place is an error if the module has a backward pre-hook."""
-    module = backend.module({}, lambda _module, x: backend.mul_(x, 2))
-    backend.register_full_backward_pre_hook(module, lambda *_: None)
+    for at in (0, 1):
+        module = backend.module({}, lambda _module, *given, at=at: backend.mul_(given[at], 2))
+        backend.register_full_backward_pre_hook(module, lambda *_: None)
 
-    with trace.raises(ErrorKind.MODULE_IN_PLACE):
-        backend.call(lambda x: module(x * 1), leaf(backend))
+        with trace.raises(ErrorKind.MODULE_IN_PLACE):
+            backend.call(lambda x, module=module: module(x * 1, x * 3), leaf(backend))

@@ -103,10 +103,10 @@ def test_named_tuple(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_hook(module, lambda _module, _input, grads: trace.log("hook", grads))
 
     output = backend.call(module, leaf(backend))
-    backend.backward(backend.sum(output[0] + output[1]))
+    backend.backward(backend.sum(output[0] + output[1] * 3))
 
     trace.expect_value("type of the output", "Pair", type(output).__name__)
-    trace.expect(("hook", [[1.0, 1.0], [1.0, 1.0]]))
+    trace.expect(("hook", [[1.0, 1.0], [3.0, 3.0]]))
 
 
 @rule(

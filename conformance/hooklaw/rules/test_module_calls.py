@@ -90,12 +90,13 @@ def test_registered_meanwhile(backend: Backend, trace: Trace) -> None:
 def test_copied(backend: Backend, trace: Trace) -> None:
     """A deep copy of a module may have the hooks of the original, called with the copy."""
     module = doubling(backend)
-    backend.register_forward_hook(module, lambda given, *_: trace.log("is the copy", given is copy))
+    for register in (backend.register_forward_pre_hook, backend.register_forward_hook):
+        register(module, lambda given, *_: trace.log("is the copy", given is copy))
 
     copy = deepcopy(module)
     backend.call(copy, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("is the copy", True))
+    trace.expect(*[("is the copy", True)] * 2)
 
 
 @rule(

@@ -35,12 +35,17 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 7), MODULES.sentence(8)],
     needs=[Capability.MODULES],
-    mutants=["forward-hook-before-forward", "module-hook-gets-bare-arguments", "output-of-a-module-hook-in-a-tuple"],
+    mutants=[
+        "forward-hook-before-forward",
+        "module-hook-gets-bare-arguments",
+        "output-of-a-module-hook-in-a-tuple",
+        "module-hook-gets-the-first-argument",
+    ],
 )
 def test_after_forward(backend: Backend, trace: Trace) -> None:
     """A forward hook runs after forward, with the module, the tuple of its arguments, and the output."""
 
-    def forward(_module, x):
+    def forward(_module, x, *_args: Any):
         trace.log("forward", x)
         return x * 2
 
@@ -50,9 +55,16 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     module = backend.module({}, forward)
     backend.register_forward_hook(module, hook)
 
-    backend.call(module, backend.tensor([1.0]))
+    one, three = backend.tensor([1.0]), backend.tensor([3.0])
+    for args in ((one,), (three, one)):
+        backend.call(module, *args)
 
-    trace.expect(("forward", [1.0]), ("hook", [True, True, [[1.0]], [2.0]]))
+    trace.expect(
+        ("forward", [1.0]),
+        ("hook", [True, True, [[1.0]], [2.0]]),
+        ("forward", [3.0]),
+        ("hook", [True, True, [[3.0], [1.0]], [6.0]]),
+    )
 
 
 @rule(
@@ -230,7 +242,11 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MODULES.sentence(15), HOOK.sentence(7)],
     needs=[Capability.MODULES],
-    mutants=["forward-hook-for-tensors-alone", "replacement-by-a-module-hook-ignored"],
+    mutants=[
+        "forward-hook-for-tensors-alone",
+        "replacement-by-a-module-hook-ignored",
+        "falsy-output-of-a-forward-hook-ignored",
+    ],
 )
 def test_any_output(backend: Backend, trace: Trace) -> None:
     """The output of a module and the result of its forward hook may be of any type.
@@ -238,10 +254,15 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
     The notes say that a forward hook gets outputs as they are, and that its result is used from then on; no type is
     named.
     """
-    module = backend.module({}, lambda _module, x: {"doubled": x * 2})
-    backend.register_forward_hook(module, lambda _module, _args, output: ["in a list", output["doubled"]])
+    for made, result in (({"of a": "dict"}, ["a", "list"]), (("in a tuple",), 0), (0, ())):
+        module = backend.module({}, lambda _module, _x, made=made: made)
+        backend.register_forward_hook(
+            module, lambda _module, _args, output, result=result: (trace.log("hook", repr(output)), result)[1]
+        )
+        output = backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect_value("output", ["in a list", [2.0, 4.0]], backend.call(module, backend.tensor([1.0, 2.0])))
+        trace.expect(("hook", repr(made)))
+        trace.expect_value("output", repr(result), repr(output))
 
 
 @rule(
@@ -254,16 +275,13 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a forward pre-hook or forward hook reaches the caller, and no later hook runs."""
-    module = doubling(backend)
-    before = backend.register_forward_pre_hook(module, fail)
-    backend.register_forward_hook(module, fail)
-    backend.register_forward_hook(module, saw(trace, "later hook"))
-
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-    before.remove()
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
+    for register in (backend.register_forward_pre_hook, backend.register_forward_hook):
+        module = doubling(backend)
+        register(module, fail)
+        register(module, saw(trace, "later hook of its kind"))
+        backend.register_forward_hook(module, saw(trace, "later hook"))
+        with trace.raises_type(UserError):
+            backend.call(module, backend.tensor([1.0, 2.0]))
 
     trace.expect()
 
@@ -297,7 +315,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing"],
+    mutants=["module-handle-removes-nothing", "module-handle-removes-the-oldest"],
 )
 def test_handle_inside(backend: Backend, trace: Trace) -> None:
     """A forward hook that removes itself while it runs is called in no later call, and all other hooks still are.
@@ -305,13 +323,14 @@ def test_handle_inside(backend: Backend, trace: Trace) -> None:
     The docstring says that the handle's remove removes the hook, and excepts no moment.
     """
     module = doubling(backend)
+    backend.register_forward_hook(module, saw(trace, "older"))
     handles = [backend.register_forward_hook(module, lambda *_: (trace.log("removes itself"), handles[0].remove())[1])]
-    backend.register_forward_hook(module, saw(trace, "stays"))
+    backend.register_forward_hook(module, saw(trace, "newer"))
 
     for _ in range(3):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("removes itself", "stays", "stays", "stays")
+    trace.expect("older", "removes itself", "newer", *["older", "newer"] * 2)
 
 
 @rule(

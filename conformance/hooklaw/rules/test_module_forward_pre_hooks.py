@@ -24,22 +24,27 @@ def doubling(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 8), MODULES.sentence(8)],
     needs=[Capability.MODULES],
-    mutants=["forward-pre-hook-after-forward", "module-hook-gets-bare-arguments"],
+    mutants=[
+        "forward-pre-hook-after-forward",
+        "module-hook-gets-bare-arguments",
+        "module-hook-gets-the-first-argument",
+    ],
 )
 def test_before_forward(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook runs before forward in every call, with the module and the tuple of its arguments."""
-    module = doubling(backend, trace)
+    module = backend.module({}, lambda _module, x, *_: (trace.log("forward", x), x * 2)[1])
     backend.register_forward_pre_hook(
         module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
     )
 
-    for number in (1.0, 3.0):
-        backend.call(module, backend.tensor([number]))
+    one, three = backend.tensor([1.0]), backend.tensor([3.0])
+    for args in ((one,), (three, one)):
+        backend.call(module, *args)
 
     trace.expect(
         ("pre-hook", [True, True, [[1.0]]]),
         ("forward", [1.0]),
-        ("pre-hook", [True, True, [[3.0]]]),
+        ("pre-hook", [True, True, [[3.0], [1.0]]]),
         ("forward", [3.0]),
     )
 
@@ -49,17 +54,17 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5, 6, 7)],
     needs=[Capability.MODULES],
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["replacement-by-a-module-hook-ignored", "value-of-a-pre-hook-replaces-the-first-argument"],
 )
 def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     """A single value that a forward pre-hook returns becomes the argument of forward."""
-    module = doubling(backend, trace)
-    backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
+    x = backend.tensor([1.0, 2.0])
+    for replace in (lambda args: args[0] + 10, lambda args: [args[0] + 10]):
+        module = backend.module({}, lambda _module, *args: (trace.log("forward", args), x * 2)[1])
+        backend.register_forward_pre_hook(module, lambda _, args, replace=replace: replace(args))
+        backend.call(module, x, x)
 
-    output = backend.call(module, backend.tensor([1.0, 2.0]))
-
-    trace.expect(("forward", [11.0, 12.0]))
-    trace.expect_value("output", [22.0, 24.0], output)
+    trace.expect(("forward", [[11.0, 12.0]]), ("forward", [[[11.0, 12.0]]]))
 
 
 @rule(
@@ -130,21 +135,25 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(9, 10, 11)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["replacement-by-a-module-hook-ignored", "with-kwargs-ignored"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "with-kwargs-ignored",
+        "keyword-arguments-of-a-pre-hook-are-added",
+    ],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True gets the keyword arguments, and returns (args, kwargs) to change any."""
 
     def hook(_module, args, kwargs):
-        trace.log("factor", kwargs["factor"])
+        trace.log("kwargs", sorted(kwargs.items()))
         return (args[0] + 10,), {"factor": kwargs["factor"] * 2}
 
-    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    module = backend.module({}, lambda _module, x, factor=1, added=0: x * factor + added)
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
 
-    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    output = backend.call(lambda x: module(x, factor=3, added=7), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("factor", 3))
+    trace.expect(("kwargs", [["added", 7], ["factor", 3]]))
     trace.expect_value("output", [66.0, 72.0], output)
 
 
@@ -176,7 +185,7 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns anything but None or (args, kwargs) is an error."""
-    for wrong in (lambda args: args[0], lambda args: args, lambda args: (args, {}, None)):
+    for wrong in (lambda args: args[0], lambda args: args, lambda args: (args, {}, None), lambda _: (), lambda _: 0):
         module = doubling(backend, trace)
         backend.register_forward_pre_hook(module, lambda _, args, _kwargs, wrong=wrong: wrong(args), with_kwargs=True)
         with trace.raises(ErrorKind.MODULE_HOOK_RETURN):
@@ -250,6 +259,7 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
         "global-module-hooks-on-the-outermost-module",
         "replacement-by-a-module-hook-ignored",
         "tuple-of-a-pre-hook-is-one-argument",
+        "value-of-a-pre-hook-replaces-the-first-argument",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
@@ -257,14 +267,14 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
 
     A single value becomes the only argument.
     """
-    inner = doubling(backend, trace)
-    outer = backend.module({}, lambda _module, x: inner(x))
-    for returned in (lambda x: x, lambda x: (x,)):
-        handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(args[0] + 1))
-        backend.call(lambda x: backend.sum(outer(x)), backend.tensor([1.0, 2.0]))
+    inner = backend.module({}, lambda _module, *args: (trace.log("forward", args), args[0] * 2)[1])
+    outer = backend.module({}, lambda _module, *args: inner(*args))
+    for returned, passed in ((lambda x: x + 1, [[3.0, 4.0]]), (lambda x: (x + 1, x), [[3.0, 4.0], [2.0, 3.0]])):
+        handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(args[0]))
+        backend.call(lambda x, y: backend.sum(outer(x, y)), *[backend.tensor([1.0, 2.0])] * 2)
         handle.remove()
 
-        trace.expect(("forward", [3.0, 4.0]))
+        trace.expect(("forward", passed))
 
 
 @rule(
@@ -297,7 +307,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a call runs the hooks that were registered when it began")],
     needs=[Capability.MODULES],
-    mutants=["forward-pre-hooks-cannot-remove-themselves"],
+    mutants=["forward-pre-hooks-cannot-remove-themselves", "module-handle-removes-the-oldest"],
 )
 def test_removes_itself(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook may remove itself while it runs: the call goes on, and later calls do not run it."""
@@ -308,10 +318,11 @@ def test_removes_itself(backend: Backend, trace: Trace) -> None:
         trace.log("hook")
         handles[0].remove()
 
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("older"))
     handles.append(backend.register_forward_pre_hook(module, once))
     backend.register_forward_pre_hook(module, lambda *_: trace.log("next"))
     x = backend.tensor([1.0, 2.0])
     module(x)
     module(x)
 
-    trace.expect("hook", "next", ("forward", [1.0, 2.0]), "next", ("forward", [1.0, 2.0]))
+    trace.expect("older", "hook", "next", ("forward", [1.0, 2.0]), "older", "next", ("forward", [1.0, 2.0]))

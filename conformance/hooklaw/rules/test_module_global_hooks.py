@@ -52,7 +52,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(5, 6), FORWARD.sentence(5, 6)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["keyword-arguments-given-to-global-hooks"],
+    mutants=["keyword-arguments-given-to-global-hooks", "module-hook-gets-the-first-argument"],
 )
 def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """Global forward pre-hooks and forward hooks get positional arguments alone; forward gets the keyword arguments."""
@@ -60,16 +60,16 @@ def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     def saw(label):
         return lambda given, *rest: trace.log(label, rest) if given is module else None
 
-    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    module = backend.module({}, lambda _module, x, _name, factor=1: x * factor)
     handles = [
         backend.register_module_forward_pre_hook(saw("pre-hook")),
         backend.register_module_forward_hook(saw("hook")),
     ]
-    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    output = backend.call(lambda x: module(x, "name", factor=3), backend.tensor([1.0, 2.0]))
     for handle in handles:
         handle.remove()
 
-    trace.expect(("pre-hook", [[[1.0, 2.0]]]), ("hook", [[[1.0, 2.0]], [3.0, 6.0]]))
+    trace.expect(("pre-hook", [[[1.0, 2.0], "name"]]), ("hook", [[[1.0, 2.0], "name"], [3.0, 6.0]]))
     trace.expect_value("output", [3.0, 6.0], output)
 
 

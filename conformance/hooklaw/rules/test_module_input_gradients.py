@@ -105,16 +105,17 @@ def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8), MODULES.sentence(15)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["replacement-by-a-module-hook-ignored", "full-backward-hook-replaces-for-leaves-alone"],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
     """A tuple that a full backward hook returns replaces the gradients of the inputs."""
-    x, module = leaf(backend), doubling(backend)
+    module = doubling(backend)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
 
-    backend.backward(backend.sum(backend.call(module, x)))
-
-    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+    for forward, gradient in ((module, [20.0, 20.0]), (lambda x: module(x * 3), [60.0, 60.0])):
+        x = leaf(backend)
+        backend.backward(backend.sum(backend.call(forward, x)))
+        trace.expect_value("x.grad", gradient, backend.grad_of(x))
 
 
 @rule(

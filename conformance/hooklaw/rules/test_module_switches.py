@@ -11,12 +11,14 @@ ZERO_GRAD = docstring("torch.nn.Module.zero_grad")
 NEEDS = [Capability.MODULES, Capability.MODULE_SWITCHES]
 
 
-def nested(backend: Backend) -> tuple[Any, Any]:
-    """Return a module whose parameter multiplies what a submodule with a parameter returns, and the submodule."""
-    inner = backend.module({"weight": backend.tensor([3.0])}, lambda module, x: x * module.weight)
-    outer = backend.module({"weight": backend.tensor([5.0])}, lambda module, x: module.inner(x) * module.weight)
-    backend.add_module(outer, "inner", inner)
-    return outer, inner
+def nested(backend: Backend) -> list[Any]:
+    """Return a module, its submodule and the submodule of this; each multiplies what the next returns by a weight."""
+    modules = [backend.module({"weight": backend.tensor([7.0])}, lambda module, x: x * module.weight)]
+    for number in (3.0, 5.0):
+        outer = backend.module({"weight": backend.tensor([number])}, lambda module, x: module.inner(x) * module.weight)
+        backend.add_module(outer, "inner", modules[0])
+        modules.insert(0, outer)
+    return modules
 
 
 @rule(
@@ -28,14 +30,14 @@ def nested(backend: Backend) -> tuple[Any, Any]:
 )
 def test_evaluation(backend: Backend, trace: Trace) -> None:
     """Evaluation mode turns no gradients off: what a module computes in it is recorded, and backward reaches it."""
-    outer, inner = nested(backend)
+    outer, *_ = modules = nested(backend)
     backend.train(outer, mode=False)
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
 
-    trace.expect_value("x.grad", [15.0], backend.grad_of(x))
-    found = [backend.grad_of(module.weight) for module in (outer, inner)]
-    trace.expect_value("gradients of the parameters", [[6.0], [10.0]], found)
+    trace.expect_value("x.grad", [105.0], backend.grad_of(x))
+    found = [backend.grad_of(module.weight) for module in modules]
+    trace.expect_value("gradients of the parameters", [[42.0], [70.0], [30.0]], found)
 
 
 @rule(
@@ -47,16 +49,18 @@ def test_evaluation(backend: Backend, trace: Trace) -> None:
 )
 def test_orthogonal(backend: Backend, trace: Trace) -> None:
     """Neither no_grad nor inference_mode changes a module's training mode, and neither training mode changes them."""
-    outer, inner = nested(backend)
+    outer, *_ = modules = nested(backend)
     x = backend.tensor([2.0], requires_grad=True)
     for training in (False, True):
         for context in (backend.no_grad, backend.inference_mode):
             backend.train(outer, mode=training)
             with context():
-                y = backend.call(outer, x)
-                inside = [backend.is_training(module) for module in (outer, inner)]
-            trace.expect_value("training, inside", [training] * 2, inside)
-            trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(y))
+                inside = [backend.is_training(module) for module in modules]
+                outputs = [backend.call(outer, x)]
+                backend.train(outer, mode=not training)
+                outputs.append(backend.call(outer, x))
+            trace.expect_value("training, inside", [training] * 3, inside)
+            trace.expect_value("requires grad", [False] * 2, [backend.requires_grad(output) for output in outputs])
 
 
 @rule(
@@ -72,18 +76,18 @@ def test_orthogonal(backend: Backend, trace: Trace) -> None:
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
     """requires_grad_ of a module sets requires_grad of all its parameters, those of submodules too, and returns it."""
-    outer, inner = nested(backend)
+    outer, *_ = modules = nested(backend)
     x = backend.tensor([2.0], requires_grad=True)
     returned = [backend.module_requires_grad_(outer, requires_grad=False) is outer]
     backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
-    frozen = [backend.grad_of(module.weight) for module in (outer, inner)]
+    frozen = [backend.grad_of(module.weight) for module in modules]
     returned.append(backend.module_requires_grad_(outer) is outer)
     backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
-    thawed = [backend.grad_of(module.weight) for module in (outer, inner)]
+    thawed = [backend.grad_of(module.weight) for module in modules]
 
     trace.expect_value("returns the module", [True, True], returned)
-    trace.expect_value("gradients with requires_grad=False", [None, None], frozen)
-    trace.expect_value("gradients by default", [[6.0], [10.0]], thawed)
+    trace.expect_value("gradients with requires_grad=False", [None] * 3, frozen)
+    trace.expect_value("gradients by default", [[42.0], [70.0], [30.0]], thawed)
 
 
 @rule(
@@ -95,13 +99,13 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """requires_grad_ of a module changes the parameters themselves, and puts no others in their place."""
-    outer, inner = nested(backend)
-    before = [outer.weight, inner.weight]
-    backend.module_requires_grad_(outer, requires_grad=False)
+    modules = nested(backend)
+    before = [module.weight for module in modules]
+    backend.module_requires_grad_(modules[0], requires_grad=False)
 
-    same = [module.weight is weight for module, weight in zip((outer, inner), before, strict=True)]
-    trace.expect_value("the same parameters", [True, True], same)
-    trace.expect_value("require grad", [False, False], [backend.requires_grad(weight) for weight in before])
+    same = [module.weight is weight for module, weight in zip(modules, before, strict=True)]
+    trace.expect_value("the same parameters", [True] * 3, same)
+    trace.expect_value("require grad", [False] * 3, [backend.requires_grad(weight) for weight in before])
 
 
 @rule(
@@ -109,15 +113,18 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ZERO_GRAD.sentence(1, 3)],
     needs=NEEDS,
-    mutants=["zero-grad-stops-at-a-module", "zero-grad-of-a-module-writes-zeros"],
+    mutants=[
+        "zero-grad-stops-at-a-module",
+        "zero-grad-of-a-module-writes-zeros",
+        "zero-grad-of-a-module-writes-zeros-by-default",
+    ],
 )
 def test_zero_grad(backend: Backend, trace: Trace) -> None:
     """zero_grad of a module sets the gradients of all its parameters to None, and to zeros with set_to_none=False."""
-    modules = nested(backend)
-    for module in modules:
-        backend.set_grad(module.weight, backend.tensor([1.0]))
+    for options, left in (({"set_to_none": False}, [0.0]), ({"set_to_none": True}, None), ({}, None)):
+        modules = nested(backend)
+        for module in modules:
+            backend.set_grad(module.weight, backend.tensor([1.0]))
+        backend.module_zero_grad(modules[0], **options)
 
-    backend.module_zero_grad(modules[0], set_to_none=False)
-    trace.expect_value("with zeros", [[0.0], [0.0]], [backend.grad_of(module.weight) for module in modules])
-    backend.module_zero_grad(modules[0], set_to_none=True)
-    trace.expect_value("with None", [None, None], [backend.grad_of(module.weight) for module in modules])
+        trace.expect_value(f"with {options}", [left] * 3, [backend.grad_of(module.weight) for module in modules])

@@ -30,15 +30,16 @@ def test_on_argument(backend: Backend, trace: Trace) -> None:
     The docstring promises it of every hook, wherever it is registered.
     """
 
-    def forward(x):
-        backend.register_hook(x, trace.saw("hook", lambda grad: grad * 10))
-        return backend.sum(x * 3)
+    def forward(x, y):
+        backend.register_hook(x, trace.saw("first", lambda grad: grad * 10))
+        backend.register_hook(y, trace.saw("second", lambda grad: grad * 20))
+        return backend.sum(x * 3) + backend.sum(y * 5)
 
-    x = leaf(backend)
-    backend.backward(backend.call(forward, x))
+    x, y = leaf(backend), leaf(backend)
+    backend.backward(backend.call(forward, x, y * 2))
 
-    trace.expect(("hook", [3.0, 3.0]))
-    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+    trace.expect_in_any_order("first", "second")
+    trace.expect_value("gradients", [[30.0, 30.0], [200.0, 200.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(
@@ -157,15 +158,18 @@ def test_each_call(backend: Backend, trace: Trace) -> None:
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook that a function registers on its argument runs after accumulation, in each call."""
 
-    def forward(x):
-        hook = trace.saw("hook", lambda x: trace.log("grad", backend.grad_of(x)))
-        backend.register_post_accumulate_grad_hook(x, hook)
-        return backend.sum(x * 3)
+    def forward(x, y):
+        backend.register_post_accumulate_grad_hook(x, lambda owner: trace.log("first", backend.grad_of(owner)))
+        backend.register_post_accumulate_grad_hook(y, lambda owner: trace.log("second", backend.grad_of(owner)))
+        return backend.sum(x * 3) + backend.sum(y * 5)
 
     for _ in range(2):
-        backend.backward(backend.call(forward, leaf(backend)))
+        backend.backward(backend.call(forward, leaf(backend), leaf(backend)))
 
-        trace.expect("hook", ("grad", [3.0, 3.0]))
+        trace.expect_in_any_order("first", "second")
+
+    seen = [trace.values(label) for label in ("first", "second")]
+    trace.expect_value("gradients", [[[3.0, 3.0]] * 2, [[5.0, 5.0]] * 2], seen)
 
 
 @rule(
@@ -173,12 +177,13 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["handles-made-in-a-call-remove-nothing"],
+    mutants=["handles-made-in-a-call-remove-nothing", "handles-made-in-a-call-remove-the-oldest"],
 )
 def test_removed_inside(backend: Backend, trace: Trace) -> None:
     """A function may remove a hook that it registered on its argument, and register another hook."""
 
     def forward(x):
+        backend.register_hook(x, trace.saw("older"))
         handle = backend.register_hook(x, trace.saw("removed"))
         y = x * 3
         handle.remove()
@@ -188,7 +193,7 @@ def test_removed_inside(backend: Backend, trace: Trace) -> None:
     x = leaf(backend)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("hook", [3.0, 3.0]))
+    trace.expect("older", ("hook", [3.0, 3.0]))
     trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
 
 
@@ -221,7 +226,7 @@ def test_removed_twice_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["handles-made-in-a-call-remove-nothing"],
+    mutants=["handles-made-in-a-call-remove-nothing", "handles-made-in-a-call-remove-the-oldest"],
 )
 def test_handle_returned(backend: Backend, trace: Trace) -> None:
     """Handles that a function returns remove the hooks that it registered on its argument, each its own."""
@@ -236,7 +241,7 @@ def test_handle_returned(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
     trace.expect("first", "second")
 
-    for handle, left in ((first, ["second"]), (second, [])):
+    for handle, left in ((second, ["first"]), (first, [])):
         handle.remove()
         backend.backward(backend.sum(x * 3))
         trace.expect(*left)
@@ -247,23 +252,24 @@ def test_handle_returned(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["handles-made-in-a-call-remove-nothing"],
+    mutants=["handles-made-in-a-call-remove-nothing", "handles-made-in-a-call-remove-the-oldest"],
 )
 def test_handle_kept(backend: Backend, trace: Trace) -> None:
     """A handle that a function leaves in a list of its caller removes the hook registered on the argument."""
     handles: list[Any] = []
 
     def forward(x):
+        backend.register_hook(x, trace.saw("stays"))
         handles.append(backend.register_hook(x, trace.saw("hook")))
         return backend.sum(x * 3)
 
     x = leaf(backend)
     backend.backward(backend.call(forward, x))
-    trace.expect("hook")
+    trace.expect("stays", "hook")
 
     handles.pop().remove()
     backend.backward(backend.sum(x * 3))
-    trace.expect()
+    trace.expect("stays")
 
 
 @rule(

@@ -17,10 +17,11 @@ def weighted(backend: Backend) -> Any:
 
 
 def nested(backend: Backend) -> dict[str, Any]:
-    """Make a module with another inside; return both by their prefixes."""
-    outer, inner = weighted(backend), weighted(backend)
+    """Make a module with another inside, which has another inside; return them by their prefixes."""
+    outer, inner, innermost = (weighted(backend) for _ in range(3))
     backend.add_module(outer, "inner", inner)
-    return {"": outer, "inner.": inner}
+    backend.add_module(inner, "innermost", innermost)
+    return {"": outer, "inner.": inner, "inner.innermost.": innermost}
 
 
 @rule(
@@ -50,7 +51,7 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the pre-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-pre-hooks-of-the-outermost-module-alone"],
+    mutants=["state-pre-hooks-of-the-outermost-module-alone", "state-hook-gets-the-last-name-as-prefix"],
 )
 def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     """The state_dict pre-hooks of a submodule run too, with its prefix."""
@@ -62,7 +63,7 @@ def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 
     backend.state_dict(modules[""])
 
-    trace.expect_in_any_order(" True", "inner. True")
+    trace.expect_in_any_order(*(f"{prefix} True" for prefix in modules))
 
 
 @rule(
@@ -97,11 +98,12 @@ def test_post_hook(backend: Backend, trace: Trace) -> None:
 )
 def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A state_dict post-hook that returns anything but None is an error."""
-    module = weighted(backend)
-    backend.register_state_dict_post_hook(module, lambda _module, state, *_: state)
+    for result in (lambda state: state, lambda _: {}, lambda _: 0):
+        module = weighted(backend)
+        backend.register_state_dict_post_hook(module, lambda _module, state, *_, result=result: result(state))
 
-    with trace.raises(ErrorKind.STATE_HOOK_RETURN):
-        backend.state_dict(module)
+        with trace.raises(ErrorKind.STATE_HOOK_RETURN):
+            backend.state_dict(module)
 
 
 @rule(
@@ -110,7 +112,7 @@ def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the post-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-hooks-of-the-outermost-module-alone"],
+    mutants=["state-hooks-of-the-outermost-module-alone", "state-hook-gets-the-last-name-as-prefix"],
 )
 def test_children(backend: Backend, trace: Trace) -> None:
     """The state_dict post-hooks of a submodule run too, with its prefix."""
@@ -122,7 +124,7 @@ def test_children(backend: Backend, trace: Trace) -> None:
 
     backend.state_dict(modules[""])
 
-    trace.expect_in_any_order(" True", "inner. True")
+    trace.expect_in_any_order(*(f"{prefix} True" for prefix in modules))
 
 
 @rule(
@@ -141,7 +143,7 @@ def test_children_first(backend: Backend, trace: Trace) -> None:
 
     backend.state_dict(modules[""])
 
-    trace.expect(("prefix", "inner."), ("prefix", ""))
+    trace.expect(("prefix", "inner.innermost."), ("prefix", "inner."), ("prefix", ""))
 
 
 @rule(
@@ -218,7 +220,7 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the pre-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-pre-hooks-of-the-outermost-module-alone"],
+    mutants=["state-pre-hooks-of-the-outermost-module-alone", "state-hook-gets-the-last-name-as-prefix"],
 )
 def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     """The load_state_dict pre-hooks of a submodule run too, with its prefix."""
@@ -230,7 +232,7 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 
     backend.load_state_dict(modules[""], backend.state_dict(modules[""]))
 
-    trace.expect_in_any_order(" True", "inner. True")
+    trace.expect_in_any_order(*(f"{prefix} True" for prefix in modules))
 
 
 @rule(
@@ -324,11 +326,12 @@ def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
 )
 def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook that returns anything but None is an error."""
-    module = weighted(backend)
-    backend.register_load_state_dict_post_hook(module, lambda _, keys: keys)
+    for result in (lambda keys: keys, lambda _: (), lambda _: 0):
+        module = weighted(backend)
+        backend.register_load_state_dict_post_hook(module, lambda _, keys, result=result: result(keys))
 
-    with trace.raises(ErrorKind.LOAD_HOOK_RETURN):
-        backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+        with trace.raises(ErrorKind.LOAD_HOOK_RETURN):
+            backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
 
 
 @rule(
@@ -342,11 +345,11 @@ def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
 def test_load_children(backend: Backend, trace: Trace) -> None:
     """The load_state_dict post-hooks of a submodule run too, with this submodule."""
     modules = nested(backend)
-    for name, module in (("outer", modules[""]), ("inner", modules["inner."])):
+    for prefix, module in modules.items():
         backend.register_load_state_dict_post_hook(
-            module, lambda given, _, name=name, module=module: trace.log(f"{name} {given is module}")
+            module, lambda given, _, prefix=prefix, module=module: trace.log(f"{prefix} {given is module}")
         )
 
     backend.load_state_dict(modules[""], backend.state_dict(modules[""]))
 
-    trace.expect_in_any_order("inner True", "outer True")
+    trace.expect_in_any_order(*(f"{prefix} True" for prefix in modules))
