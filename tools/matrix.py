@@ -46,6 +46,7 @@ BACKENDS = {
     "torch-compile:eager+compiled-autograd": "torch",
     "torch-compile:eager+compiled-autograd+forward": "torch",
     "torch-eager:xla": "torch_xla",
+    "torch-eager:npy": "torch",
     "paddle": "paddlepaddle",
     "mindspore": "mindspore",
     "tinygrad": "tinygrad",
@@ -55,8 +56,8 @@ BACKENDS = {
 """The package that each backend judges; none: hooklaw itself."""
 USUAL = {EAGER: DOCUMENTED, "paddle": "3.3.1"}
 """The version that is meant where none is named, of each backend that is judged in several."""
-IMPORTS = {"torch-eager:xla": "torch_xla"}
-"""The package that brings the device of a backend."""
+IMPORTS = {"torch-eager:xla": "torch_xla", "torch-eager:npy": "hooklaw_backends.npy_device"}
+"""The module that brings the device of a backend."""
 HOURS = 3600
 PACKAGES = """
 import json, importlib.metadata as m

@@ -107,7 +107,8 @@ class TorchEager(_distributed.Distributed, TorchLike):
         os.environ.setdefault("TORCH_DISABLE_ADDR2LINE", "1")  # debug of a checkpoint would read all symbols of torch
         self.name = name or ("torch-eager" if device == "cpu" else f"torch-eager:{device}")
         self._device = torch.device(device)
-        if (of_device := EXPECTATIONS / f"torch-eager-{self._device.type}.toml").exists():
+        of_device = EXPECTATIONS / f"torch-eager-{self._device.type}.toml"
+        if self.expectations == TorchEager.expectations and of_device.exists():
             self.expectations = of_device
         self._global_hooks: list[Any] = []
         on_host = self._device.type == "cpu"

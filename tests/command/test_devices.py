@@ -6,6 +6,8 @@ from helpers import complaint
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from torch.utils import backend_registration  # noqa: E402 - as the next line
+
 from hooklaw.backend.capabilities import SEVERAL_PROCESSES, Capability  # noqa: E402 - as the next line
 from hooklaw_backends import torch_eager  # noqa: E402 - needs torch
 
@@ -63,3 +65,28 @@ def test_driver_version_is_read_from_the_kernel_module():
 def test_cuda_records_its_hardware():
     """A run on CUDA says on which GPU, with which CUDA and which driver."""
     assert {"torch", "gpu", "cuda", "driver"} <= set(torch_eager.backend("cuda").versions)
+
+
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="torch makes no device in Python",
+)
+def test_device_made_in_python_is_judged(hooklaw):
+    """The device of the page is judged by rules that hold, that differ as its file says, and that end the process."""
+    names = "post-acc.after-accumulate or grad-accum.layout or tensor-hook.return.wrong-type"
+    done = hooklaw("run", "--backend", "torch-eager:npy", "--import", "hooklaw_backends.npy_device", "-k", names)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ": 2 of 7 rules hold, 5 known divergences, 0 regressions" in done.stdout
+
+
+def test_derived_backend_keeps_its_expectations(monkeypatch, tmp_path):
+    """The file of a device lies under torch's own backend, not under one that has a file of its own."""
+    (tmp_path / "torch-eager-meta.toml").write_text("")
+    monkeypatch.setattr(torch_eager, "EXPECTATIONS", tmp_path)
+
+    class Derived(torch_eager.TorchEager):
+        expectations = tmp_path / "own.toml"
+
+    assert torch_eager.TorchEager("meta").expectations == tmp_path / "torch-eager-meta.toml"
+    assert Derived("meta").expectations == tmp_path / "own.toml"
