@@ -47,6 +47,14 @@ def remove_removes_the_newest_hook(self: Mutant, old: Hook, tensor: Any, hook: H
 
 
 @overriding("register_hook")
+def handle_of_a_non_leaf_removes_the_oldest_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The remove of a handle on a non-leaf removes the hook that was registered first."""
+    handle = old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+    return handle if self.is_leaf(tensor) else Handle(lambda: hooks.pop(next(iter(hooks)), None))
+
+
+@overriding("register_hook")
 def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove a second time is an error."""
     handles = [old(tensor, hook)]

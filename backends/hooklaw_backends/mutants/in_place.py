@@ -100,6 +100,12 @@ def change_to_the_same_values_goes_uncounted(self: Mutant, old: Hook, tensor: An
 
 
 @products
+def second_factor_saved_as_a_copy(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A product saves a copy of its second factor, so a change of that factor goes unnoticed."""
+    return multiply(left, self.clone(right) if self.is_tensor(right) else right)
+
+
+@products
 def every_operation_counts_as_a_change(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """A product increases the version of its first factor."""
     made = multiply(left, right)

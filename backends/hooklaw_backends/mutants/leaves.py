@@ -49,6 +49,13 @@ def freezing_has_no_effect(self: Mutant, old: Hook, tensor: Any, *, requires_gra
 
 
 @overriding("set_requires_grad")
+def used_leaves_are_never_frozen(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
+    """Setting requires_grad of a leaf that has a gradient to False has no effect."""
+    if requires_grad or self.grad_of(tensor) is None:
+        old(tensor, requires_grad=requires_grad)
+
+
+@overriding("set_requires_grad")
 def frozen_for_good(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
     """Once requires_grad of a leaf was set to False, it cannot be set to True again."""
     if not requires_grad:
@@ -124,4 +131,11 @@ def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
 def views_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) -> None:
     """detach_ of a view is no error."""
     if self.base_of(tensor) is None:
+        old(tensor)
+
+
+@overriding("detach_")
+def detach_in_place_of_a_leaf_does_nothing(self: Mutant, old: Hook, tensor: Any) -> None:
+    """detach_ of a leaf does nothing: the leaf still requires grad."""
+    if not self.is_leaf(tensor):
         old(tensor)

@@ -52,3 +52,24 @@ def saved_tensors_of_functions_outlive_the_graph(self: Mutant, backward: Hook, c
     """A tensor that a custom Function saved is never freed once its backward ran."""
     self.kept.append(ctx.saved_tensors)
     return backward(ctx, *grads)
+
+
+class NodeIsFreedWithItsLastOutput(Mutant):
+    """The hooks of a Node are freed with the last of its outputs, even if the others are alive."""
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        return self._noting(super().split(tensor, size))
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: Any) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+        return lambda *given: self._noting(made(*given))
+
+    def _noting(self, outputs: Any) -> Any:
+        self.kept = [weakref.ref(outputs[-1])] if isinstance(outputs, (tuple, list)) else []
+        return outputs
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        handle = super().node_register_hook(node, hook)
+        for output in self.kept:
+            weakref.finalize(output(), handle.remove).atexit = False
+        return handle

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, handle_of, move_to_front, once
 
 
@@ -143,3 +143,35 @@ def threads_share_the_gradients_of_a_multi_grad_hook(
             hook([grads.pop(nr) for nr in range(len(tensors))])
 
     return handle_of([self.register_hook(each, partial(arrive, nr)) for nr, each in enumerate(tensors)])
+
+
+@calling("register_multi_grad_hook")
+def multi_grad_gradients_without_gaps(self: Mutant, hook: Hook, given: Any) -> Any:
+    """A multi-grad hook in mode all gets the gradients that were computed first, then a None for each other tensor."""
+    return hook(given if self.is_tensor(given) else sorted(given, key=lambda grad: grad is None))
+
+
+class MultiGradHookGetsTheLatestGradients(Mutant):
+    """A multi-grad hook in mode all gets gradients as the hooks left them that ran before it, also later ones."""
+
+    _latest = fresh(dict[int, Any])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        place = id(tensor)
+
+        def noting(grad: Any) -> Any:
+            result = hook(grad)
+            self._latest[place] = grad if result is None else result
+            return result
+
+        return super().register_hook(tensor, noting)
+
+    def register_multi_grad_hook(self, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
+        if mode != "all":
+            return super().register_multi_grad_hook(tensors, hook, mode=mode)
+        places = [*map(id, tensors)]
+
+        def late(grads: Any) -> Any:
+            return hook([self._latest.get(place, grad) for place, grad in zip(places, grads, strict=True)])
+
+        return super().register_multi_grad_hook(tensors, late, mode=mode)

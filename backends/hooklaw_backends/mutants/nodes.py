@@ -1,5 +1,6 @@
 """Mutants whose Nodes are wrong, or whose Node hooks are."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -211,3 +212,27 @@ def node_pre_hook_before_the_second_tensor_hook(self: Mutant, old: Hook, tensor:
         return old(tensor, hook)
     node, place = self.gradient_edge(tensor)[:2]
     return self.node_register_prehook(node, as_prehook(hook, place))
+
+
+class LeafHooksRunBeforeThePostHooksOfAConsumer(Mutant):
+    """A leaf's tensor hooks run as soon as a Node has computed its gradient, before this Node's post-hooks."""
+
+    _hooks = fresh(list[SimpleNamespace])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.is_leaf(tensor):
+            return super().register_hook(tensor, hook)
+        early = SimpleNamespace(leaf=tensor, hook=hook)
+        self._hooks.append(early)
+        return super().register_hook(tensor, lambda grad: early.hook(grad))  # noqa: PLW0108 - the hook changes later
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        def after_leaves(grads: Any, outputs: Any) -> Any:
+            for receiver, grad in zip(self.node_next(node), grads, strict=True):
+                for early in self._hooks:
+                    if receiver is not None and self.leaf_of(receiver) is early.leaf:
+                        early.hook(grad)
+                        early.hook = lambda _: None
+            return hook(grads, outputs)
+
+        return super().node_register_hook(node, after_leaves)

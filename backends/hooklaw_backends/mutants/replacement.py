@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial, wraps
+from math import prod
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -84,6 +85,14 @@ def hook_result_broadcast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of the wrong shape is broadcast instead of raising an error."""
     differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)
     return self.expand(result, *self.shape(grad)) if differs else result
+
+
+@results
+def hook_result_reshaped(self: Mutant, grad: Any, result: Any) -> Any:
+    """A hook's return value of another shape is reshaped, if it has as many elements, instead of raising an error."""
+    shape = self.shape(grad)
+    fits = self.is_tensor(result) and prod(self.shape(result)) == prod(shape)
+    return self.view(result, *shape) if fits else result
 
 
 @results

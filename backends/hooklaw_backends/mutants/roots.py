@@ -212,3 +212,13 @@ def several_roots_need_every_gradient(
     if gradients is None or None in [0 if each is not None else each for each in gradients]:
         raise RuntimeError("each root needs a gradient")
     old(roots, gradients)
+
+
+@overriding("grad")
+def gradients_beyond_a_non_leaf_input_computed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad with a non-leaf among its inputs computes the gradients of all leaves too."""
+    if not self.is_tensor(outputs) or not all(map(self.is_tensor, inputs)) or all(map(self.is_leaf, inputs)):
+        return old(outputs, inputs, *given, **how)
+    return old(outputs, [*inputs, *self.leaves_of(outputs)], *given, **how)[: len(inputs)]

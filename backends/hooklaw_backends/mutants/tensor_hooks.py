@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, once
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, move_to_front, once
 
 
 class TensorHooksRegisteredInABackwardWait(Deferring):
@@ -73,6 +73,12 @@ def hooks_of_grad_inputs_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
 
 
 @altering("register_hook", base=InGrad)
+def hooks_of_later_grad_inputs_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
+    """The hooks of the inputs of autograd.grad do not run, except those of the first input."""
+    return lambda grad: None if any(tensor is asked for asked in self.inputs[1:]) else hook(grad)
+
+
+@altering("register_hook", base=InGrad)
 def gradient_captured_before_hooks(self: InGrad, tensor: Any, hook: Hook) -> Hook:
     """autograd.grad returns the gradient of an input without the changes by its hooks."""
 
@@ -125,6 +131,21 @@ def tensor_hook_after_accumulation(self: Mutant, old: Hook, tensor: Any, hook: H
 def hooks_run_in_reverse_order(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """Hooks in the same place run in reverse order of registration."""
     return chained(hooks[::-1], *arguments)
+
+
+@overriding("register_hook")
+def hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Handle:
+    """After a tensor's first hook was removed, the next one to be registered runs first."""
+    handle = old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+    if self.keeps(hooks):
+        move_to_front(hooks, handle.id)
+
+    def remove() -> None:
+        self.kept += [hooks] if next(iter(hooks), None) == handle.id else []
+        handle.remove()
+
+    return Handle(remove)
 
 
 @dispatching

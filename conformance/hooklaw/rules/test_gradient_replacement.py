@@ -44,10 +44,11 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     weights = backend.tensor([1.0, 2.0, 3.0])
     x = backend.tensor([0.0, 0.0, 0.0], requires_grad=True)
     backend.register_hook(x, trace.saw("hook", lambda grad: grad * 2))
-    backend.backward(backend.call(lambda x, weights: backend.sum(x * weights), x, weights))
+    for accumulated in ([2.0, 4.0, 6.0], [4.0, 8.0, 12.0]):
+        backend.backward(backend.call(lambda x, weights: backend.sum(x * weights), x, weights))
 
-    trace.expect(("hook", [1.0, 2.0, 3.0]))
-    trace.expect_value("x.grad", [2.0, 4.0, 6.0], backend.grad_of(x))
+        trace.expect(("hook", [1.0, 2.0, 3.0]))
+        trace.expect_value("x.grad", accumulated, backend.grad_of(x))
 
 
 @rule(
@@ -112,11 +113,13 @@ def test_sibling(backend: Backend, trace: Trace) -> None:
 def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
     """What a non-leaf's hook returns is also what `grad` returns for that tensor."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y = backend.call(lambda x: x * 2, x)
+    y, z = backend.call(lambda x: (x * 2, x * 5), x)
     backend.register_hook(y, lambda grad: grad * 10)
-    (grad,) = backend.grad(backend.call(lambda y: backend.sum(y * 3), y), [y])
+    backend.register_hook(z, lambda grad: grad * 100)
+    of_y, of_z = backend.grad(backend.call(lambda y, z: backend.sum(y * 3 + z * 4), y, z), [y, z])
 
-    trace.expect_value("gradient of y", [30.0, 30.0], grad)
+    trace.expect_value("gradient of y", [30.0, 30.0], of_y)
+    trace.expect_value("gradient of z", [400.0, 400.0], of_z)
 
 
 @rule(
@@ -151,11 +154,13 @@ def test_grad_of_executed_non_leaf(backend: Backend, trace: Trace) -> None:
 )
 def test_grad_of_leaf(backend: Backend, trace: Trace) -> None:
     """What a leaf's hook returns is also what `grad` returns for that leaf."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     backend.register_hook(x, lambda grad: grad * 10)
-    (grad,) = backend.grad(backend.call(lambda x: backend.sum(x * 3), x), [x])
+    backend.register_hook(y, lambda grad: grad * 100)
+    of_x, of_y = backend.grad(backend.call(lambda x, y: backend.sum(x * 3 + y * 4), x, y), [x, y])
 
-    trace.expect_value("gradient of x", [30.0, 30.0], grad)
+    trace.expect_value("gradient of x", [30.0, 30.0], of_x)
+    trace.expect_value("gradient of y", [400.0, 400.0], of_y)
 
 
 @rule(
@@ -220,11 +225,14 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 def test_wrong_type(backend: Backend, trace: Trace) -> None:
     """A hook that returns neither a tensor nor None makes the backward fail."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_hook(x, lambda _: 1.0)
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    y = backend.call(lambda x: x * 2, x)
+    for tensor, hook in product((y, x), (lambda _: 1.0, lambda grad: (grad,))):
+        handle = backend.register_hook(tensor, hook)
+        loss = backend.call(backend.sum, tensor)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+            backend.backward(loss)
+        handle.remove()
 
 
 @rule(
@@ -233,13 +241,14 @@ def test_wrong_type(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("error for leaf and non-leaf")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["bad-hook-result-ignored", "hook-result-broadcast", "longer-hook-result-cut"],
+    mutants=["bad-hook-result-ignored", "hook-result-broadcast", "longer-hook-result-cut", "hook-result-reshaped"],
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another shape makes the backward fail, even if it could be broadcast."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
-    for tensor, hook in product((y, x), (backend.sum, lambda _: backend.tensor([1.0, 1.0, 1.0]))):
+    longer, reshaped = backend.tensor([1.0, 1.0, 1.0]), backend.tensor([[1.0, 1.0]])
+    for tensor, hook in product((y, x), (backend.sum, lambda _: longer, lambda _: reshaped)):
         handle = backend.register_hook(tensor, hook)
         loss = backend.call(backend.sum, tensor)
 
@@ -259,11 +268,14 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
 def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another dtype makes the backward fail."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_hook(x, lambda _: backend.tensor([1.0, 1.0], dtype="float64"))
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    y = backend.call(lambda x: x * 2, x)
+    for tensor in (y, x):
+        handle = backend.register_hook(tensor, lambda _: backend.tensor([1.0, 1.0], dtype="float64"))
+        loss = backend.call(backend.sum, tensor)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_DTYPE):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_DTYPE):
+            backend.backward(loss)
+        handle.remove()
 
 
 @rule(

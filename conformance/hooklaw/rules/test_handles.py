@@ -19,6 +19,7 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
         "remove-skips-the-next-call-only",
         "remove-removes-the-oldest-hook",
         "remove-removes-the-newest-hook",
+        "handle-of-a-non-leaf-removes-the-oldest-hook",
     ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
@@ -37,6 +38,13 @@ def test_remove(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("older", [2.0, 2.0]), ("newer", [2.0, 2.0]))
         trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+    y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+    handles = [backend.register_hook(y, trace.saw(f"non-leaf {label}")) for label in ("older", "removed", "newer")]
+    handles[1].remove()
+    backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+
+    trace.expect(("non-leaf older", [3.0, 3.0]), ("non-leaf newer", [3.0, 3.0]))
 
 
 @rule(
@@ -64,7 +72,7 @@ def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing"],
+    mutants=["remove-does-nothing", "remove-removes-the-oldest-hook"],
 )
 def test_remove_itself(backend: Backend, trace: Trace) -> None:
     """A hook that removes itself while it runs is called in no later backward, and all other hooks still are.
@@ -77,15 +85,16 @@ def test_remove_itself(backend: Backend, trace: Trace) -> None:
         trace.log("once")
         handle.remove()
 
+    backend.register_hook(x, trace.saw("older"))
     handle = backend.register_hook(x, hook)
-    backend.register_hook(x, trace.saw("always"))
+    backend.register_hook(x, trace.saw("newer"))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    trace.expect("once", "always")
+    trace.expect("older", "once", "newer")
 
     for _ in range(2):
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-        trace.expect("always")
+        trace.expect("older", "newer")
 
 
 @rule(
@@ -101,20 +110,22 @@ def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
     The docstring says that the handle's remove removes the hook, and excepts no moment.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    handle = backend.register_hook(x, trace.saw("x"))
+    y = backend.call(lambda x: x * 2, x)
+    handles = [backend.register_hook(x, trace.saw("x")), backend.register_hook(y, trace.saw("y"))]
 
     def hook(_):
-        trace.log("y")
-        handle.remove()
+        trace.log("z")
+        for handle in handles:
+            handle.remove()
 
-    def forward(x):
-        y = x * 2
-        backend.register_hook(y, hook)
-        return backend.sum(y)
+    def forward(y):
+        z = y * 3
+        backend.register_hook(z, hook)
+        return backend.sum(z)
 
-    backend.backward(backend.call(forward, x))
+    backend.backward(backend.call(forward, y))
 
-    trace.expect("y")
+    trace.expect("z")
 
 
 @rule(
@@ -167,13 +178,16 @@ def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
 )
 def test_remove_after_tensor_freed(backend: Backend, trace: Trace) -> None:
     """A handle does not keep its tensor alive, and its remove raises nothing after the tensor was freed."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    handle = backend.register_hook(x, trace.saw("hook"))
-    freed = weakref.ref(x)
-    del x
+    for non_leaf in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        if non_leaf:
+            x = backend.call(lambda x: x * 2, x)
+        handle = backend.register_hook(x, trace.saw("hook"))
+        freed = weakref.ref(x)
+        del x
 
-    trace.expect_value("tensor freed", expected=True, observed=freed() is None)
-    _remove(handle, trace)
+        trace.expect_value("tensor freed", expected=True, observed=freed() is None)
+        _remove(handle, trace)
 
 
 @rule(

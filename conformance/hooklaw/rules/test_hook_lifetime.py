@@ -1,5 +1,6 @@
 """How long hooks, and what they hold, stay alive: as long as their graph or leaf, and no longer."""
 
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, observed, rule
@@ -182,23 +183,23 @@ def test_cycle_survives(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("each output refers to the Node")],
     needs=[*FREED, Capability.NODES, Capability.NODE_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran"],
+    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran", "node-is-freed-with-its-last-output"],
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """A Node of several outputs lives as long as one of them, whether backward ran from one of them or not."""
     function = backend.custom_function(lambda _, x: (x * 2, x * 3), lambda _, first, second: first * 2 + second * 3)
-    for compute in (lambda x: backend.split(x, 1), function):
-        for runs in (False, True):
-            with without_collector():
-                first, second = backend.call(compute, leaf(backend))
-                backend.node_register_hook(backend.grad_fn(first), holding(trace, "freed"))
-                if runs:
-                    backend.backward(backend.sum(first), retain_graph=True)
-                del first
-                trace.log("last reference")
-                del second
+    kinds = (lambda x: backend.split(x, 1), function)
+    for compute, runs, dropped_first in product(kinds, (False, True), (0, 1)):
+        with without_collector():
+            outputs = list(backend.call(compute, leaf(backend)))
+            backend.node_register_hook(backend.grad_fn(outputs[0]), holding(trace, "freed"))
+            if runs:
+                backend.backward(backend.sum(outputs[0]), retain_graph=True)
+            del outputs[dropped_first]
+            trace.log("last reference")
+            outputs.clear()
 
-            trace.expect("last reference", "freed")
+        trace.expect("last reference", "freed")
 
 
 @rule(

@@ -54,21 +54,22 @@ def test_leaf_without_recording(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKS.sentence(1, 2, 3)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
-    mutants=["version-not-checked", "change-to-the-same-values-goes-uncounted"],
+    mutants=["version-not-checked", "change-to-the-same-values-goes-uncounted", "second-factor-saved-as-a-copy"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_every_change_counts(backend: Backend, trace: Trace) -> None:
     """An in-place operation on a saved tensor makes backward an error even if it does not change the values."""
 
     def forward(x):
-        y = x * 2
-        return y, backend.sum(y * y)
+        y, z = x * 2, x * 3
+        return (y, z), backend.sum(y * z)
 
-    y, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-    backend.mul_(y, 1)
+    for nr in (0, 1):
+        saved, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+        backend.mul_(saved[nr], 1)
 
-    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(loss)
 
 
 @rule(

@@ -42,6 +42,7 @@ def test_after(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 2
         backend.mul_(y, 3)
+        backend.mul_(y, 7)
         backend.register_hook(y, trace.saw("hook"))
         return backend.sum(y * 5)
 
@@ -107,20 +108,20 @@ def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(5), REGISTER_HOOK.sentence(5)],
     needs=HOOKS_IN_PLACE,
-    mutants=["handle-lost-after-in-place"],
+    mutants=["handle-lost-after-in-place", "remove-removes-the-oldest-hook", "remove-removes-the-newest-hook"],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a hook registered before an in-place operation still removes this hook, and no other, after it."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
-    handle = backend.register_hook(y, trace.saw("before"))
+    handles = [backend.register_hook(y, trace.saw(label)) for label in ("older", "removed", "newer")]
     z = backend.call(lambda y: backend.mul_(y, 3), y)
     backend.register_hook(z, trace.saw("after"))
     loss = backend.call(lambda z: backend.sum(z * 5), z)
-    handle.remove()
+    handles[1].remove()
     backend.backward(loss)
 
-    trace.expect(("after", [5.0, 5.0]))
+    trace.expect(("after", [5.0, 5.0]), ("older", [15.0, 15.0]), ("newer", [15.0, 15.0]))
 
 
 @rule(

@@ -1,6 +1,5 @@
 """The state while a tensor hook runs, and exceptions raised by tensor hooks."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,15 +12,20 @@ class UserError(Exception):
     """A user's own exception."""
 
 
-def logging_grad_mode(backend: Backend, trace: Trace) -> Callable[[Any], Any]:
-    """Return a forward whose intermediate tensor has a hook that logs the grad mode."""
+def logging_grad_mode(backend: Backend, trace: Trace) -> tuple[Any, Any]:
+    """Return a leaf and a loss; hooks on the leaf and on an intermediate tensor log the grad mode."""
+
+    def hook(_):
+        trace.log("grad mode", backend.is_grad_enabled())
 
     def forward(x):
         y = x * 2
-        backend.register_hook(y, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+        backend.register_hook(y, hook)
         return backend.sum(y * y)
 
-    return forward
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, hook)
+    return x, backend.call(forward, x)
 
 
 @rule(
@@ -57,11 +61,10 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
 
     The docstring says why a post-accumulate-grad hook does: it runs during the backward pass, as tensor hooks do.
     """
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_hook(x, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    _, loss = logging_grad_mode(backend, trace)
+    backend.backward(loss)
 
-    trace.expect(("grad mode", False))
+    trace.expect(("grad mode", False), ("grad mode", False))
     trace.expect_value("grad mode after backward", expected=True, observed=backend.is_grad_enabled())
 
 
@@ -77,10 +80,10 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass, as tensor hooks do.
     """
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.grad(backend.call(logging_grad_mode(backend, trace), x), [x], create_graph=True)
+    x, loss = logging_grad_mode(backend, trace)
+    backend.grad(loss, [x], create_graph=True)
 
-    trace.expect(("grad mode", True))
+    trace.expect(("grad mode", True), ("grad mode", True))
 
 
 @rule(
@@ -93,12 +96,11 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
 )
 def test_create_graph_in_no_grad(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph tensor hooks run with grad mode on, even if the caller is in no_grad."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(logging_grad_mode(backend, trace), x)
+    x, loss = logging_grad_mode(backend, trace)
     with backend.no_grad():
         backend.grad(loss, [x], create_graph=True)
 
-    trace.expect(("grad mode", True))
+    trace.expect(("grad mode", True), ("grad mode", True))
 
 
 @rule(
@@ -115,17 +117,16 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     def hook(_):
         raise UserError
 
-    def forward(x):
-        y = x * 2
-        backend.register_hook(y, hook)
-        return backend.sum(y)
-
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    y = backend.call(lambda x: x * 2, x)
+    for tensor in (y, x):
+        handle = backend.register_hook(tensor, hook)
+        loss = backend.call(backend.sum, tensor)
 
-    with trace.raises_type(UserError):
-        backend.backward(loss)
-    trace.expect_value("x.grad", None, backend.grad_of(x))
+        with trace.raises_type(UserError):
+            backend.backward(loss)
+        trace.expect_value("x.grad", None, backend.grad_of(x))
+        handle.remove()
 
 
 @rule(

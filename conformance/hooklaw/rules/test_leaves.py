@@ -85,17 +85,21 @@ def test_default(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FLAG.sentence(10, 11)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
-    mutants=["freezing-has-no-effect"],
+    mutants=["freezing-has-no-effect", "used-leaves-are-never-frozen"],
 )
 def test_frozen(backend: Backend, trace: Trace) -> None:
     """A leaf whose requires_grad is switched off gets no gradient from later computations; other leaves do."""
-    frozen, free = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    backend.set_requires_grad(frozen, requires_grad=False)
+    for used_before in (False, True):
+        frozen, free = (backend.tensor(data, requires_grad=True) for data in ([1.0, 2.0], [3.0, 4.0]))
+        if used_before:
+            backend.backward(backend.call(lambda x: backend.sum(x * 5), frozen))
+        backend.set_requires_grad(frozen, requires_grad=False)
 
-    backend.backward(backend.call(lambda x, y: backend.sum(x * y), frozen, free))
+        backend.backward(backend.call(lambda x, y: backend.sum(x * y), frozen, free))
 
-    trace.expect_value("gradient of the frozen leaf", None, backend.grad_of(frozen))
-    trace.expect_value("gradient of the other", [1.0, 2.0], backend.grad_of(free))
+        of_before = [5.0, 5.0] if used_before else None
+        trace.expect_value("gradient of the frozen leaf", of_before, backend.grad_of(frozen))
+        trace.expect_value("gradient of the other", [1.0, 2.0], backend.grad_of(free))
 
 
 @rule(
@@ -108,12 +112,13 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
 def test_thawed(backend: Backend, trace: Trace) -> None:
     """A leaf whose requires_grad was switched off and on again accumulates gradients as before."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for flag in (False, True):
-        backend.set_requires_grad(x, requires_grad=flag)
+    for accumulated in ([3.0, 3.0], [6.0, 6.0]):
+        for flag in (False, True):
+            backend.set_requires_grad(x, requires_grad=flag)
 
-    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+        backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
-    trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+        trace.expect_value("x.grad", accumulated, backend.grad_of(x))
 
 
 @rule(
@@ -125,8 +130,11 @@ def test_thawed(backend: Backend, trace: Trace) -> None:
 def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
     """A tensor that does not require grad is a leaf, even if an operation made it."""
     a, b = backend.tensor([1.0]), backend.tensor([2.0])
+    product_of_constants = backend.call(lambda x, y: x * y, a, b)
+    detached = backend.detach(backend.call(lambda x: x * 2, backend.tensor([1.0], requires_grad=True)))
 
-    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(backend.call(lambda x, y: x * y, a, b)))
+    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(product_of_constants))
+    trace.expect_value("detached: is a leaf", expected=True, observed=backend.is_leaf(detached))
 
 
 @rule(
@@ -202,11 +210,12 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
 )
 def test_detached(backend: Backend, trace: Trace) -> None:
     """A detached tensor does not require grad, and shares the data of the tensor it was detached from."""
-    y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
-    detached = backend.detach(y)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for tensor in (x, backend.call(lambda x: x * 2, x)):
+        detached = backend.detach(tensor)
 
-    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
-    trace.expect_value("same data", expected=True, observed=backend.data_ptr(detached) == backend.data_ptr(y))
+        trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
+        trace.expect_value("same data", expected=True, observed=backend.data_ptr(detached) == backend.data_ptr(tensor))
 
 
 @rule(
@@ -265,15 +274,16 @@ def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.detach_").sentence(1)],
     needs=[Capability.DETACH_IN_PLACE],
-    mutants=["detach-in-place-detaches-a-copy"],
+    mutants=["detach-in-place-detaches-a-copy", "detach-in-place-of-a-leaf-does-nothing"],
 )
 def test_detached_in_place(backend: Backend, trace: Trace) -> None:
     """detach_ makes a tensor a leaf that does not require grad."""
-    y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
-    backend.detach_(y)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for tensor in (backend.call(lambda x: x * 2, x), x):
+        backend.detach_(tensor)
 
-    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(y))
-    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(y))
+        trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(tensor))
+        trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(tensor))
 
 
 @rule(

@@ -96,17 +96,20 @@ def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4, 6)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
+    mutants=[
+        "multi-grad-hook-waits-for-every-tensor",
+        "multi-grad-hook-gets-zeros-for-none",
+        "multi-grad-gradients-without-gaps",
+    ],
 )
 def test_ignored(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook does not wait for a tensor that is not in the graph, and gets None for it."""
-    a = backend.tensor([1.0, 2.0], requires_grad=True)
-    elsewhere = backend.tensor([3.0, 4.0], requires_grad=True)
-    backend.register_multi_grad_hook([a, elsewhere], trace.saw("hook"))
+    a, b, elsewhere = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
+    backend.register_multi_grad_hook([a, elsewhere, b], trace.saw("hook"))
 
-    backend.backward(backend.call(lambda a: backend.sum(a * 2), a))
+    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
-    trace.expect(("hook", [[2.0, 2.0], None]))
+    trace.expect(("hook", [[2.0, 2.0], None, [3.0, 3.0]]))
 
 
 @rule(
@@ -248,7 +251,11 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4, 7), notes("autograd", "special-hooks").sentence(1)],
     needs=[Capability.MULTI_GRAD, Capability.AUTOGRAD_GRAD],
-    mutants=["multi-grad-hook-any-skipped-in-autograd-grad", "multi-grad-hook-skipped-in-autograd-grad"],
+    mutants=[
+        "multi-grad-hook-any-skipped-in-autograd-grad",
+        "multi-grad-hook-skipped-in-autograd-grad",
+        "multi-grad-hook-any-waits-for-the-last-tensor",
+    ],
 )
 def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any runs in autograd.grad too, once, with the first computed gradient.
@@ -256,15 +263,16 @@ def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
     The docstring names ``.backward()`` and ``.grad()`` alike, and special hooks are tensor hooks, which run in both.
     """
 
-    def forward(x):
+    def forward(x, order):
         y = x * 2
-        backend.register_multi_grad_hook([x, y], trace.saw("hook"), mode="any")
+        backend.register_multi_grad_hook([(x, y)[nr] for nr in order], trace.saw("hook"), mode="any")
         return backend.sum(y * 3)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.grad(backend.call(forward, x), [x])
+    for order in ((0, 1), (1, 0)):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.grad(backend.call(lambda x, order=order: forward(x, order), x), [x])
 
-    trace.expect(("hook", [3.0, 3.0]))
+        trace.expect(("hook", [3.0, 3.0]))
 
 
 @rule(

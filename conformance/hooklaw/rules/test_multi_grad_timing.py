@@ -20,22 +20,35 @@ PATIENCE = 3
     level=Level.MUST,
     sources=[SPECIAL.sentence(1, 2)],
     needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS],
-    mutants=["multi-grad-hook-deferred-to-the-end", "multi-grad-hook-before-earlier-tensor-hooks"],
+    mutants=[
+        "multi-grad-hook-deferred-to-the-end",
+        "multi-grad-hook-before-earlier-tensor-hooks",
+        "multi-grad-hook-gets-the-latest-gradients",
+    ],
 )
 def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets gradients as earlier tensor hooks left them, before later tensor hooks run."""
 
     def forward(x):
-        y = x * 3
-        backend.register_hook(y, trace.saw("before", lambda grad: grad * 2))
-        backend.register_multi_grad_hook([y], trace.saw("multi-grad"))
-        backend.register_hook(y, trace.saw("after", lambda grad: grad * 5))
-        return backend.sum(y)
+        y = x * 2
+        z = y * 3
+        for tensor, label in ((y, "y"), (z, "z")):
+            backend.register_hook(tensor, trace.saw(f"{label} before", lambda grad: grad * 2))
+        backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"))
+        for tensor, label in ((y, "y"), (z, "z")):
+            backend.register_hook(tensor, trace.saw(f"{label} after", lambda grad: grad * 5))
+        return backend.sum(z)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("before", [1.0, 1.0]), ("multi-grad", [[2.0, 2.0]]), ("after", [2.0, 2.0]))
+    trace.expect(
+        ("z before", [1.0, 1.0]),
+        ("z after", [2.0, 2.0]),
+        ("y before", [30.0, 30.0]),
+        ("multi-grad", [[60.0, 60.0], [2.0, 2.0]]),
+        ("y after", [60.0, 60.0]),
+    )
 
 
 @rule(

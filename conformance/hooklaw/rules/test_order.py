@@ -132,7 +132,7 @@ def test_retain_grad_before_execution(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(7), notes("autograd", "how-autograd-encodes-the-history").sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["hooks-of-the-graph-run-from-the-leaves"],
+    mutants=["hooks-of-the-graph-run-from-the-leaves", "leaf-hooks-run-before-the-post-hooks-of-a-consumer"],
 )
 def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
     """Every hook of a Node runs before any hook of the Nodes that receive gradients from it."""
@@ -145,6 +145,7 @@ def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
         return backend.sum(x)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("leaf"))
     backend.backward(backend.call(forward, x))
 
-    trace.expect("c tensor", "c node", "b tensor", "b node", "a tensor", "a node")
+    trace.expect("c tensor", "c node", "b tensor", "b node", "a tensor", "a node", "leaf")

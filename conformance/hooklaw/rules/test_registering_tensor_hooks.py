@@ -11,7 +11,7 @@ EXECUTION = notes("autograd", "backward-hooks-execution")
     level=Level.MUST,
     sources=[notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hooks-run-in-reverse-order"],
+    mutants=["hooks-run-in-reverse-order", "hook-takes-the-place-of-a-removed-one"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Hooks on one tensor run in the order in which they were registered."""
@@ -24,7 +24,9 @@ def test_order(backend: Backend, trace: Trace) -> None:
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for label in labels:
+    handles = [backend.register_hook(x, trace.saw(f"x {label}")) for label in ("removed", "first")]
+    handles[0].remove()
+    for label in labels[1:]:
         backend.register_hook(x, trace.saw(f"x {label}"))
     backend.backward(backend.call(forward, x))
 
@@ -114,12 +116,13 @@ def test_during_backward(backend: Backend, trace: Trace) -> None:
         y = x * 2
         z = y * 3
         backend.register_hook(z, trace.saw("z", lambda _: _then_none(backend.register_hook(y, trace.saw("y")))))
+        backend.register_hook(z, lambda _: _then_none(backend.register_hook(x, trace.saw("x"))))
         return backend.sum(z)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect("z", "y")
+    trace.expect("z", "y", "x")
 
 
 @rule(

@@ -41,7 +41,7 @@ def test_populates(backend: Backend, trace: Trace) -> None:
     "retain-grad.default-none",
     level=Level.MUST,
     sources=[IS_LEAF.sentence(4, 5)],
-    mutants=["every-intermediate-gradient-retained"],
+    mutants=["every-intermediate-gradient-retained", "root-gets-its-gradient"],
 )
 def test_default_none(backend: Backend, trace: Trace) -> None:
     """Without retain_grad a non-leaf tensor has no .grad after backward."""
@@ -56,6 +56,7 @@ def test_default_none(backend: Backend, trace: Trace) -> None:
 
     with catch_warnings(action="ignore"):  # torch warns when it is read
         trace.expect_value("y.grad", None, backend.grad_of(y))
+        trace.expect_value("loss.grad", None, backend.grad_of(loss))
 
 
 @rule(

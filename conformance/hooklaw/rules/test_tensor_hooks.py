@@ -149,6 +149,13 @@ def test_root(backend: Backend, trace: Trace) -> None:
     trace.expect(("root", 1.0))
     trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
 
+    leaf = backend.tensor(5.0, requires_grad=True)
+    backend.register_hook(leaf, trace.saw("leaf", lambda grad: grad * 7))
+    backend.backward(leaf)
+
+    trace.expect(("leaf", 1.0))
+    trace.expect_value("leaf.grad", 7.0, backend.grad_of(leaf))
+
 
 @rule(
     "tensor-hook.fire.root-given-gradient",
@@ -233,7 +240,11 @@ def test_view_apart(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["tensor-hooks-of-the-whole-graph-fire", "limited-pass-executes-the-whole-graph"],
+    mutants=[
+        "tensor-hooks-of-the-whole-graph-fire",
+        "limited-pass-executes-the-whole-graph",
+        "gradients-beyond-a-non-leaf-input-computed",
+    ],
 )
 def test_only_when_needed(backend: Backend, trace: Trace) -> None:
     """A tensor hook fires only if the gradient of its tensor is needed for the requested gradients."""
@@ -247,7 +258,11 @@ def test_only_when_needed(backend: Backend, trace: Trace) -> None:
     b = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(b, trace.saw("b"))
     backend.grad(backend.call(forward, a, b), [a])
+    trace.expect()
 
+    backend.register_hook(a, trace.saw("a"))
+    y = backend.call(lambda a: a * 2, a)
+    backend.grad(backend.call(lambda y: backend.sum(y * 3), y), [y])
     trace.expect()
 
 
@@ -256,7 +271,7 @@ def test_only_when_needed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["hooks-of-grad-inputs-skipped"],
+    mutants=["hooks-of-grad-inputs-skipped", "hooks-of-later-grad-inputs-skipped"],
 )
 def test_grad_inputs(backend: Backend, trace: Trace) -> None:
     """The hooks of a non-leaf that is an input of `grad` run, whether or not its grad_fn is executed.
@@ -264,11 +279,11 @@ def test_grad_inputs(backend: Backend, trace: Trace) -> None:
     A second call of `backend.call` takes y, so that y is an input of what follows in every mode.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for inputs_with_x in (False, True):
+    for places in ("y", "yx", "xy"):
         y = backend.call(lambda x: x * 2, x)
         backend.register_hook(y, trace.saw("hook"))
         loss = backend.call(lambda y: backend.sum(y * 3), y)
-        backend.grad(loss, [y, x] if inputs_with_x else [y])
+        backend.grad(loss, [{"x": x, "y": y}[place] for place in places])
 
         trace.expect(("hook", [3.0, 3.0]))
 
@@ -278,16 +293,18 @@ def test_grad_inputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2), FIRED.sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["hooks-of-grad-inputs-skipped"],
+    mutants=["hooks-of-grad-inputs-skipped", "hooks-of-later-grad-inputs-skipped"],
 )
 def test_grad_leaf(backend: Backend, trace: Trace) -> None:
     """The tensor hooks of a leaf that is an input of `grad` run, although nothing is accumulated in it."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_hook(x, trace.saw("hook"))
-    backend.grad(backend.call(lambda x: backend.sum(x * 3), x), [x])
+    for first_hooked in (True, False):
+        x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        hooked = x if first_hooked else y
+        backend.register_hook(hooked, trace.saw("hook"))
+        backend.grad(backend.call(lambda x, y: backend.sum(x * 3 + y * 3), x, y), [x, y])
 
-    trace.expect(("hook", [3.0, 3.0]))
-    trace.expect_value("x.grad", None, backend.grad_of(x))
+        trace.expect(("hook", [3.0, 3.0]))
+        trace.expect_value("x.grad", None, backend.grad_of(hooked))
 
 
 @rule(
