@@ -55,6 +55,19 @@ def handle_of_a_non_leaf_removes_the_oldest_hook(self: Mutant, old: Hook, tensor
 
 
 @overriding("register_hook")
+def remove_looks_for_an_equal_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Each call of a handle's remove removes the first hook of the tensor that is the same function."""
+    old(tensor, hook)
+    hooks = self.hooks_of(tensor)
+
+    def remove() -> None:
+        for same in [handle_id for handle_id, other in hooks.items() if other == hook][:1]:
+            del hooks[same]
+
+    return Handle(remove)
+
+
+@overriding("register_hook")
 def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove a second time is an error."""
     handles = [old(tensor, hook)]

@@ -224,15 +224,14 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 )
 def test_wrong_type(backend: Backend, trace: Trace) -> None:
     """A hook that returns neither a tensor nor None makes the backward fail."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y = backend.call(lambda x: x * 2, x)
-    for tensor, hook in product((y, x), (lambda _: 1.0, lambda grad: (grad,))):
-        handle = backend.register_hook(tensor, hook)
+    for is_leaf, hook in product((False, True), (lambda _: 1.0, lambda grad: (grad,))):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
+        backend.register_hook(tensor, hook)
         loss = backend.call(backend.sum, tensor)
 
         with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
             backend.backward(loss)
-        handle.remove()
 
 
 @rule(
@@ -267,15 +266,14 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
 )
 def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another dtype makes the backward fail."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y = backend.call(lambda x: x * 2, x)
-    for tensor in (y, x):
-        handle = backend.register_hook(tensor, lambda _: backend.tensor([1.0, 1.0], dtype="float64"))
+    for is_leaf in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
+        backend.register_hook(tensor, lambda _: backend.tensor([1.0, 1.0], dtype="float64"))
         loss = backend.call(backend.sum, tensor)
 
         with trace.raises(ErrorKind.HOOK_RETURN_DTYPE):
             backend.backward(loss)
-        handle.remove()
 
 
 @rule(
