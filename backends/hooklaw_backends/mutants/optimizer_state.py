@@ -49,6 +49,19 @@ def optimizer_post_hook_before_loading(self: Mutant, old: Hook, owner: Any, hook
     return self.register_load_state_dict_pre_hook(owner, without_result(lambda given, _: hook(given)), **options)
 
 
+@overriding(*verbs.STATE)
+def prepended_state_hooks_in_order(self: Mutant, old: Hook, owner: Any, hook: Hook, *, prepend: bool = False) -> Any:
+    """State hooks registered with prepend=True run before the others, in the order of their registration."""
+    if not prepend:
+        return old(owner, hook)
+    hooks = next((hooks for verb, of, hooks in self.kept if verb == old and of is owner), None)
+    if hooks is None:
+        self.kept.append((old, owner, hooks := []))
+        old(owner, lambda *given: [each(*given) for each in hooks] and None, prepend=True)
+    hooks.append(hook)
+    return Handle(lambda: hooks.remove(hook))
+
+
 @calling("register_load_state_dict_pre_hook")
 def returned_state_not_loaded(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of an optimizer's load_state_dict pre-hook is ignored."""
@@ -63,3 +76,24 @@ def load_hook_given_a_deep_copy(self: Mutant, hook: Hook, owner: Any, state: Any
     deep = deepcopy(state)
     result = hook(owner, deep)
     return deep if result is None else result
+
+
+class ReturnedStateLostOnLaterHooks(Mutant):
+    """What an optimizer's state_dict post-hook or load_state_dict pre-hook returns is not what later hooks get."""
+
+    def register_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_state_dict_post_hook(owner, self._on_the_first(hook), **options)
+
+    def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        return super().register_load_state_dict_pre_hook(owner, self._on_the_first(hook), **options)
+
+    def _on_the_first(self, hook: Hook) -> Hook:
+        def run(owner: Any, state: Any, *rest: Any) -> Any:
+            if not any(state is result for result, _ in self.kept):
+                result = hook(owner, state, *rest)
+                self.kept.append((result, state))
+                return result
+            first = next(given for result, given in self.kept if state is result)
+            return hook(owner, first, *rest)
+
+        return run

@@ -1,6 +1,7 @@
 """Mutants of the hooks around an optimizer's steps and state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -104,6 +105,25 @@ def none_of_a_step_hook_drops_the_arguments(self: Mutant, hook: Hook, optimizer:
     """If a step pre-hook returns None, the step gets no keyword arguments."""
     result = hook(optimizer, args, kwargs)
     return (args, {}) if result is None else result
+
+
+class _InStep(Mutant):
+    """A mutant that knows the arguments of the running step."""
+
+    arguments: Mapping[str, Any] = MappingProxyType({})
+
+    def step(self, optimizer: Any, **arguments: Any) -> None:
+        self.arguments = arguments
+        super().step(optimizer, **arguments)
+
+
+@calling(*verbs.STEP_PRE, base=_InStep)
+def none_of_a_step_hook_restores_the_arguments(
+    self: _InStep, hook: Hook, optimizer: Any, args: Any, kwargs: Any
+) -> Any:
+    """If a step pre-hook returns None, the step gets the caller's arguments, not those of an earlier hook."""
+    result = hook(optimizer, args, kwargs)
+    return (args[:1], self.arguments) if result is None else result
 
 
 @overriding("register_optimizer_step_post_hook")
@@ -216,12 +236,24 @@ class BackwardWritesZerosForTheRest(Mutant):
                 self.set_grad(param, self.zeros_like(param))
 
 
+def _change_with_grad_mode_on(mutant: Mutant, optimizer: Any) -> None:
+    with mutant.enable_grad():
+        for param in (param for group in optimizer.param_groups for param in group["params"]):
+            mutant.mul_(param, 1)
+
+
 @overriding("step")
 def step_is_recorded(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
     """A step changes the parameters in place with grad mode on, which no leaf allows."""
-    with self.enable_grad():
-        for param in (param for group in optimizer.param_groups for param in group["params"]):
-            self.mul_(param, 1)
+    _change_with_grad_mode_on(self, optimizer)
+    old(optimizer, **arguments)
+
+
+@overriding("step")
+def step_with_a_closure_is_recorded(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
+    """A step with a closure changes the parameters in place with grad mode on, which no leaf allows."""
+    if arguments.get("closure"):
+        _change_with_grad_mode_on(self, optimizer)
     old(optimizer, **arguments)
 
 

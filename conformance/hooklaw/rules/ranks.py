@@ -8,6 +8,7 @@ from hooklaw import Backend
 RANKS = 2
 FOUR_RANKS = 4
 """What groups of some of the ranks take: two of them, with more than one rank each."""
+ROWS = (1.0, 2.0, 3.0, 4.0)
 FLAT = {"extra-dimension": "a bucket is flat, whatever the dimensions of its gradients are"}
 PAIRS = {"complex64": "a bucket has complex gradients as pairs of real numbers"}
 
@@ -36,6 +37,27 @@ def mean(backend: Backend, of: Callable[[float], float] = lambda own: own) -> li
     """Return the mean over all ranks of a function of their numbers."""
     size = backend.get_world_size()
     return [sum(of(rank + 1.0) for rank in range(size)) / size]
+
+
+def rows(backend: Backend) -> Any:
+    """Make an input of four rows, the rank's number times ROWS."""
+    return backend.tensor([number(backend) * row for row in ROWS])
+
+
+def own_part(backend: Backend, values: list[float]) -> list[float]:
+    """Return what the rank has of values of which all ranks have equal parts."""
+    size = len(values) // backend.get_world_size()
+    return values[backend.get_rank() * size :][:size]
+
+
+def whole(backend: Backend, tensor: Any) -> Any:
+    """Return all values of a distributed tensor, or None for a gradient that is not there."""
+    return None if tensor is None else backend.detach(backend.full_tensor(tensor))
+
+
+def part(backend: Backend, tensor: Any) -> Any:
+    """Return the rank's part of a distributed tensor, or None for a gradient that is not there."""
+    return None if tensor is None else backend.detach(backend.local_tensor(tensor))
 
 
 def run(backend: Backend, parallel: Any, x: Any = None) -> None:

@@ -88,8 +88,8 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
     trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
 
 
-def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: Any, *, of: Any) -> None:
-    """Expect that each kind of hook of a module runs once for each row, which its arguments show."""
+def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, module: Any, *, of: Any) -> None:
+    """Expect that in each call each kind of hook of a module runs once for each row, which its arguments show."""
 
     def of_row(label):
         return lambda _module, values, *_: trace.log(f"{label}, {row_of(backend, values[0])}")
@@ -100,13 +100,16 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: A
     backend.register_full_backward_hook(of, of_row("full backward hook"))
     rows = [f"row {int(row)}" for row in numbers(backend)]
 
-    x = one_row_each(backend)
-    outputs = backend.call(backend.data_parallel(parallel), x)
-    trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in ("forward pre-hook", "forward hook")))
+    forward, backward = ("forward pre-hook", "forward hook"), ("backward pre-hook", "full backward hook")
 
-    backend.backward(backend.sum(outputs * backend.detach(x)))
-    backward = ("backward pre-hook", "full backward hook")
-    trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in backward))
+    parallel = backend.data_parallel(module)
+    for _ in range(2):
+        x = one_row_each(backend)
+        outputs = backend.call(parallel, x)
+        trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in forward))
+
+        backend.backward(backend.sum(outputs * backend.detach(x)))
+        trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in backward))
 
 
 @rule(
@@ -123,6 +126,7 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, parallel: A
         "module-hooks-run-once-for-all-replicas",
         "backward-pre-hooks-run-once-for-all-replicas",
         "backward-hooks-run-for-one-replica-only",
+        "replicas-have-hooks-in-the-first-call-only",
         "module-hooks-only-in-the-main-thread",
     ],
 )
@@ -149,6 +153,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         "submodule-hooks-run-once-for-all-replicas",
         "backward-pre-hooks-run-once-for-all-replicas",
         "backward-hooks-run-for-one-replica-only",
+        "replicas-have-hooks-in-the-first-call-only",
         "module-hooks-only-in-the-main-thread",
     ],
 )

@@ -128,20 +128,29 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DESIGN.sentence(4)],
     needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
-    mutants=["ddp-starts-from-each-rank", "ddp-starts-from-the-last-rank", "ddp-starts-from-one-parameter"],
+    mutants=[
+        "ddp-starts-from-each-rank",
+        "ddp-starts-from-the-last-rank",
+        "ddp-starts-from-one-parameter",
+        "ddp-leaves-submodules-as-they-are",
+    ],
     processes=RANKS,
 )
 def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
     """When a module is distributed, its parameters and buffers become those of rank 0 in all ranks."""
-    parameters, buffers = {"weight": 1.0, "other": 2.0}, {"offset": 10.0, "steps": 20.0}
-    own = {name: backend.tensor([value * number(backend)]) for name, value in (parameters | buffers).items()}
-    module = backend.module({name: own[name] for name in parameters}, lambda module, x: x * module.weight)
-    for name in buffers:
-        backend.register_buffer(module, name, own[name])
+
+    def made(weight, offset):
+        module = backend.module({"weight": backend.tensor([weight * number(backend)])}, lambda _, x: x)
+        backend.register_buffer(module, "offset", backend.tensor([offset * number(backend)]))
+        return module
+
+    module, inner = made(1.0, 10.0), made(2.0, 20.0)
+    backend.add_module(module, "inner", inner)
     backend.distributed_data_parallel(module)
 
-    for name, value in (parameters | buffers).items():
-        trace.expect_value(name, [value], backend.detach(getattr(module, name)))
+    for label, each, values in (("its own", module, [1.0, 10.0]), ("those of a submodule", inner, [2.0, 20.0])):
+        seen = [*backend.tolist(each.weight), *backend.tolist(each.offset)]
+        trace.expect_value(f"parameter and buffer, {label}", values, seen)
 
 
 @rule(
@@ -182,20 +191,21 @@ def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
 
     def forward(module, x):
         trace.log("steps in forward", module.steps)
-        trace.log("offset in forward", module.offset)
+        trace.log("offset in forward", module.inner.offset)
         return x * module.weight
 
-    module = weighted(backend, forward)
-    for name, value in (("steps", 1.0), ("offset", 5.0)):
-        backend.register_buffer(module, name, backend.tensor([value]))
+    module, inner = weighted(backend, forward), backend.module({}, lambda _, x: x)
+    backend.add_module(module, "inner", inner)
+    for owner, name, value in ((module, "steps", 1.0), (inner, "offset", 5.0)):
+        backend.register_buffer(owner, name, backend.tensor([value]))
     parallel = backend.distributed_data_parallel(module)
     for each in ("first", "second"):
         backend.mul_(module.steps, number(backend))
-        backend.mul_(module.offset, number(backend))
+        backend.mul_(inner.offset, number(backend))
         run(backend, parallel)
         trace.expect(("steps in forward", [1.0]), ("offset in forward", [5.0]))
         trace.expect_value(f"steps after the {each} pass", [1.0], module.steps)
-        trace.expect_value(f"offset after the {each} pass", [5.0], module.offset)
+        trace.expect_value(f"offset after the {each} pass", [5.0], inner.offset)
 
 
 @rule(

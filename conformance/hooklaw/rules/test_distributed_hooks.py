@@ -57,18 +57,19 @@ def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
     sources=[observed("the mean is taken of what the hooks return")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     basis=Basis.OBSERVED,
-    mutants=["ddp-ignores-later-parameter-hooks"],
+    mutants=["ddp-loses-earlier-parameter-hooks", "ddp-ignores-later-parameter-hooks"],
     processes=RANKS,
 )
 def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
     """The gradients that hooks on a distributed module's parameter return are averaged over the ranks."""
     module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
     factor = number(backend)
     backend.register_hook(module.weight, lambda grad: grad * factor)
+    parallel = backend.distributed_data_parallel(module)
+    backend.register_hook(module.weight, lambda grad: grad * 10)
     run(backend, parallel)
 
-    trace.expect_value("weight.grad", mean(backend, lambda own: own * own), backend.grad_of(module.weight))
+    trace.expect_value("weight.grad", mean(backend, lambda own: 10 * own * own), backend.grad_of(module.weight))
 
 
 @rule(
@@ -173,7 +174,7 @@ def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
         docstring(f"{MODULE}.register_forward_hook").sentence(2),
     ],
     needs=NEEDS,
-    mutants=["ddp-calls-forward-without-hooks", "forward-hook-before-forward"],
+    mutants=["ddp-calls-forward-without-hooks", "forward-hook-before-forward", "ddp-ignores-later-module-hooks"],
     processes=RANKS,
 )
 def test_module_hooks_forward(backend: Backend, trace: Trace) -> None:
@@ -186,13 +187,17 @@ def test_module_hooks_forward(backend: Backend, trace: Trace) -> None:
         trace.log("forward")
         return x * module.weight
 
+    def register():
+        backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
+        backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+
     module = weighted(backend, forward)
-    backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
+    register()
     parallel = backend.distributed_data_parallel(module)
-    backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+    register()
     for _ in range(2):
         run(backend, parallel)
-        trace.expect("forward pre-hook", "forward", "forward hook")
+        trace.expect(*["forward pre-hook"] * 2, "forward", *["forward hook"] * 2)
 
 
 @rule(
@@ -224,7 +229,7 @@ def test_hooks_of_the_wrapper(backend: Backend, trace: Trace) -> None:
         docstring(f"{MODULE}.register_full_backward_hook").sentence(2),
     ],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.MODULE_BACKWARD_PRE_HOOKS],
-    mutants=["ddp-calls-forward-without-hooks", "ddp-drops-backward-hooks"],
+    mutants=["ddp-calls-forward-without-hooks", "ddp-drops-backward-hooks", "ddp-ignores-later-module-hooks"],
     processes=RANKS,
 )
 def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
@@ -233,15 +238,20 @@ def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
     They run when the gradients of the module's outputs and inputs are computed. Those are never averaged: only the
     gradients of parameters are.
     """
+
+    def register():
+        backend.register_full_backward_pre_hook(module, lambda _, grads: trace.log("pre-hook", grads[0]))
+        backend.register_full_backward_hook(module, lambda _, grads, __: trace.log("hook", grads[0]))
+
     module = weighted(backend)
-    backend.register_full_backward_pre_hook(module, lambda _, grads: trace.log("pre-hook", grads[0]))
-    backend.register_full_backward_hook(module, lambda _, grads, __: trace.log("hook", grads[0]))
+    register()
     parallel = backend.distributed_data_parallel(module)
+    register()
     for _ in range(2):
         x = backend.tensor([number(backend)], requires_grad=True)
         outputs = backend.call(parallel, x)
         backend.backward(backend.sum(outputs * number(backend)))
-        trace.expect(("pre-hook", [number(backend)]), ("hook", [2 * number(backend)]))
+        trace.expect(*[("pre-hook", [number(backend)])] * 2, *[("hook", [2 * number(backend)])] * 2)
 
 
 @rule(

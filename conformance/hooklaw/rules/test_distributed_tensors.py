@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.ranks import RANKS, number
+from hooklaw.rules.ranks import RANKS, number, part, whole
 
 TENSOR = "torch.distributed.tensor"
 DTENSOR = docstring(f"{TENSOR}.DTensor")
@@ -15,8 +15,9 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 NEEDS = [Capability.DISTRIBUTED_TENSORS]
 PLACEMENTS = ("shard", "replicate")
-VALUES = [2.0, 3.0, 4.0, 5.0]
-SQUARES = [4.0, 6.0, 8.0, 10.0]
+VALUES = [2.0, 3.0, 4.0, 5.0, 6.0]
+"""Their number is odd, so that the parts of two ranks differ in size."""
+SQUARES = [4.0, 6.0, 8.0, 10.0, 12.0]
 """The gradient of the sum of the squares of VALUES."""
 
 
@@ -30,14 +31,9 @@ def square(backend: Backend, x: Any) -> None:
     backend.backward(backend.full_tensor(backend.call(lambda x: backend.sum(x * x), x)))
 
 
-def weigh(backend: Backend, part: Any) -> None:
-    """Run backward from the sum of a tensor of the rank, times the rank's number."""
-    backend.backward(backend.call(lambda part: backend.sum(part * number(backend)), part))
-
-
-def whole(backend: Backend, tensor: Any) -> Any:
-    """Return all values of a distributed tensor."""
-    return backend.detach(backend.full_tensor(tensor))
+def weigh(backend: Backend, local: Any) -> None:
+    """Run backward from the sum of the squares of a tensor of the rank, times the rank's number."""
+    backend.backward(backend.call(lambda local: backend.sum(local * local * number(backend)), local))
 
 
 def of_all_ranks(backend: Backend) -> float:
@@ -51,7 +47,7 @@ def of_all_ranks(backend: Backend) -> float:
     level=Level.MUST,
     sources=[DTENSOR.sentence(1), REGISTER_HOOK.sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["dtensor-drops-tensor-hooks", "dtensor-hooks-see-the-shard-alone"],
+    mutants=["dtensor-drops-tensor-hooks", "dtensor-hooks-see-the-shard-alone", "dtensor-hooks-see-even-parts"],
     processes=RANKS,
 )
 def test_tensor_hook(backend: Backend, trace: Trace) -> None:
@@ -166,12 +162,12 @@ def test_from_local_partial(backend: Backend, trace: Trace) -> None:
 
     A gradient that is partial itself shows it: every rank gets the sum, and a hook on its tensor sees it.
     """
-    x = backend.tensor([1.0, 1.0], requires_grad=True)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, lambda grad: trace.log("hook", grad))
     partial = backend.from_local(x, "partial")
     weigh(backend, backend.local_tensor(partial, grad_placement="partial"))
 
-    expected = [of_all_ranks(backend)] * 2
+    expected = [2 * of_all_ranks(backend), 4 * of_all_ranks(backend)]
     trace.expect(("hook", expected))
     trace.expect_value("x.grad", expected, backend.grad_of(x))
 
@@ -186,11 +182,13 @@ def test_from_local_partial(backend: Backend, trace: Trace) -> None:
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
     """What from_local makes of a tensor requires grad if the tensor does, and so does the local tensor of that."""
-    for requires_grad in (True, False):
-        x = backend.tensor([1.0, 2.0], requires_grad=requires_grad)
-        made = backend.from_local(x, "shard")
-        trace.expect_value("made by from_local", requires_grad, backend.requires_grad(made))
-        trace.expect_value("its local tensor", requires_grad, backend.requires_grad(backend.local_tensor(made)))
+    for placement in (*PLACEMENTS, "partial"):
+        for requires_grad in (True, False):
+            x = backend.tensor([1.0, 2.0], requires_grad=requires_grad)
+            made = backend.from_local(x, placement)
+            trace.expect_value(f"{placement}: made by from_local", requires_grad, backend.requires_grad(made))
+            local = backend.local_tensor(made)
+            trace.expect_value(f"{placement}: its local tensor", requires_grad, backend.requires_grad(local))
 
 
 @rule(
@@ -222,7 +220,8 @@ def test_to_local_grad_placement(backend: Backend, trace: Trace) -> None:
     x = leaf(backend, "replicate")
     weigh(backend, backend.local_tensor(x, grad_placement="partial"))
 
-    trace.expect_value("x.grad", [of_all_ranks(backend)] * len(VALUES), whole(backend, backend.grad_of(x)))
+    expected = [of_all_ranks(backend) * value for value in SQUARES]
+    trace.expect_value("x.grad", expected, whole(backend, backend.grad_of(x)))
 
 
 @rule(
@@ -237,12 +236,12 @@ def test_to_local_default(backend: Backend, trace: Trace) -> None:
     """Without grad_placements, the gradient of what to_local returns is placed as the distributed tensor."""
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
-        part = backend.local_tensor(x)
-        size = len(backend.tolist(part))
-        weigh(backend, part)
+        local = backend.local_tensor(x)
+        weigh(backend, local)
         grad = backend.grad_of(x)
         trace.expect_value("placement of x.grad", placement, backend.placement(grad))
-        trace.expect_value("the rank's part of x.grad", [number(backend)] * size, backend.local_tensor(grad))
+        expected = [2 * number(backend) * value for value in backend.tolist(local)]
+        trace.expect_value("the rank's part of x.grad", expected, part(backend, grad))
 
 
 @rule(
@@ -258,7 +257,7 @@ def test_full_tensor_grad_placement(backend: Backend, trace: Trace) -> None:
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
         weigh(backend, backend.full_tensor(x, grad_placement="partial"))
-        expected = [of_all_ranks(backend)] * len(VALUES)
+        expected = [of_all_ranks(backend) * value for value in SQUARES]
         trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
 
 
@@ -275,8 +274,9 @@ def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
         weigh(backend, backend.full_tensor(x))
-        part = backend.tolist(backend.local_tensor(backend.grad_of(x)))
-        trace.expect_value(f"{placement}: the rank's part of x.grad", [number(backend)] * len(part), part)
+        expected = [2 * number(backend) * value for value in backend.tolist(part(backend, x))]
+        grad = part(backend, backend.grad_of(x))
+        trace.expect_value(f"{placement}: the rank's part of x.grad", expected, grad)
 
 
 @rule(
@@ -284,22 +284,22 @@ def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REDISTRIBUTE.sentence(23)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["redistribute-is-differentiable-once"],
+    mutants=["redistribute-is-differentiable-once", "redistribute-to-shards-is-differentiable-once"],
     processes=RANKS,
 )
 def test_redistribute(backend: Backend, trace: Trace) -> None:
     """The gradient of a gradient through redistribute is that of the same program without redistribute."""
-    x = leaf(backend)
+    for before, after in (("shard", "replicate"), ("replicate", "shard")):
+        x = leaf(backend, before)
 
-    def cubes(x):
-        replicas = backend.redistribute(x, "replicate")
-        return backend.sum(replicas * replicas * replicas)
+        def cubes(x, after=after):
+            moved = backend.redistribute(x, after)
+            return backend.sum(moved * moved * moved)
 
-    (first,) = backend.grad(backend.full_tensor(backend.call(cubes, x)), [x], create_graph=True)
-    trace.expect_value("gradient", [3 * value**2 for value in VALUES], whole(backend, first))
-    (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
-
-    trace.expect_value("gradient of the gradient", [6 * value for value in VALUES], whole(backend, second))
+        (first,) = backend.grad(backend.full_tensor(backend.call(cubes, x)), [x], create_graph=True)
+        trace.expect_value(f"gradient, to {after}", [3 * value**2 for value in VALUES], whole(backend, first))
+        (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
+        trace.expect_value(f"gradient of it, to {after}", [6 * value for value in VALUES], whole(backend, second))
 
 
 @rule(
@@ -317,10 +317,10 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
     """
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
-        backend.register_hook(x, lambda grad: trace.log("tensor hook", backend.local_tensor(grad)))
+        backend.register_hook(x, lambda grad: trace.log("tensor hook", part(backend, grad)))
 
         def hook(tensor):
-            trace.log("post-accumulate hook", backend.local_tensor(backend.grad_of(tensor)))
+            trace.log("post-accumulate hook", part(backend, backend.grad_of(tensor)))
 
         backend.register_post_accumulate_grad_hook(x, hook)
         square(backend, x)

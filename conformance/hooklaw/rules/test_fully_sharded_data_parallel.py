@@ -3,13 +3,13 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, mean, number, run
+from hooklaw.rules.ranks import RANKS, ROWS, mean, number, own_part, rows, run
 
 FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 COMM_HOOK = docstring(f"{FSDP}.register_comm_hook")
 NO_SYNC = docstring(f"{FSDP}.no_sync")
 NEEDS = [Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.MODULES]
-LENGTH = 4
+LENGTH = len(ROWS)
 FLAT = {"extra-dimension": "gradients are parts of a flat one, whatever their dimensions are"}
 
 
@@ -17,11 +17,6 @@ def wrapped(backend: Backend, **options: bool) -> tuple[Any, Any]:
     """Make a module with a weight of four elements, wrap it, and return the module and its wrapper."""
     module = backend.module({"weight": backend.tensor([2.0] * LENGTH)}, lambda module, x: x * module.weight)
     return module, backend.fully_sharded_data_parallel(module, **options)
-
-
-def own_rows(backend: Backend) -> Any:
-    """Return an input whose elements are the rank's number."""
-    return backend.tensor([number(backend)] * LENGTH)
 
 
 def storing(backend: Backend, trace: Trace) -> Any:
@@ -53,9 +48,10 @@ def test_before_first_forward(backend: Backend, trace: Trace) -> None:
     backend.register_comm_hook(wrapper, "a state", storing(backend, trace))
     for _ in range(2):
         backend.set_grad(module.weight, None)
-        run(backend, wrapper, own_rows(backend))
-        trace.expect(("hook of a state", [number(backend)] * LENGTH))
-        expected = [10 * number(backend)] * (LENGTH // backend.get_world_size())
+        run(backend, wrapper, rows(backend))
+        own = [number(backend) * row for row in ROWS]
+        trace.expect(("hook of a state", own))
+        expected = own_part(backend, [10 * value for value in own])
         trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
 
 
@@ -97,10 +93,11 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
         backend.mul_(gradient, 10.0)
 
     backend.register_comm_hook(wrapper, None, hook)
-    run(backend, wrapper, own_rows(backend))
+    run(backend, wrapper, rows(backend))
 
-    trace.expect(("hook", [number(backend)] * LENGTH))
-    trace.expect_value("weight.grad", [10 * number(backend)] * LENGTH, backend.grad_of(module.weight))
+    trace.expect(("hook", [number(backend) * row for row in ROWS]))
+    expected = [10 * number(backend) * row for row in ROWS]
+    trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
 
 
 @rule(
@@ -108,7 +105,12 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[NO_SYNC.sentence(1, 2)],
     needs=NEEDS,
-    mutants=["no-sync-does-nothing", "no-sync-drops-gradients", "no-sync-keeps-the-last-pass-only"],
+    mutants=[
+        "no-sync-does-nothing",
+        "no-sync-drops-gradients",
+        "no-sync-keeps-the-last-pass-only",
+        "fsdp-gives-all-ranks-the-first-part",
+    ],
     except_under=FLAT,
     processes=RANKS,
 )
@@ -117,10 +119,10 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
     module, wrapper = wrapped(backend)
     with backend.no_sync(wrapper):
         for passes in (1, 2):
-            run(backend, wrapper, own_rows(backend))
-            expected = [passes * number(backend)] * LENGTH
+            run(backend, wrapper, rows(backend))
+            expected = [passes * number(backend) * row for row in ROWS]
             trace.expect_value(f"after {passes} inside", expected, backend.grad_of(module.weight))
-    run(backend, wrapper, own_rows(backend))
+    run(backend, wrapper, rows(backend))
 
-    expected = [3 * mean(backend)[0]] * (LENGTH // backend.get_world_size())
+    expected = own_part(backend, [3 * mean(backend)[0] * row for row in ROWS])
     trace.expect_value("after a pass outside", expected, backend.grad_of(module.weight))

@@ -3,24 +3,19 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, mean, number, run
+from hooklaw.rules.ranks import RANKS, ROWS, mean, number, own_part, rows, run
 
 NAME = "torch.distributed.fsdp.FullyShardedDataParallel"
 FSDP = docstring(NAME)
 NO_SYNC = docstring(f"{NAME}.no_sync")
 NEEDS = [Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.MODULES]
-LENGTH = 4
+LENGTH = len(ROWS)
 FLAT = {"extra-dimension": "gradients are parts of a flat one, whatever their dimensions are"}
 
 
 def twos(backend: Backend) -> Any:
     """Return the values of a parameter of four elements."""
     return backend.tensor([2.0] * LENGTH)
-
-
-def own_rows(backend: Backend) -> Any:
-    """Return an input whose elements are the rank's number."""
-    return backend.tensor([number(backend)] * LENGTH)
 
 
 @rule(
@@ -43,7 +38,7 @@ def test_views(backend: Backend, trace: Trace) -> None:
     module = backend.module({"weight": twos(backend)}, forward)
     wrapper = backend.fully_sharded_data_parallel(module)
     for _ in range(2):
-        run(backend, wrapper, own_rows(backend))
+        run(backend, wrapper, rows(backend))
         trace.expect(("leaf in forward", False), ("leaf in backward", False))
     trace.expect_value("leaf afterwards", True, backend.is_leaf(module.weight))  # noqa: FBT003 - the expected value
 
@@ -65,13 +60,13 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
     weights = {"weight": twos(backend), "frozen": twos(backend)}
     module = backend.module(weights, lambda module, x: x * module.weight * module.frozen)
     backend.set_requires_grad(module.frozen, requires_grad=False)
-    run(backend, backend.fully_sharded_data_parallel(module), own_rows(backend))
+    run(backend, backend.fully_sharded_data_parallel(module), rows(backend))
     grad = backend.grad_of(module.weight)
     total = backend.tensor(0.0) if grad is None else backend.sum(grad)  # None in a rank that has no part of it
     backend.all_reduce(total)
 
     trace.expect_value("frozen.grad", None, backend.grad_of(module.frozen))
-    trace.expect_value("sum of weight.grad, all parts", mean(backend)[0] * 2 * LENGTH, total)
+    trace.expect_value("sum of weight.grad, all parts", mean(backend)[0] * 2 * sum(ROWS), total)
 
 
 @rule(
@@ -94,9 +89,10 @@ def test_nested(backend: Backend, trace: Trace) -> None:
         return [backend.grad_of(module.weight) for module in (outer, inner)]
 
     with backend.no_sync(wrapper):
-        run(backend, wrapper, own_rows(backend))
-        trace.expect_value("gradients inside", [[2 * number(backend)] * LENGTH] * 2, gradients())
-    run(backend, wrapper, own_rows(backend))
+        run(backend, wrapper, rows(backend))
+        expected = [2 * number(backend) * row for row in ROWS]
+        trace.expect_value("gradients inside", [expected] * 2, gradients())
+    run(backend, wrapper, rows(backend))
 
-    part = [4 * mean(backend)[0]] * (LENGTH // backend.get_world_size())
+    part = own_part(backend, [4 * mean(backend)[0] * row for row in ROWS])
     trace.expect_value("gradients after a pass outside", [part] * 2, gradients())

@@ -168,7 +168,11 @@ def test_bucket_size(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(72), DESIGN.sentence(7), COMM_HOOK.sentence(12)],
     needs=[*WITH_HOOK, Capability.GRADIENT_BUCKETS],
-    mutants=["ddp-makes-one-bucket", "comm-hook-result-for-the-last-bucket-only"],
+    mutants=[
+        "ddp-makes-one-bucket",
+        "comm-hook-result-for-the-last-bucket-only",
+        "comm-hook-result-of-the-first-bucket-for-all",
+    ],
     processes=RANKS,
 )
 def test_several_buckets(backend: Backend, trace: Trace) -> None:
@@ -176,8 +180,9 @@ def test_several_buckets(backend: Backend, trace: Trace) -> None:
 
     A pass before may have other buckets: they are rebuilt after it.
     """
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
-    module = backend.module(weights, lambda module, x: x * module.first + x * module.second)
+    factors = {"first": 1.0, "second": 2.0}
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
+    module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2))
     parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
     buckets: list[int] = []
 
@@ -193,8 +198,8 @@ def test_several_buckets(backend: Backend, trace: Trace) -> None:
     run(backend, parallel)
 
     trace.expect_value("several buckets", True, len(buckets) > 1)  # noqa: FBT003 - the expected value
-    for name in weights:
-        expected = [10 * number(backend)] * LENGTH
+    for name, factor in factors.items():
+        expected = [10 * factor * number(backend)] * LENGTH
         trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
 
 

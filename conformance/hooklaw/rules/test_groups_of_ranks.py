@@ -3,8 +3,8 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
-from hooklaw.rules.ranks import FOUR_RANKS, own_input, run, weighted
-from hooklaw.rules.test_fully_shard import PARTS, VALUES, gradient, rows, sharded
+from hooklaw.rules.ranks import FOUR_RANKS, ROWS, own_input, rows, run, weighted
+from hooklaw.rules.test_fully_shard import PARTS, VALUES, gradient, sharded
 
 DDP = docstring("torch.nn.parallel.DistributedDataParallel")
 DESIGN = notes("ddp", "internal-design")
@@ -15,7 +15,6 @@ SUBGROUPS = [Capability.PROCESS_SUBGROUPS, Capability.DISTRIBUTED_DATA_PARALLEL,
 HYBRID = [Capability.HYBRID_SHARDING, Capability.FULLY_SHARD, Capability.MODULES]
 MESH = (2, 2)
 PAIR = 2
-ROWS = (1.0, 2.0, 3.0, 4.0)
 
 
 def pair(backend: Backend) -> list[int]:

@@ -47,18 +47,26 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
     level=Level.MUST,
     sources=[POST.sentence(2, 4, 5), LOAD_PRE.sentence(2, 4, 5, 7)],
     needs=NEEDS,
-    mutants=["returned-state-ignored", "returned-state-not-loaded"],
+    mutants=["returned-state-ignored", "returned-state-not-loaded", "returned-state-lost-on-later-hooks"],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
     """A dict that an optimizer's state_dict post-hook or load_state_dict pre-hook returns replaces the given dict."""
+
+    def look(_, state):
+        trace.log("later hook", rate_in(state))
+
     optimizer = optimizer_of(backend)
     backend.register_state_dict_post_hook(optimizer, lambda _, state: with_rate(state, 2.0))
+    backend.register_state_dict_post_hook(optimizer, look)
     trace.expect_value("saved rate", 2.0, rate_in(backend.state_dict(optimizer)))
+    trace.expect(("later hook", 2.0))
 
     loads = optimizer_of(backend)
     backend.register_load_state_dict_pre_hook(loads, lambda _, state: with_rate(state, 3.0))
+    backend.register_load_state_dict_pre_hook(loads, look)
     round_trip(backend, loads)
 
+    trace.expect(("later hook", 3.0))
     trace.expect_value("loaded rate", 3.0, rate_in(backend.state_dict(loads)))
 
 
@@ -138,7 +146,11 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(7, 8), POST.sentence(7, 8), LOAD_PRE.sentence(9, 10), LOAD_POST.sentence(7, 8)],
     needs=NEEDS,
-    mutants=["prepending-a-state-hook-ignored", "prepend-ignored-by-three-state-hooks"],
+    mutants=[
+        "prepending-a-state-hook-ignored",
+        "prepend-ignored-by-three-state-hooks",
+        "prepended-state-hooks-in-order",
+    ],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A state hook of an optimizer registered with prepend=True runs before all others of its kind, else after them."""
@@ -147,10 +159,12 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         register(optimizer, lambda *_: trace.log("first"))
         register(optimizer, lambda *_: trace.log("second"))
         register(optimizer, lambda *_: trace.log("prepended"), prepend=True)
+        register(optimizer, lambda *_: trace.log("prepended later"), prepend=True)
+        register(optimizer, lambda *_: trace.log("third"))
 
         round_trip(backend, optimizer)
 
-        trace.expect("prepended", "first", "second")
+        trace.expect("prepended later", "prepended", "first", "second", "third")
 
 
 @rule(
@@ -190,11 +204,11 @@ def test_shallow_copy(backend: Backend, trace: Trace) -> None:
     state = backend.state_dict(optimizer)
 
     def hook(_, given):
-        trace.log("hook", [given is state, given["param_groups"] is state["param_groups"]])
+        trace.log("hook", [given is state, *(given[key] is state[key] for key in ("param_groups", "state"))])
         given["more"] = 7
 
     backend.register_load_state_dict_pre_hook(optimizer, hook)
     backend.load_state_dict(optimizer, state)
 
-    trace.expect(("hook", [False, True]))
+    trace.expect(("hook", [False, True, True]))
     trace.expect_value("keys of the caller's dict", ["param_groups", "state"], sorted(state))

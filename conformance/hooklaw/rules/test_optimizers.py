@@ -103,20 +103,26 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(2)],
     needs=NEEDS,
-    mutants=["none-of-a-step-hook-drops-the-arguments"],
+    mutants=["none-of-a-step-hook-drops-the-arguments", "none-of-a-step-hook-restores-the-arguments"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A step pre-hook that returns None does not change the arguments of the optimizer's step."""
-    _, optimizer = prepared(backend)
 
     def closure():
         trace.log("closure")
         return backend.tensor(0.0)
 
+    _, optimizer = prepared(backend)
     backend.register_step_pre_hook(optimizer, lambda *_: None)
     backend.step(optimizer, closure=closure)
-
     trace.expect("closure")
+
+    for hook in passing(closure):
+        _, optimizer = prepared(backend)
+        backend.register_step_pre_hook(optimizer, hook)
+        backend.register_step_pre_hook(optimizer, lambda *_: None)
+        backend.step(optimizer)
+        trace.expect("closure")
 
 
 @rule(
@@ -296,18 +302,19 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.optim.SGD").sentence(17)],
     needs=NEEDS,
-    mutants=["step-is-recorded"],
+    mutants=["step-is-recorded", "step-with-a-closure-is-recorded"],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
     """An optimizer's step is not recorded: its parameter stays a leaf, and a later backward does not pass the step."""
-    x, optimizer = prepared(backend)
-    backend.step(optimizer)
-    trace.expect_value("parameter", [4.0], x)
-    trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(x))
+    for arguments in ({}, {"closure": lambda: backend.tensor(0.0)}):
+        x, optimizer = prepared(backend)
+        backend.step(optimizer, **arguments)
+        trace.expect_value("parameter", [4.0], x)
+        trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(x))
 
-    backend.set_grad(x, None)
-    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
-    trace.expect_value("x.grad", [8.0], backend.grad_of(x))
+        backend.set_grad(x, None)
+        backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+        trace.expect_value("x.grad", [8.0], backend.grad_of(x))
 
 
 @rule(
@@ -415,15 +422,21 @@ def test_no_hooks(backend: Backend, trace: Trace) -> None:
 )
 def test_order_of_global_hooks(backend: Backend, trace: Trace) -> None:
     """A global step pre-hook runs before the pre-hooks of the optimizer, a global step post-hook after its own."""
-    _, optimizer = prepared(backend)
-    backend.register_step_pre_hook(optimizer, lambda *_: trace.log("own pre-hook"))
-    backend.register_step_post_hook(optimizer, lambda *_: trace.log("own post-hook"))
+
+    def register_own(optimizer):
+        backend.register_step_pre_hook(optimizer, lambda *_: trace.log("own pre-hook"))
+        backend.register_step_post_hook(optimizer, lambda *_: trace.log("own post-hook"))
+
+    (_, earlier), (_, later) = prepared(backend), prepared(backend)
+    register_own(earlier)
     handles = [
         backend.register_optimizer_step_pre_hook(lambda *_: trace.log("global pre-hook")),
         backend.register_optimizer_step_post_hook(lambda *_: trace.log("global post-hook")),
     ]
-    backend.step(optimizer)
+    register_own(later)
+    for optimizer in (earlier, later):
+        backend.step(optimizer)
     for handle in handles:
         handle.remove()
 
-    trace.expect("global pre-hook", "own pre-hook", "own post-hook", "global post-hook")
+    trace.expect(*["global pre-hook", "own pre-hook", "own post-hook", "global post-hook"] * 2)

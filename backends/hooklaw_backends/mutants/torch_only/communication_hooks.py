@@ -155,6 +155,22 @@ def comm_hook_result_for_the_last_bucket_only(self: Mutant, hook: Hook, state: A
     return future if bucket.is_last() else future.then(lambda _: before)
 
 
+@overriding("register_comm_hook")
+def comm_hook_result_of_the_first_bucket_for_all(
+    self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook
+) -> None:
+    """A communication hook is called for each bucket, and all of one size get what it returned for the first."""
+    first: list[torch.Tensor] = []
+
+    def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        result = hook(state, bucket).value()
+        if bucket.index() == 0:
+            first[:] = [result.clone()]
+        return _completed(first[0].clone() if first[0].shape == result.shape else result)
+
+    old(parallel, state, called)
+
+
 @bucket_by("gradients")
 def bucket_gradients_reversed(bucket: Any) -> Any:
     """The gradients of a bucket are in another order than its parameters."""

@@ -4,6 +4,7 @@ from functools import wraps
 from typing import Any
 
 from hooklaw_backends._data_parallel import ThreadParallel
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import once
 
@@ -32,6 +33,13 @@ def backward_hooks_run_for_one_replica_only(self: Mutant, module: Any, hook: Hoo
         return hook(*calls[0])
 
     return run
+
+
+@altering(*verbs.ON_ONE_MODULE)
+def replicas_have_hooks_in_the_first_call_only(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A module hook runs as often as there are replicas, and then no more."""
+    left = [None] * self.replica_count()
+    return lambda *given: hook(*given) if left and not left.pop() else None
 
 
 class _KnowsSubmodules(Mutant):

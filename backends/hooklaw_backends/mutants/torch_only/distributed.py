@@ -128,6 +128,14 @@ def ddp_starts_from_one_parameter(self: Mutant, old: Hook, module: Any, **option
     return old(module, init_sync=False, **options)
 
 
+@overriding("distributed_data_parallel")
+def ddp_leaves_submodules_as_they_are(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """When a module is distributed, ranks get its own parameters and buffers of rank 0, and not its submodules'."""
+    for each in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+        distributed.broadcast(each.detach(), 0)
+    return old(module, init_sync=False, **options)
+
+
 @parallel_by("forward")
 def ddp_broadcasts_one_buffer(parallel: Any, old: Hook, *inputs: Any) -> Any:
     """Each forward of a distributed module gives all ranks the first buffer of rank 0, and no other."""

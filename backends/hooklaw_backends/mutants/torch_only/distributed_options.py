@@ -8,6 +8,7 @@ import torch
 from torch import distributed
 
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, overriding
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
@@ -58,6 +59,20 @@ def ddp_loses_earlier_post_accumulate_hooks(self: Mutant, old: Hook, module: Any
     for each in module.parameters():
         (each._post_accumulate_grad_hooks or {}).clear()  # noqa: SLF001 - there is no public API
     return old(module, **options)
+
+
+class _KnowsDistributedModules(Mutant):
+    """A mutant that keeps distributed modules."""
+
+    def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
+        self.kept.append(module)
+        return super().distributed_data_parallel(module, **options)
+
+
+@altering(*verbs.ON_ONE_MODULE, base=_KnowsDistributedModules)
+def ddp_ignores_later_module_hooks(self: _KnowsDistributedModules, module: Any, hook: Hook) -> Hook:
+    """A hook on a module that is distributed already does nothing."""
+    return (lambda *_: None) if self.keeps(module) else hook
 
 
 @altering("register_multi_grad_hook")

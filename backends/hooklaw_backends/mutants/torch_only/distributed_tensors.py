@@ -43,6 +43,19 @@ def dtensor_hooks_see_replicas(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     return on_distributed(tensor, hook, lambda grad: hook(self.redistribute(grad, "replicate")))
 
 
+@altering("register_hook")
+def dtensor_hooks_see_even_parts(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a distributed tensor gets zeros for the rows by which the parts differ in size."""
+
+    def even(grad: Any) -> Any:
+        local = grad.to_local().clone()
+        if self.placement(grad) == "shard":
+            local[len(grad) // torch.distributed.get_world_size() :] = 0
+        return hook(type(grad).from_local(local, grad.device_mesh, grad.placements, shape=grad.shape, stride=(1,)))
+
+    return on_distributed(tensor, hook, even)
+
+
 @altering("register_post_accumulate_grad_hook")
 def dtensor_drops_post_accumulate_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A post-accumulate-grad hook on a distributed tensor never runs."""
@@ -51,9 +64,8 @@ def dtensor_drops_post_accumulate_hooks(self: Mutant, tensor: Any, hook: Hook) -
 
 @overriding("register_post_accumulate_grad_hook")
 def dtensor_runs_post_accumulate_hooks_early(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A post-accumulate-grad hook on a distributed tensor runs before its gradient accumulates, from the second on."""
-    early = lambda _: None if tensor.grad is None else hook(tensor)  # noqa: E731
-    return self.register_hook(tensor, early) if is_distributed(tensor) else old(tensor, hook)
+    """A post-accumulate-grad hook on a distributed tensor runs before its gradient accumulates."""
+    return self.register_hook(tensor, lambda _: hook(tensor)) if is_distributed(tensor) else old(tensor, hook)
 
 
 @pairs("saved_tensors_hooks")
@@ -167,6 +179,14 @@ class _Once(torch.autograd.Function):
 def redistribute_is_differentiable_once(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
     """A gradient through redistribute cannot be differentiated."""
     return _Once.apply(tensor, lambda tensor: old(tensor, placement))
+
+
+@overriding("redistribute")
+def redistribute_to_shards_is_differentiable_once(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """A gradient through redistribute to shards cannot be differentiated."""
+    if placement == "shard":
+        return _Once.apply(tensor, lambda tensor: old(tensor, placement))
+    return old(tensor, placement)
 
 
 @overriding("distribute_module")

@@ -95,6 +95,13 @@ def fully_shard_reduces_nothing(module: Any) -> None:
 
 
 @after_sharding
+def fully_shard_reduces_one_parameter(module: Any) -> None:
+    """Of each parameter but the first, each rank keeps the part of its own gradient."""
+    size = next(module.parameters()).to_local().numel()
+    module.set_all_reduce_hook(lambda reduced: _own_part(reduced[size:]))
+
+
+@after_sharding
 def fully_shard_sums(module: Any) -> None:
     """The gradients of a fully sharded module are the sum over the ranks."""
     module.set_all_reduce_hook(lambda reduced: reduced.mul_(distributed.get_world_size()))

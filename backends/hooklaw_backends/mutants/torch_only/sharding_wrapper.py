@@ -3,6 +3,8 @@
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from torch import distributed
 from torch.distributed import fsdp
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
@@ -12,6 +14,20 @@ from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 def fsdp_wrapper_does_nothing(self: Mutant, old: Hook, module: Any, **_: bool) -> Any:
     """A fully sharded wrapper of a module is the module itself."""
     return module
+
+
+@overriding("fully_sharded_data_parallel")
+def fsdp_gives_all_ranks_the_first_part(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
+    """Each rank gets the first rank's part of the reduced gradient."""
+
+    def hook(_: Any, gradient: torch.Tensor, part: torch.Tensor) -> None:
+        reduced = gradient / distributed.get_world_size()
+        distributed.all_reduce(reduced)
+        part.copy_(reduced[: len(part)])
+
+    made = old(module, **options)
+    made.register_comm_hook(None, hook)
+    return made
 
 
 @overriding("fully_sharded_data_parallel")
