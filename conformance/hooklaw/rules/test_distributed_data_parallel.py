@@ -75,11 +75,11 @@ def test_strides(backend: Backend, trace: Trace) -> None:
 def test_mixed_dtypes(backend: Backend, trace: Trace) -> None:
     """The gradients of float16 and float32 parameters of one distributed module are averaged."""
     weights = {"narrow": backend.tensor([2.0], dtype="float16"), "wide": backend.tensor([3.0])}
-    module = backend.module(weights, lambda module, x: x * module.narrow + x * module.wide)
+    module = backend.module(weights, lambda module, x: x * module.narrow + x * module.wide * 2)
     run(backend, backend.distributed_data_parallel(module))
 
     trace.expect_value("narrow.grad", mean(backend), backend.grad_of(module.narrow))
-    trace.expect_value("wide.grad", mean(backend), backend.grad_of(module.wide))
+    trace.expect_value("wide.grad", mean(backend, lambda own: 2 * own), backend.grad_of(module.wide))
 
 
 @rule(

@@ -151,19 +151,28 @@ def test_before_comm_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.graph.register_multi_grad_hook").sentence(3, 5)],
     needs=[*NEEDS, Capability.MULTI_GRAD],
-    mutants=["ddp-ignores-multi-grad-hooks", "ddp-multi-grad-hooks-get-no-gradients"],
+    mutants=[
+        "ddp-ignores-multi-grad-hooks",
+        "ddp-multi-grad-hooks-get-no-gradients",
+        "ddp-loses-earlier-parameter-hooks",
+    ],
     processes=RANKS,
 )
 def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook on all parameters of a distributed module runs once in each pass, with a gradient of each."""
+
+    def register():
+        backend.register_multi_grad_hook(
+            [module.weight, module.other], lambda grads: trace.log("hook", [grad is not None for grad in grads])
+        )
+
     module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    register()
     parallel = backend.distributed_data_parallel(module)
-    backend.register_multi_grad_hook(
-        [module.weight, module.other], lambda grads: trace.log("hook", [grad is not None for grad in grads])
-    )
+    register()
     for _ in range(2):
         run(backend, parallel)
-        trace.expect(("hook", [True, True]))
+        trace.expect(*[("hook", [True, True])] * 2)
 
 
 @rule(

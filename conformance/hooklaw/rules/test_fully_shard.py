@@ -21,6 +21,14 @@ def sharded(backend: Backend, forward: Any = lambda module, x: x * module.weight
     return module
 
 
+def with_scale(backend: Backend, forward: Any, **options: Any) -> Any:
+    """Make a module with a weight of four elements and a scale, of which only one rank has a part, and shard it."""
+    weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
+    module = backend.module(weights, forward)
+    backend.fully_shard(module, **options)
+    return module
+
+
 def run(backend: Backend, module: Any) -> None:
     """Run forward on the rank's rows, and backward."""
     backend.backward(backend.sum(backend.call(module, rows(backend))))
@@ -67,6 +75,7 @@ def test_shards(backend: Backend, trace: Trace) -> None:
         "fully-shard-does-nothing",
         "fully-shard-gathers-in-forward-itself",
         "fully-shard-gathers-zeros",
+        "fully-shard-gathers-one-parameter",
         "fully-shard-never-reshards",
     ],
     processes=RANKS,
@@ -78,17 +87,18 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     """
 
     def forward(module, x):
-        is_part = backend.is_sharded(module.weight)
-        trace.log("weight in forward", "a part" if is_part else backend.detach(module.weight))
+        for each in (module.weight, module.scale):
+            trace.log("in forward", "a part" if backend.is_sharded(each) else backend.detach(each))
         return x
 
-    module = sharded(backend, forward, reshard_after_forward=True)
+    module = with_scale(backend, forward, reshard_after_forward=True)
     for _ in range(2):
         backend.call(module, rows(backend))
-        trace.expect(("weight in forward", VALUES))
-        trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+        trace.expect(("in forward", VALUES), ("in forward", [1.0]))
+        are_sharded = all(backend.is_sharded(each) for each in (module.weight, module.scale))
+        trace.expect_value("sharded after forward", True, are_sharded)  # noqa: FBT003 - the expected value
     backend.forward(module, rows(backend))
-    trace.expect(("weight in forward", "a part"))
+    trace.expect(("in forward", "a part"), ("in forward", "a part"))
 
 
 @rule(
@@ -122,9 +132,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 
     Whether the sum is divided is not said, so both are accepted.
     """
-    weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
-    module = backend.module(weights, lambda module, x: x * module.weight * module.scale)
-    backend.fully_shard(module)
+    module = with_scale(backend, lambda module, x: x * module.weight * module.scale)
     run(backend, module)
     size = backend.get_world_size()
     total = size * (size + 1) / 2
@@ -258,13 +266,18 @@ def test_forward_method(backend: Backend, trace: Trace) -> None:
 )
 def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
     """The parameters of a fully sharded module are whole after unshard, with all values, and parts after reshard."""
-    module = sharded(backend)
+    module = with_scale(backend, lambda _, x: x)
+
+    def are_sharded() -> list[bool]:
+        return [backend.is_sharded(each) for each in (module.weight, module.scale)]
+
     backend.unshard(module)
-    trace.expect_value("sharded after unshard", False, backend.is_sharded(module.weight))  # noqa: FBT003
+    trace.expect_value("sharded after unshard", [False, False], are_sharded())
     trace.expect_value("weight", VALUES, backend.detach(module.weight))
+    trace.expect_value("scale", [1.0], backend.detach(module.scale))
 
     backend.reshard(module)
-    trace.expect_value("sharded after reshard", True, backend.is_sharded(module.weight))  # noqa: FBT003
+    trace.expect_value("sharded after reshard", [True, True], are_sharded())
 
 
 @rule(

@@ -233,7 +233,11 @@ def test_static_graph_outside_forward(backend: Backend, trace: Trace) -> None:
         docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2),
     ],
     needs=[*STATIC, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
-    mutants=["ddp-ignores-later-parameter-hooks", "ddp-ignores-later-post-accumulate-hooks"],
+    mutants=[
+        "ddp-ignores-later-parameter-hooks",
+        "ddp-ignores-later-post-accumulate-hooks",
+        "ddp-loses-earlier-post-accumulate-hooks",
+    ],
     processes=RANKS,
 )
 def test_static_graph_hooks(backend: Backend, trace: Trace) -> None:
@@ -241,10 +245,15 @@ def test_static_graph_hooks(backend: Backend, trace: Trace) -> None:
 
     The gradient of a parameter is computed, and accumulates, once in each pass of a rank.
     """
+
+    def register():
+        backend.register_hook(module.weight, lambda _: trace.log("hook"))
+        backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
+
     module = two_weights(backend, lambda module, x: x * module.weight)
+    register()
     parallel = backend.distributed_data_parallel(module, static_graph=True)
-    backend.register_hook(module.weight, lambda _: trace.log("hook"))
-    backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
+    register()
     for _ in range(3):
         run(backend, parallel)
-        trace.expect("hook", "post-accumulate hook")
+        trace.expect(*["hook"] * 2, *["post-accumulate hook"] * 2)

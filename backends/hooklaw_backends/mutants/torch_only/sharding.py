@@ -63,6 +63,12 @@ def fully_shard_gathers_zeros(module: Any) -> None:
 
 
 @after_sharding
+def fully_shard_gathers_one_parameter(module: Any) -> None:
+    """In forward the whole parameters of a fully sharded module are zeros, but for the first."""
+    module.register_forward_pre_hook(lambda *_: _zero(module, after=1))
+
+
+@after_sharding
 def fully_shard_gathers_zeros_in_backward(module: Any) -> None:
     """In backward the whole parameters of a fully sharded module are zeros."""
 
@@ -73,8 +79,8 @@ def fully_shard_gathers_zeros_in_backward(module: Any) -> None:
     module.register_forward_hook(after)
 
 
-def _zero(module: Any) -> None:
-    for each in module.parameters(recurse=False):
+def _zero(module: Any, after: int = 0) -> None:
+    for each in [*module.parameters(recurse=False)][after:]:
         each.data.zero_()
 
 
