@@ -1,7 +1,8 @@
-"""An environment whose hardware is absent is a SKIP, decided before anything is downloaded for it."""
+"""An environment whose hardware or framework is absent is a SKIP, decided before anything is downloaded for it."""
 
 import shutil
 import subprocess
+import sys
 
 from tox.plugin import impl
 from tox.tox_env.api import ToxEnv
@@ -16,7 +17,11 @@ def _why_no_cuda() -> str:
     return "" if listed.returncode == 0 and "GPU" in listed.stdout else "nvidia-smi lists no GPU"
 
 
-NEEDS = {"cuda": _why_no_cuda}
+def _why_no_tensorplay() -> str:
+    return "" if sys.version_info < (3, 14) else "TensorPlay has no package for Python 3.14"
+
+
+NEEDS = {"cuda": _why_no_cuda, "tensorplay": _why_no_tensorplay}
 
 
 @impl

@@ -35,6 +35,10 @@ OF_A_RUN = re.compile(r"\w+\.<locals>\.|(?<=generated_tensor_)\d+")
 """What a message says of where a function stands, or how many tensors there were before."""
 COMPLEX = re.compile(r"\(?(-?[\d.]+(?=[+-]))?([+-]?[\d.]+)j\)?")
 """A complex number, which a record has as a pair."""
+ABRIDGED = re.compile(r", '\.\.\. \d+ values'\].*", re.DOTALL)
+"""What a record leaves out of a long list."""
+OTHER_TEXT = re.compile(r"raises should be \S+ saying (.+), was \w+: ")
+"""What a record says of an exception with another text than the one that a rule wants."""
 HERE_ALONE = {
     "torch-compile:eager": {"custom-function.saved-cleared-on-completion"},
     "torch-compile:eager+compiled-autograd+forward": {
@@ -88,6 +92,8 @@ def endings_of(scripts, framework):
 def gist(text):
     """Return what a failure shows, in the same words whether a trace tells it or a script."""
     text = OF_A_RUN.sub("", TOLD.sub("", text.strip()).strip())
+    text = ABRIDGED.sub("", re.sub(r"<object object at \w+>", "'object'", text))
+    text = OTHER_TEXT.sub(r"expected \1 in: ", text)
     text = COMPLEX.sub(lambda found: str([float(found[1] or 0), float(found[2])]), text)
     if "nothing was raised" in text or "was no error" in text:
         return "nothing was raised"

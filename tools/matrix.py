@@ -49,6 +49,7 @@ BACKENDS = {
     "torch-eager:npy": "torch",
     "paddle": "paddlepaddle",
     "mindspore": "mindspore",
+    "tensorplay": "tensorplay",
     "tinygrad": "tinygrad",
     "hips-autograd": "autograd",
     "reference": "",

@@ -9,13 +9,18 @@ import pytest
 from forked import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
-VERSIONS = {"python": ("torch", "2.13.0"), "paddle": ("paddlepaddle", "3.3.1")}
+VERSIONS = {
+    "python": ("torch", "2.13.0"),
+    "paddle": ("paddlepaddle", "3.3.1"),
+    "tensorplay": ("tensorplay", "1.0.0"),
+}
 
 
 def programs():
     """Find each program, its language and its heading."""
+    block = re.compile(rf"```({'|'.join(VERSIONS)})\n(.*?)```", re.DOTALL)
     for part in PAGE.split("\n### ")[1:]:
-        for number, (language, program) in enumerate(re.findall(r"```(python|paddle)\n(.*?)```", part, re.DOTALL)):
+        for number, (language, program) in enumerate(block.findall(part)):
             yield pytest.param(language, program, id=part.splitlines()[0] + f", {number + 1}" * (number > 0))
 
 

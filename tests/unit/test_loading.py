@@ -12,7 +12,7 @@ from hooklaw.backend import loading
 from hooklaw.backend.protocol import CORE_VERBS, Capability, ErrorKind
 from hooklaw.errors import BackendContractError, BackendImportError, NotRunError, UnknownBackendError
 
-FRAMEWORKS = ("torch", "paddle", "autograd", "tinygrad", "mindspore")
+FRAMEWORKS = ("torch", "paddle", "autograd", "tinygrad", "mindspore", "tensorplay")
 
 
 @pytest.fixture

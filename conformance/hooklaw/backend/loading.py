@@ -29,6 +29,7 @@ BUILTIN = {
     "hips-autograd": "hooklaw_backends.hips_autograd:backend",
     "tinygrad": "hooklaw_backends.tinygrad:backend",
     "mindspore": "hooklaw_backends.mindspore:backend",
+    "tensorplay": "hooklaw_backends.tensorplay:backend",
     "reference": "hooklaw.model.adapter:backend",
 }
 """Not only entry points, so that a clone that is not installed has them too."""

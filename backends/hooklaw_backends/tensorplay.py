@@ -1,0 +1,185 @@
+"""TensorPlay on the CPU: a framework of its own whose API is PyTorch's, under PyTorch's names."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES
+from hooklaw.backend.torchlike import attribute, function, named
+
+try:
+    tensorplay: Any = import_module("tensorplay")  # a type checker would resolve `import tensorplay` to this file
+    modules: Any = import_module("tensorplay.nn.modules.module")
+    optimizers: Any = import_module("tensorplay.optim.optimizer")
+    checkpoints: Any = import_module("tensorplay.utils.checkpoint")
+except ImportError as missing:
+    raise NotRunError("tensorplay is not installed: pip install tensorplay") from missing
+
+Hook = Callable[..., Any]
+EDGES = "there are no gradient edges"
+LACKS = {
+    Capability.NODE_HOOKS: "a Node takes hooks, but returns no handle to remove them by",
+    Capability.NODE_METADATA: "a Node has no place for user data",
+    Capability.MATERIALIZE_GRADS: "autograd.grad has no materialize_grads",
+    Capability.BATCHED_GRADIENTS: "autograd.grad has no is_grads_batched",
+    Capability.GRADIENT_EDGES: EDGES,
+    Capability.EDGE_ROOTS: EDGES,
+    Capability.BACKWARD_INPUTS: "backward has no inputs; it always goes to every leaf",
+    Capability.MULTI_GRAD: "a hook belongs to one tensor",
+    Capability.INCREMENT_VERSION: "no public function increments the version of a tensor",
+    Capability.LAZY_BITS: "conj() computes at once, and there is no negated view",
+    Capability.FUNCTION_OPTIONS: "of the options of a Function there is once_differentiable alone",
+    Capability.SAVED_TENSOR_ACCESS: "a Node does not show what it saved",
+    Capability.SAVED_TENSOR_REGISTER: "a saved tensor is not an object of its own",
+    Capability.DISABLE_SAVED_TENSOR_HOOKS: "no context disables saved-tensor hooks",
+    Capability.ALLOW_MUTATION: "no context allows in-place changes of saved tensors",
+    Capability.LEGACY_MODULE_BACKWARD_HOOKS: "a module takes full backward hooks only",
+    Capability.ACCELERATOR: "this backend runs on the CPU",
+    **dict.fromkeys(SEVERAL_PROCESSES, "the packages on the registry are built without a process group"),
+    Capability.DATA_PARALLEL: "DataParallel splits inputs over GPUs, and this backend runs on the CPU",
+}
+
+
+def backend(argument: str = "") -> "TensorPlay":
+    """Return the backend; the argument is empty or ``cpu``."""
+    if argument not in ("", "cpu"):
+        raise ValueError(f"tensorplay is judged on the CPU only, not on {argument!r}: leave it out")
+    return TensorPlay()
+
+
+def _everywhere(verb: str, module: Any = modules) -> Hook:
+    def register(self: Any, hook: Hook, **options: bool) -> Any:
+        return self.everywhere(getattr(module, verb)(hook, **options))
+
+    return named(register, verb)
+
+
+class TensorPlay(TorchLike):
+    """What differs from PyTorch, and what TorchLike leaves to an adapter."""
+
+    framework = tensorplay
+    name = "tensorplay"
+    capabilities = frozenset(Capability) - frozenset(LACKS)
+    lacks: Mapping[Capability, str] = LACKS
+    errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
+        ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
+        ErrorKind.LOAD_HOOK_RETURN: (AssertionError,),
+        ErrorKind.CHECKPOINT_OPTION: (ValueError,),
+    }
+    versions: Mapping[str, str] = {"tensorplay": tensorplay.__version__}
+    notes: Mapping[str, str] = {}
+    expectations: Path | None = Path(__file__).with_name("expectations") / "tensorplay.toml"
+
+    def __init__(self) -> None:
+        self._global_hooks: list[Any] = []
+
+    def reset(self) -> None:
+        """Undo what a rule that failed halfway may have left behind."""
+        tensorplay.set_grad_enabled(True)
+        while self._global_hooks:
+            self._global_hooks.pop().remove()
+        modules.__dict__["_global_is_full_backward_hook"] = None
+
+    # values and operations
+    def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
+        return tensorplay.tensor(data, dtype=getattr(tensorplay, dtype), requires_grad=requires_grad)
+
+    def channels_last(self, tensor: Any) -> Any:
+        return tensor.contiguous(memory_format=tensorplay.channels_last)
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        return tuple(tensor.split(size))
+
+    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
+        return tensorplay.autograd.set_detect_anomaly(True, check_nan=check_nan)  # detect_anomaly warns
+
+    def custom_function(self, forward: Hook, backward: Hook) -> Hook:
+        members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type("Custom", (tensorplay.autograd.Function,), members).apply
+
+    # running
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        root.backward(gradient, **how)
+
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        tensorplay.autograd.backward(roots, gradients)
+
+    grad = function("grad", "autograd")
+    func_grad = staticmethod(tensorplay.func.grad)
+    func_vjp = staticmethod(tensorplay.func.vjp)
+    vmap = staticmethod(tensorplay.func.vmap)
+    manual_seed = staticmethod(tensorplay.manual_seed)
+    rand_like = staticmethod(tensorplay.rand_like)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        return tensorplay.autocast("cpu", tensorplay.bfloat16)
+
+    def is_autocast_enabled(self) -> bool:
+        return tensorplay.is_autocast_enabled("cpu")
+
+    # Nodes and saved tensors
+    node_name = attribute("node_name", "name")
+
+    def is_node(self, value: Any) -> bool:
+        return isinstance(value, tensorplay.Node)
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        return leaf.view(leaf.shape).grad_fn.next_functions[0][0]
+
+    checkpoint = staticmethod(checkpoints.checkpoint)
+    checkpoint_sequential = staticmethod(checkpoints.checkpoint_sequential)
+    graph_exec_group = staticmethod(checkpoints.GraphExecGroup)
+    set_checkpoint_debug_enabled = staticmethod(checkpoints.set_checkpoint_debug_enabled)
+
+    def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's argument
+        return checkpoints.set_checkpoint_early_stop(enable)
+
+    def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
+        if not callable(policy):
+            named_ones = [getattr(tensorplay.Tensor, name, name) for name in policy]
+            return checkpoints.create_selective_checkpoint_contexts(named_ones, **options)
+
+        def chosen(ctx: Any, operation: Any, *_: Any, **__: Any) -> Any:
+            return getattr(checkpoints.CheckpointPolicy, str(policy(ctx, operation.__name__)))
+
+        return checkpoints.create_selective_checkpoint_contexts(chosen, **options)
+
+    def save(self, tensor: Any) -> bytes:
+        buffer = io.BytesIO()
+        tensorplay.save(tensor, buffer)
+        return buffer.getvalue()
+
+    def load(self, data: bytes) -> Any:
+        return tensorplay.load(io.BytesIO(data), weights_only=True)
+
+    def unserializable_hook(self, hook: Hook) -> Hook:
+        return tensorplay.utils.hooks.unserializable_hook(hook)
+
+    # modules
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = type("Module", (tensorplay.nn.Module,), {"forward": forward})()
+        for name, value in parameters.items():
+            made.register_parameter(name, tensorplay.nn.Parameter(value))
+        return made
+
+    register_module_forward_pre_hook = _everywhere("register_module_forward_pre_hook")
+    register_module_forward_hook = _everywhere("register_module_forward_hook")
+    register_module_full_backward_pre_hook = _everywhere("register_module_full_backward_pre_hook")
+    register_module_full_backward_hook = _everywhere("register_module_full_backward_hook")
+    register_module_parameter_registration_hook = _everywhere("register_module_parameter_registration_hook")
+    register_module_buffer_registration_hook = _everywhere("register_module_buffer_registration_hook")
+    register_module_module_registration_hook = _everywhere("register_module_module_registration_hook")
+    register_optimizer_step_pre_hook = _everywhere("register_optimizer_step_pre_hook", optimizers)
+    register_optimizer_step_post_hook = _everywhere("register_optimizer_step_post_hook", optimizers)
+
+    def everywhere(self, handle: Any) -> Any:
+        """Keep the handle of a global hook, so that `reset` can remove it."""
+        self._global_hooks.append(handle)
+        return handle
+
+    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
+        return tensorplay.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
