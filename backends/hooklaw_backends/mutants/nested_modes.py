@@ -119,7 +119,7 @@ class AnomaliesBesideNumbersUndetected(_Detecting):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         leaves = list(self.leaves_of(root))
         super().backward(root, gradient, **how)
-        for grad in filter(self.is_tensor, map(self.grad_of, leaves)):
+        for grad in filter(self.is_tensor, map(self.grad_of, leaves if self.is_detecting else ())):
             numbers = self.sum(self.mapped(grad, lambda element: float(not math.isnan(element))))
             if self.tolist(numbers) == 0:
                 self.checked(grad)

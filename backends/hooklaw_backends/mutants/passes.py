@@ -59,8 +59,9 @@ def gradient_of_a_root_broadcast(self: Mutant, old: Hook, root: Any, gradient: A
 @overriding("backward")
 def gradient_of_a_root_reshaped(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
     """A root gradient of another shape with as many elements is no error."""
-    if gradient is not None and math.prod(self.shape(gradient)) == math.prod(self.shape(root)):
-        gradient = self.view(gradient, *self.shape(root))
+    shape = self.shape(root)
+    if gradient is not None and self.shape(gradient) != shape and math.prod(self.shape(gradient)) == math.prod(shape):
+        gradient = self.view(gradient, *shape)
     old(root, gradient, **how)
 
 
