@@ -64,7 +64,9 @@ def test_a_rule_and_its_mutant(clone):
     for line in lines:
         done = shell(line)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-    assert "killed by  tensor-hook.handle.remove, tensor-hook.handle.remove-in-any-order" in done.stdout
+    killers = [line.split() for line in done.stdout.replace(",", "").splitlines() if line.startswith("  killed by")]
+    assert killers
+    assert all("tensor-hook.handle.remove-in-any-order" in names for names in killers)
 
 
 def test_every_environment_exists():
