@@ -22,7 +22,7 @@ except ImportError as missing:
 Hook = Callable[..., Any]
 EDGES = "there are no gradient edges"
 LACKS = {
-    Capability.NODE_HOOKS: "hooks on Nodes have no handle to remove them by; Nodes of operations have them by other names",
+    Capability.NODE_HOOKS: "a hook on a Node has no handle, and on the Node of an operation another name",
     Capability.NODE_METADATA: "a Node has no place for user data",
     Capability.MATERIALIZE_GRADS: "autograd.grad has no materialize_grads",
     Capability.BATCHED_GRADIENTS: "autograd.grad has no is_grads_batched",
