@@ -91,6 +91,21 @@ class RecomputationLeavesTheGeneratorBehind(Mutant):
             self.manual_seed(0)
 
 
+class CheckpointsRestoreTheRandomStateOfTheLast(Mutant):
+    """Every recomputation restores the state that the generator had at the last checkpoint's begin."""
+
+    count = 0
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.count += 1
+
+        def seeded(*given: Any, **keywords: Any) -> Any:
+            self.manual_seed(self.count)
+            return fn(*given, **keywords)
+
+        return super().checkpoint(seeded, *inputs, **how)
+
+
 class RecomputationWithoutAutocast(_RunsAgain):
     """The recomputation of a checkpoint finds autocast as it was never on."""
 

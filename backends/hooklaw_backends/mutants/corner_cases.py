@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, packing
+from hooklaw_backends.mutants.custom_functions import Context
 from hooklaw_backends.mutants.shared import Handle
 
 
@@ -126,6 +127,23 @@ def context_attributes_lost(self: Mutant, old: Hook, forward: Hook, backward: Ho
         return output
 
     return old(forgetful, backward, **options)
+
+
+@overriding("custom_function")
+def context_attributes_shared_by_calls(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
+    """All calls of a custom Function have the attributes of ctx in common, as the last forward stored them."""
+    shared: dict[str, Any] = {}
+
+    def storing(ctx: Any, *inputs: Any) -> Any:
+        before = set(vars(ctx))
+        output = forward(ctx, *inputs)
+        shared.update({name: vars(ctx)[name] for name in set(vars(ctx)) - before})
+        return output
+
+    def reading(ctx: Any, *grads: Any) -> Any:
+        return backward(Context(ctx, **{name: lambda value=value: value for name, value in shared.items()}), *grads)
+
+    return old(storing, reading, **options)
 
 
 def _returning_itself(make: Hook, forward: Hook, only: Hook) -> Hook:

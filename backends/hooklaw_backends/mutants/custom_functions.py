@@ -34,6 +34,23 @@ def every_input_of_a_function_needs_a_gradient(self: Mutant, backward: Hook, ctx
     return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
 
 
+@overriding("custom_function")
+def needs_input_grad_leaves_out_other_inputs(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """ctx.needs_input_grad begins with the values for tensors; those for other inputs follow."""
+
+    def noting(ctx: Any, *inputs: Any) -> Any:
+        ctx.places = sorted(range(len(inputs)), key=lambda place: not self.is_tensor(inputs[place]))
+        return forward(ctx, *inputs)
+
+    def reading(ctx: Any, *grads: Any) -> Any:
+        needed = lambda: tuple(ctx.needs_input_grad[place] for place in ctx.places)  # noqa: E731 - a def is no shorter
+        return backward(Context(ctx, needs_input_grad=needed), *grads)
+
+    return old(noting, reading, **options)
+
+
 @calling("custom_function")
 def wrong_number_of_gradients_accepted(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A custom Function's backward may return too few gradients; the missing ones count as None."""

@@ -60,6 +60,23 @@ def none_cannot_be_saved(self: Mutant, ctx: Any) -> Any:
     return Context(ctx, save_for_backward=lambda: save)
 
 
+@overriding("custom_function")
+def saved_inputs_of_a_function_come_first(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """ctx.saved_tensors returns the inputs that were saved, in their own order, and then what else was saved."""
+
+    def saving(ctx: Any, *inputs: Any) -> Any:
+        places = {id(value): place for place, value in enumerate(inputs)}
+
+        def save(*tensors: Any) -> None:
+            ctx.save_for_backward(*sorted(tensors, key=lambda tensor: places.get(id(tensor), len(places))))
+
+        return forward(Context(ctx, save_for_backward=lambda: save), *inputs)
+
+    return old(saving, backward, **options)
+
+
 @calling("custom_function")
 def zeros_for_outputs_that_are_no_tensors(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """The backward of a custom Function gets zeros for an output that is not a tensor."""
@@ -186,6 +203,13 @@ def gradients_of_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any,
     """The gradients that a custom Function's backward returns go to its inputs in reverse order."""
     results = backward(ctx, *grads)
     return results[::-1] if _is_tuple(results) else results
+
+
+@calling("custom_function")
+def gradients_of_a_function_close_up(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """The gradients that a custom Function's backward returns go to its first inputs; a None before them is skipped."""
+    results = backward(ctx, *grads)
+    return tuple(sorted(results, key=lambda result: result is None)) if _is_tuple(results) else results
 
 
 @overriding("custom_function")

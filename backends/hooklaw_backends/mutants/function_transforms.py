@@ -53,6 +53,19 @@ def hooks_in_nested_transforms_return_nothing(self: InTransform, _tensor: Any, h
 
 
 @altering("register_hook", base=InTransform)
+def hooks_in_nested_transforms_return_constants(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns has no history if one transform is inside another."""
+    if self.depth <= 1:
+        return _same(hook)
+
+    def call(grad: Any) -> Any:
+        result = hook(grad)
+        return result if result is None else self.detach(result)
+
+    return call
+
+
+@altering("register_hook", base=InTransform)
 def hooks_of_vjp_run_once(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
     """A tensor hook of a transformed function runs in the first call of what vjp returned only."""
     if not self.depth:

@@ -99,6 +99,28 @@ class CheckpointRecomputedWithoutGrad(_CountsItsRuns):
             return fn(*given, **keywords)
 
 
+class RecomputationGetsItsTensorsFirst(_CountsItsRuns):
+    """The function of a checkpoint is run again with its tensors before its other arguments."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        return fn(*(sorted(given, key=lambda value: not self.is_tensor(value)) if before else given), **keywords)
+
+
+@overriding("checkpoint")
+def reentrant_checkpoint_only_detaches_its_inputs(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A reentrant checkpoint records in forward what it computes from captured leaves."""
+    runs: list[int] = []
+
+    def recorded(*given: Any) -> Any:
+        runs.append(0)
+        if len(runs) > 1:
+            return fn(*given)
+        with self.enable_grad():
+            return fn(*(_detached(self, value) for value in given))
+
+    return old(recorded if how.get("use_reentrant") else fn, *inputs, **how)
+
+
 class InnerCheckpointDetached(Mutant):
     """A checkpoint inside another has no gradient."""
 
@@ -128,6 +150,25 @@ def checkpoint_forgets_its_second_output(self: Mutant, old: Hook, *given: Any, *
     """The outputs of a checkpoint after the first have no gradient."""
     outputs = old(*given, **how)
     return (outputs[0], *map(self.detach, outputs[1:])) if isinstance(outputs, tuple) else outputs
+
+
+@overriding("checkpoint")
+def gradients_for_a_checkpoint_turned_round(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The outputs of a checkpoint get each other's gradients."""
+    outputs = old(*given, **how)
+    if not isinstance(outputs, tuple) or not all(map(self.is_tensor, outputs)):
+        return outputs
+    copies = self.custom_function(lambda _, *values: tuple(map(self.clone, values)), lambda _, *grads: grads[::-1])
+    return copies(*outputs)
+
+
+@overriding("checkpoint")
+def gradients_that_reach_a_checkpoint_are_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The gradient that a checkpoint passes on has no history that leads beyond its output."""
+    output = old(*given, **how)
+    if not self.is_tensor(output):
+        return output
+    return self.custom_function(lambda _, value: self.clone(value), lambda _, grad: self.detach(grad))(output)
 
 
 @overriding("checkpoint")

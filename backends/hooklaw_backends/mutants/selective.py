@@ -41,6 +41,12 @@ def _of_list(names: Sequence[str], name: str) -> str:
 
 
 @overriding(SELECTIVE)
+def selective_checkpoint_reads_the_head_of_a_list(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """Of a list of operations only the first is saved, and checked."""
+    return old(policy if callable(policy) else policy[:1], **options)
+
+
+@overriding(SELECTIVE)
 def selective_checkpoint_is_never_freed(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
     """What a policy function holds is never freed."""
     self.kept.append(policy)
@@ -102,6 +108,21 @@ def sequential_checkpoints_every_segment(
 ) -> Any:
     """checkpoint_sequential runs the functions of the last segment again, too."""
     return old([*functions, lambda x: x], len(functions) + 1, *inputs, **how)
+
+
+@overriding("checkpoint_sequential")
+def sequential_checkpoints_single_functions(
+    self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
+) -> Any:
+    """Each segment of checkpoint_sequential but the last has one function, and the last has all others."""
+    *ahead, first = functions[:segments]
+
+    def rest(value: Any) -> Any:
+        for function in (first, *functions[segments:]):
+            value = function(value)
+        return value
+
+    return old([*ahead, rest], segments, *inputs, **how)
 
 
 @overriding("checkpoint_sequential")

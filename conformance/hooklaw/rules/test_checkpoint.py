@@ -12,17 +12,19 @@ from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(20, 40)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
-    mutants=["checkpoint-is-reentrant"],
+    mutants=["checkpoint-is-reentrant", "checkpoint-cut-off-in-double-backward"],
 )
 def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has the right gradients in autograd.grad and in a backward with inputs too."""
-    x, forward = leaf(backend), region(backend, lambda x: x * x * x, use_reentrant=False)
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    forward = region(backend, lambda x: x * x * weight, use_reentrant=False)
 
-    trace.expect_value("autograd.grad", [[3.0, 12.0]], backend.grad(backend.call(forward, x), [x]))
+    grads = backend.grad(backend.call(forward, x), [x, weight])
+    trace.expect_value("autograd.grad", [[6.0, 20.0], [1.0, 4.0]], grads)
     backend.backward(backend.call(forward, x), inputs=[x])
-    trace.expect_value("backward with inputs", [3.0, 12.0], backend.grad_of(x))
+    trace.expect_value("backward with inputs", [[6.0, 20.0], None], [backend.grad_of(x), backend.grad_of(weight)])
     backend.backward(backend.call(forward, x))
-    trace.expect_value("and once more", [6.0, 24.0], backend.grad_of(x))
+    trace.expect_value("and without", [[12.0, 40.0], [1.0, 4.0]], [backend.grad_of(x), backend.grad_of(weight)])
 
 
 @rule(
@@ -30,16 +32,24 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(20)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["checkpoint-is-reentrant", "checkpoint-cut-off-in-double-backward"],
+    mutants=[
+        "checkpoint-is-reentrant",
+        "checkpoint-cut-off-in-double-backward",
+        "gradients-that-reach-a-checkpoint-are-constants",
+    ],
 )
 def test_create_graph(backend: Backend, trace: Trace) -> None:
     """A gradient through a non-reentrant checkpoint can itself be differentiated."""
-    x, forward = leaf(backend), region(backend, lambda x: x * x * x, use_reentrant=False)
+    x = leaf(backend)
+    loss = backend.call(
+        lambda x: backend.sum(backend.checkpoint(lambda x: x * x * x, x, use_reentrant=False) * x),
+        x,
+    )
 
-    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
-    trace.expect_value("first derivative", [3.0, 12.0], first)
+    (first,) = backend.grad(loss, [x], create_graph=True)
+    trace.expect_value("first derivative", [4.0, 32.0], first)
     (second,) = backend.grad(backend.sum(first), [x])
-    trace.expect_value("second derivative", [6.0, 12.0], second)
+    trace.expect_value("second derivative", [12.0, 48.0], second)
 
 
 @rule(
@@ -112,10 +122,10 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
     for kind, use_reentrant in KINDS.items():
         x = leaf(backend)
         loss = backend.call(region(backend, lambda x: x * x * x, use_reentrant=use_reentrant), x)
-        backend.backward(loss, retain_graph=True)
-        backend.backward(loss)
+        for retain_graph in (True, True, False):
+            backend.backward(loss, retain_graph=retain_graph)
 
-        trace.expect_value(f"x.grad, {kind}", [6.0, 24.0], backend.grad_of(x))
+        trace.expect_value(f"x.grad, {kind}", [9.0, 36.0], backend.grad_of(x))
 
 
 @rule(
@@ -123,23 +133,27 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(6)],
     needs=NEEDS,
-    mutants=["checkpoint-forgets-its-second-input", "checkpoint-forgets-its-second-output"],
+    mutants=[
+        "checkpoint-forgets-its-second-input",
+        "checkpoint-forgets-its-second-output",
+        "gradients-for-a-checkpoint-turned-round",
+    ],
 )
 def test_several(backend: Backend, trace: Trace) -> None:
     """A checkpoint, reentrant or not, of several inputs and outputs has the gradients of each that requires grad."""
     for kind, use_reentrant in KINDS.items():
 
-        def forward(a, b, constant, use_reentrant=use_reentrant):
+        def forward(a, constant, b, use_reentrant=use_reentrant):
             outputs = backend.checkpoint(
-                lambda a, b, c: (a * b, b * b * c), a, b, constant, use_reentrant=use_reentrant
+                lambda a, c, b: (a * b, b * b * c), a, constant, b, use_reentrant=use_reentrant
             )
-            return backend.sum(outputs[0] + outputs[1])
+            return backend.sum(outputs[0] + outputs[1] * 3)
 
         a, b = leaf(backend), leaf(backend, 3.0, 5.0)
-        backend.backward(backend.call(forward, a, b, backend.tensor([2.0, 2.0])))
+        backend.backward(backend.call(forward, a, backend.tensor([2.0, 2.0]), b))
 
         gradients = [backend.grad_of(a), backend.grad_of(b)]
-        trace.expect_value(f"gradients, {kind}", [[3.0, 5.0], [13.0, 22.0]], gradients)
+        trace.expect_value(f"gradients, {kind}", [[3.0, 5.0], [37.0, 62.0]], gradients)
 
 
 @rule(
@@ -309,13 +323,14 @@ def test_backward_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 18)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-is-never-reentrant", "reentrant-checkpoint-only-detaches-its-inputs"],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint runs its function without recording in forward, and records it in backward."""
+    weight = leaf(backend, 3.0, 5.0)
 
     def fn(x):
-        y = x * x
+        y = x * weight
         trace.log("intermediate requires grad", backend.requires_grad(y))
         return y * x
 

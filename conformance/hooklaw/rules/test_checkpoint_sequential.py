@@ -9,8 +9,8 @@ SEQUENTIAL = docstring("torch.utils.checkpoint.checkpoint_sequential")
 NEEDS = [Capability.CHECKPOINT_SEQUENTIAL]
 
 
-def squares(trace: Trace) -> list[Any]:
-    """Return three functions that log their number and square their input."""
+def squares(trace: Trace, count: int) -> list[Any]:
+    """Return functions that log their number and square their input."""
 
     def square(number: int) -> Any:
         def run(x: Any) -> Any:
@@ -19,7 +19,7 @@ def squares(trace: Trace) -> list[Any]:
 
         return run
 
-    return [square(number) for number in range(3)]
+    return [square(number) for number in range(count)]
 
 
 def sequence(backend: Backend, functions: Any, segments: int, **how: Any) -> Any:
@@ -55,15 +55,19 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(4, 11)],
     needs=NEEDS,
-    mutants=["sequential-checkpoints-every-segment", "sequential-checkpoints-nothing"],
+    mutants=[
+        "sequential-checkpoints-every-segment",
+        "sequential-checkpoints-nothing",
+        "sequential-checkpoints-single-functions",
+    ],
 )
 def test_last_segment(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential runs the functions of all segments but the last again in backward, from the last on."""
     for use_reentrant in KINDS.values():
-        for segments, again in ((1, ()), (2, ("0",)), (3, ("1", "0"))):
-            forward = sequence(backend, squares(trace), segments, use_reentrant=use_reentrant)
-            loss = backend.call(forward, leaf(backend))
-            trace.expect("0", "1", "2")
+        for segments, again in ((1, ""), (2, "012"), (3, "2301"), (6, "43210")):
+            forward = sequence(backend, squares(trace, 6), segments, use_reentrant=use_reentrant)
+            loss = backend.call(forward, leaf(backend, 1.0, 1.0))
+            trace.expect(*"012345")
             backend.backward(loss)
             trace.expect(*again)
 
@@ -82,12 +86,13 @@ def test_modules(backend: Backend, trace: Trace) -> None:
             backend.module({"w": backend.tensor([factor, factor])}, lambda module, x: x * module.w)
             for factor in (2.0, 3.0)
         ]
-        backend.register_forward_hook(modules[0], lambda _, _args, output: output * 10)
+        for module in modules:
+            backend.register_forward_hook(module, lambda _, _args, output: output * 10)
         x = leaf(backend)
         backend.backward(backend.call(sequence(backend, modules, 2, use_reentrant=use_reentrant), x))
 
         gradients = [backend.grad_of(tensor) for tensor in (x, modules[0].w, modules[1].w)]
-        trace.expect_value(f"gradients, {kind}", [[60.0, 60.0], [30.0, 60.0], [20.0, 40.0]], gradients)
+        trace.expect_value(f"gradients, {kind}", [[600.0, 600.0], [300.0, 600.0], [200.0, 400.0]], gradients)
 
 
 @rule(
@@ -162,7 +167,7 @@ def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
 def test_kind_required(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential without use_reentrant is an error."""
     with trace.raises(ErrorKind.CHECKPOINT_KIND):
-        backend.call(sequence(backend, squares(trace), 2), leaf(backend))
+        backend.call(sequence(backend, squares(trace, 3), 2), leaf(backend))
 
 
 @rule(

@@ -19,7 +19,11 @@ DEBUG = docstring("torch.utils.checkpoint.set_checkpoint_debug_enabled")
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(56)],
     needs=NEEDS,
-    mutants=["checkpoint-drops-what-is-no-tensor", "checkpoint-returns-tensors-only"],
+    mutants=[
+        "checkpoint-drops-what-is-no-tensor",
+        "checkpoint-returns-tensors-only",
+        "recomputation-gets-its-tensors-first",
+    ],
 )
 def test_not_tensors(backend: Backend, trace: Trace) -> None:
     """A checkpoint, reentrant or not, passes arguments and outputs that are not tensors on unchanged.
@@ -27,22 +31,24 @@ def test_not_tensors(backend: Backend, trace: Trace) -> None:
     The docstring says that it runs the function on the arguments and returns its output.
     """
 
-    def fn(x, *others: Any):
-        trace.log("arguments", others)
-        return x * 3, "note", None
+    def fn(number: Any, x, *others: Any):
+        trace.log("arguments", [number, *others])
+        return "note", x * x * 3, None
 
     for kind, use_reentrant in KINDS.items():
         x = leaf(backend)
-        y, *others = backend.call(
+        note, y, nothing = backend.call(
             lambda x, use_reentrant=use_reentrant: backend.checkpoint(
-                fn, x, 3.0, None, "note", use_reentrant=use_reentrant
+                fn, 3.0, x, None, "note", use_reentrant=use_reentrant
             ),
             x,
         )
         trace.expect(("arguments", [3.0, None, "note"]))
-        trace.expect_value(f"other outputs, {kind}", ["note", None], others)
-        backend.backward(backend.sum(y * y))
-        trace.expect_value(f"x.grad, {kind}", [18.0, 36.0], backend.grad_of(x))
+        trace.expect_value(f"other outputs, {kind}", ["note", None], [note, nothing])
+        backend.backward(backend.sum(y))
+        runs = trace.values("arguments")
+        trace.expect_value(f"arguments of each run, {kind}", [[3.0, None, "note"]] * len(runs), runs)
+        trace.expect_value(f"x.grad, {kind}", [6.0, 12.0], backend.grad_of(x))
         trace.clear()
 
 
@@ -56,8 +62,8 @@ def test_not_tensors(backend: Backend, trace: Trace) -> None:
 def test_no_tensors(backend: Backend, trace: Trace) -> None:
     """A checkpoint, reentrant or not, of a function without any tensor returns what the function returns."""
     for kind, use_reentrant in KINDS.items():
-        result = backend.checkpoint(lambda *numbers: sum(numbers, 1), 2, use_reentrant=use_reentrant)
-        trace.expect_value(f"result, {kind}", 3, result)
+        for fn, expected in ((lambda number: number, 2), (lambda number: (number,), [2])):
+            trace.expect_value(f"result, {kind}", expected, backend.checkpoint(fn, 2, use_reentrant=use_reentrant))
 
 
 @dataclass(frozen=True)
@@ -122,15 +128,15 @@ def test_reentrant_structures(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(27)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-is-never-reentrant", "checkpoint-forgets-its-second-input"],
 )
 def test_reentrant_outputs(backend: Backend, trace: Trace) -> None:
     """Every output of a reentrant checkpoint requires grad if an input does, even if it was detached inside."""
 
-    def forward(x):
-        return backend.checkpoint(lambda x: (x * x, backend.detach(x * 3)), x, use_reentrant=True)
+    def forward(constant, x):
+        return backend.checkpoint(lambda c, x: (x * c, backend.detach(x * 3)), constant, x, use_reentrant=True)
 
-    outputs = backend.call(forward, leaf(backend))
+    outputs = backend.call(forward, backend.tensor([2.0, 2.0]), leaf(backend))
     trace.expect_value("require grad", [True, True], [backend.requires_grad(output) for output in outputs])
 
 
@@ -148,22 +154,28 @@ def _draws(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(33, 35), page("checkpoint", "torch-utils-checkpoint").sentence(3, 6)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["checkpoint-draws-new-random-numbers"],
+    mutants=["checkpoint-draws-new-random-numbers", "checkpoints-restore-the-random-state-of-the-last"],
 )
 def test_random_numbers(backend: Backend, trace: Trace) -> None:
     """By default the recomputation of a checkpoint, reentrant or not, draws the random numbers of its forward.
 
     It stashes and restores the state of the generator; numbers may be drawn in between.
     """
+    draws = _draws(backend, trace)
     for kind, use_reentrant in KINDS.items():
         trace.clear()
+
+        def forward(x, use_reentrant=use_reentrant):
+            y = backend.checkpoint(draws, x, use_reentrant=use_reentrant)
+            return backend.sum(backend.checkpoint(draws, y, use_reentrant=use_reentrant))
+
         x = leaf(backend)
-        loss = backend.call(region(backend, _draws(backend, trace), use_reentrant=use_reentrant), x)
+        loss = backend.call(forward, x)
         backend.rand_like(x)
         backend.backward(loss)
 
-        first, again = trace.values("drawn")
-        trace.expect_value(f"drawn again, {kind}", first, again)
+        first, second, *again = trace.values("drawn")
+        trace.expect_value(f"drawn again, {kind}", [second, first], again)
 
 
 @rule(
@@ -301,7 +313,7 @@ def test_debug(backend: Backend, trace: Trace) -> None:
 )
 def test_debug_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
-    for enabled, expected in ((False, False), (None, True)):
+    for enabled, debug, expected in ((False, True, False), (True, False, True), (None, True, True)):
         runs: list[int] = []
 
         def fn(x, runs=runs):
@@ -309,7 +321,7 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
             return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
 
         with backend.set_checkpoint_debug_enabled(enabled):
-            loss = backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=True))
+            loss = backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=debug))
         said = ""
         try:
             backend.backward(loss)
@@ -360,14 +372,14 @@ def _two_parts(backend: Backend, trace: Trace) -> Any:
 def test_group(backend: Backend, trace: Trace) -> None:
     """Inside one GraphExecGroup a non-reentrant checkpoint is recomputed once for all backward passes."""
     x = backend.tensor([0.0, 0.0], requires_grad=True)
-    first, second = backend.call(_two_parts(backend, trace), x)
-    losses = [backend.sum(first), backend.sum(second)]
+    checkpoints = [backend.call(_two_parts(backend, trace), x) for _ in range(2)]
     with backend.graph_exec_group():
-        for loss in losses:
-            backend.backward(loss)
+        for parts in zip(*checkpoints, strict=True):
+            for part in parts:
+                backend.backward(backend.sum(part))
 
-    trace.expect("run", "run")
-    trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))
+    trace.expect("run", "run", "run", "run")
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
 
 @rule(

@@ -20,20 +20,20 @@ MATERIALIZE = docstring("torch.autograd.function.FunctionCtx.set_materialize_gra
 def test_zeros(backend: Backend, trace: Trace) -> None:
     """By default the backward of a custom Function gets zeros of the output's shape for an unused output."""
 
-    def backward(_ctx, used, unused):
-        trace.log("backward", [used, unused])
+    def backward(_ctx, used, vector, scalar):
+        trace.log("backward", [used, vector, scalar])
         return used * 2
 
-    function = backend.custom_function(lambda _ctx, x: (x * 2, backend.sum(x)), backward)
+    function = backend.custom_function(lambda _ctx, x: (x * 2, x * 3, backend.sum(x)), backward)
 
     def forward(x):
-        used, _ = function(x)
+        used, _, _ = function(x)
         return backend.sum(used)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("backward", [[1.0, 1.0], 0.0]))
+    trace.expect(("backward", [[1.0, 1.0], [0.0, 0.0], 0.0]))
 
 
 @rule(
@@ -153,7 +153,7 @@ def cube(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[SAVE.sentence(1, 10), notes("autograd", "saved-tensors").sentence(3), notes("extending", "example")],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["saved-tensors-of-a-function-turned-round"],
+    mutants=["saved-tensors-of-a-function-turned-round", "saved-inputs-of-a-function-come-first"],
 )
 def test_saves(backend: Backend, trace: Trace) -> None:
     """The backward of a custom Function reads the tensors that its forward saved, in the same order.
@@ -162,19 +162,20 @@ def test_saves(backend: Backend, trace: Trace) -> None:
     """
 
     def forward(ctx, x, y):
-        ctx.save_for_backward(x, y)
-        return x * y
+        product = x * y
+        ctx.save_for_backward(y, product, x)
+        return product
 
     def backward(ctx, grad):
-        x, y = ctx.saved_tensors
-        trace.log("saved", [x, y])
+        y, product, x = ctx.saved_tensors
+        trace.log("saved", [y, product, x])
         return grad * y, grad * x
 
     function = backend.custom_function(forward, backward)
     x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
     backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
 
-    trace.expect(("saved", [[1.0, 2.0], [3.0, 4.0]]))
+    trace.expect(("saved", [[3.0, 4.0], [3.0, 8.0], [1.0, 2.0]]))
     trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
@@ -267,15 +268,18 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         y = function(x)
-        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 5))
-        return backend.sum(y * 7)
+        backend.register_hook(y, trace.saw("only output", lambda grad: grad * 5))
+        first, second = pair(y)
+        backend.register_hook(second, trace.saw("second output", lambda grad: grad * 2))
+        return backend.sum(first + second * 7)
 
     function = cube(backend)
+    pair = backend.custom_function(lambda _ctx, y: (y * 2, y * 3), lambda _ctx, first, second: first * 2 + second * 3)
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("hook", [7.0, 7.0]))
-    trace.expect_value("x.grad", [105.0, 420.0], backend.grad_of(x))
+    trace.expect(("second output", [7.0, 7.0]), ("only output", [44.0, 44.0]))
+    trace.expect_value("x.grad", [660.0, 2640.0], backend.grad_of(x))
 
 
 @rule(
@@ -329,24 +333,30 @@ def test_tensor_in_a_list(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.Function.forward").sentence(12)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["context-attributes-lost"],
+    mutants=["context-attributes-lost", "context-attributes-shared-by-calls"],
 )
 def test_attributes(backend: Backend, trace: Trace) -> None:
     """What the forward of a custom Function stores in an attribute of ctx is there in its backward."""
+    factors: list[float] = []
 
     def scale(ctx, x):
-        ctx.factor, ctx.note = 3.0, {"plus": [1.0]}
+        ctx.factor, ctx.note = factors[-1], {"plus": [factors[-1] + 1]}
         return x * 3
 
     def backward(ctx, grad):
         trace.log("attributes", [getattr(ctx, "factor", None), getattr(ctx, "note", {}).get("plus")])
         return grad * 3
 
-    function = backend.custom_function(scale, backward)
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
+    def forward(x):
+        for factor in (3.0, 5.0):
+            factors.append(factor)
+            x = function(x)
+        return backend.sum(x)
 
-    trace.expect(("attributes", [3.0, [1.0]]))
+    function = backend.custom_function(scale, backward)
+    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True)))
+
+    trace.expect(("attributes", [5.0, [6.0]]), ("attributes", [3.0, [4.0]]))
 
 
 @rule(

@@ -87,14 +87,14 @@ def test_trailing_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FUNCTION_BACKWARD.sentence(6), EXTENDING.sentence(23)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["functions-must-return-every-gradient"],
+    mutants=["functions-must-return-every-gradient", "gradients-of-a-function-close-up"],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
     """A custom Function's backward may return None for inputs that are no tensors or do not require grad."""
-    function = backend.custom_function(lambda _ctx, x, y, _number: x * y, lambda _ctx, grad: (grad * 2, None, None))
+    function = backend.custom_function(lambda _ctx, _number, x, y: x * y, lambda _ctx, grad: (None, grad * 2, None))
     x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
 
-    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y, 5)), x, y))
+    backend.backward(backend.call(lambda x, y: backend.sum(function(5, x, y)), x, y))
 
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
@@ -124,17 +124,17 @@ def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(23), FUNCTION_BACKWARD.sentence(8, 9)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
-    mutants=["every-input-of-a-function-needs-a-gradient"],
+    mutants=["every-input-of-a-function-needs-a-gradient", "needs-input-grad-leaves-out-other-inputs"],
 )
 def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
     """ctx.needs_input_grad tells a custom Function's backward for each input whether it needs a gradient."""
 
     def backward(ctx, grad):
         trace.log("needed", ctx.needs_input_grad)
-        return grad, None, None
+        return None, None, grad
 
-    function = backend.custom_function(lambda _ctx, x, y, _number: x + y, backward)
-    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
-    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y, 5)), x, y))
+    function = backend.custom_function(lambda _ctx, _number, x, y: x + y, backward)
+    x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0], requires_grad=True)
+    backend.backward(backend.call(lambda x, y: backend.sum(function(5, x, y)), x, y))
 
-    trace.expect(("needed", [True, False, False]))
+    trace.expect(("needed", [False, False, True]))

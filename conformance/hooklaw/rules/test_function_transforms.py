@@ -42,7 +42,11 @@ def test_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(2), HOOK.sentence(2, 4)],
     needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
-    mutants=["hooks-skipped-in-transforms", "hooks-in-nested-transforms-return-nothing"],
+    mutants=[
+        "hooks-skipped-in-transforms",
+        "hooks-in-nested-transforms-return-nothing",
+        "hooks-in-nested-transforms-return-constants",
+    ],
     except_under=NO_ROOT,
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
@@ -51,15 +55,17 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     The transform can be nested to compute higher derivatives, and what the hook returns is the gradient.
     """
 
-    def function(x):
-        y = x * x
-        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
-        return backend.sum(y)
+    def outer(x):
+        def inner(z):
+            y = z * z
+            backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+            return backend.sum(y * x)
 
-    derivative = backend.func_grad(function)
-    second = backend.func_grad(lambda x: backend.sum(derivative(x) * x))(backend.tensor([1.0, 2.0]))
+        return backend.sum(backend.func_grad(inner)(x))
 
-    trace.expect(("hook", [1.0, 1.0]))
+    second = backend.func_grad(outer)(backend.tensor([1.0, 2.0]))
+
+    trace.expect(("hook", [1.0, 2.0]))
     trace.expect_value("gradient", [40.0, 80.0], second)
 
 

@@ -85,12 +85,17 @@ def test_recomputed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CONTEXTS.sentence(5)],
     needs=NEEDS,
-    mutants=["selective-checkpoint-saves-nothing", "selective-checkpoint-saves-everything"],
+    mutants=[
+        "selective-checkpoint-saves-nothing",
+        "selective-checkpoint-saves-everything",
+        "selective-checkpoint-reads-the-head-of-a-list",
+    ],
 )
 def test_list(backend: Backend, trace: Trace) -> None:
     """A list of operations in place of a policy function saves these operations, and recomputes all others."""
     e = backend.exp(backend.tensor([1.0, 1.0]))
-    trace.expect_value("exp in the list", [1.0, 1.0], gradient_after_change(backend, ["exp"]))
+    for operations in (["exp"], ["sin", "exp"]):
+        trace.expect_value("exp in the list", [1.0, 1.0], gradient_after_change(backend, operations))
     trace.expect_value("another operation in the list", e, gradient_after_change(backend, ["sin"]))
 
 
@@ -100,12 +105,13 @@ def test_list(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[CONTEXTS, observed("the error names what is not an operation")],
     needs=NEEDS,
-    mutants=["selective-checkpoint-accepts-any-list"],
+    mutants=["selective-checkpoint-accepts-any-list", "selective-checkpoint-reads-the-head-of-a-list"],
 )
 def test_bad_list(backend: Backend, trace: Trace) -> None:
     """A list with something else than an operation is an error."""
-    with trace.raises(ErrorKind.CHECKPOINT_POLICY):
-        backend.create_selective_checkpoint_contexts(["no such operation"])
+    for operations in (["no such operation"], ["exp", "no such operation"]):
+        with trace.raises(ErrorKind.CHECKPOINT_POLICY):
+            backend.create_selective_checkpoint_contexts(operations)
 
 
 @rule(
@@ -122,21 +128,23 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     """
 
     def fn(x, note):
-        first, second = backend.split(backend.exp(x * 0) * x, 1)
-        return first * second * backend.cos(x * 0), note
+        first, second = backend.split(backend.exp(backend.exp(x * 0.1)) * x, 1)
+        return first * second * backend.cos(x), note
 
     def forward(x, policy):
         contexts = partial(backend.create_selective_checkpoint_contexts, policy)
         y, note = backend.checkpoint(fn, x, "note", use_reentrant=False, context_fn=contexts)
         return backend.sum(y), note
 
+    plain = leaf(backend, 3.0, 5.0)
+    backend.backward(backend.sum(fn(plain, "note")[0]))
     policies = {name: lambda _ctx, _operation, name=name: name for name in ("MUST_SAVE", "PREFER_RECOMPUTE")}
     for name, policy in {**policies, "only exp": only_exp("MUST_SAVE")}.items():
         x = leaf(backend, 3.0, 5.0)
         loss, note = backend.call(lambda x, policy=policy: forward(x, policy), x)
         trace.expect_value("the other result", "note", note)
         backend.backward(loss)
-        trace.expect_value(f"x.grad, {name}", [10.0, 6.0], backend.grad_of(x))
+        trace.expect_value(f"x.grad, {name}", backend.grad_of(plain), backend.grad_of(x))
 
 
 @rule(
@@ -156,9 +164,9 @@ def test_policy_calls(backend: Backend, trace: Trace) -> None:
         trace.log(operation)
         return "PREFER_RECOMPUTE"
 
-    forward = selective(backend, lambda x: backend.exp(x) * x, policy)
+    forward = selective(backend, lambda x: backend.exp(x) * x * x, policy)
     loss = backend.call(forward, leaf(backend))
-    trace.expect("exp", "mul")
+    trace.expect("exp", "mul", "mul")
     backend.backward(loss)
     trace.expect()
 
