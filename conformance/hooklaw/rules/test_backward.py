@@ -359,7 +359,8 @@ def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
 )
 def test_unused_inputs(backend: Backend, trace: Trace) -> None:
     """A leaf among backward's inputs that the root does not depend on gets no .grad, and is no error."""
-    x, unused = leaf(backend), leaf(backend)
-    backend.backward(backend.call(lambda x: backend.sum(x * x), x), inputs=[x, unused])
+    x, unused, w = inputs = [leaf(backend) for _ in range(3)]
+    backend.backward(backend.call(lambda x, w: backend.sum(x * x + w * 3), x, w), inputs=inputs)
 
-    trace.expect_value("gradients", [[2.0, 4.0], None], [backend.grad_of(x), backend.grad_of(unused)])
+    expected = [[2.0, 4.0], None, [3.0, 3.0]]
+    trace.expect_value("gradients", expected, [backend.grad_of(tensor) for tensor in (x, unused, w)])

@@ -127,6 +127,12 @@ def first_gradient_kept_as_it_is(self: Inside, old: Hook, leaf: Any, new: Any, *
         old(leaf, new, **how)
 
 
+@inside(engine, "_refuse_nan")
+def anomalies_of_later_gradients_undetected(self: Inside, old: Hook, node: Any, results: Any) -> None:
+    """Anomaly detection looks only at the first gradient that a Node computes."""
+    old(node, results[:1])
+
+
 @inside(engine, "grad_mode")
 def backward_records_as_its_caller_does(self: Inside, old: Hook, _: Any) -> Any:
     """A backward records its computation if grad mode is on, even with create_graph=False."""
