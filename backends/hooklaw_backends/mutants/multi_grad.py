@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, handle_of, move_to_front, once
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, KeepsHandles, handle_of, move_to_front, once
 
 
 @overriding("register_multi_grad_hook")
@@ -111,6 +111,12 @@ def multi_grad_handle_of_the_first_tensor(self: Mutant, old: Hook, *given: Any, 
     """The handle of a multi-grad hook removes it from the first tensor only."""
     handle = old(*given, **how)
     return getattr(handle, "handles", handle)[0]
+
+
+@overriding("register_multi_grad_hook", base=KeepsHandles)
+def multi_grad_handle_removes_the_oldest(self: KeepsHandles, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """The handle of a multi-grad hook removes the oldest multi-grad hook of its tensors."""
+    return self.removing_the_oldest(tuple(map(id, tensors)), old(tensors, hook, **how))
 
 
 @calling("register_multi_grad_hook", base=Deferring)

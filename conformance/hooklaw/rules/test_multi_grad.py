@@ -376,7 +376,11 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(10)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-handle-of-the-first-tensor", "hook-that-ran-is-not-removed"],
+    mutants=[
+        "multi-grad-handle-of-the-first-tensor",
+        "multi-grad-handle-removes-the-oldest",
+        "hook-that-ran-is-not-removed",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a multi-grad hook removes it from all of its tensors, whether or not it has run."""
@@ -387,17 +391,18 @@ def test_handle(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
         backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
+    backend.register_multi_grad_hook([a, b], trace.saw("older"))
     for mode in ("all", "any"):
         backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode).remove()
         passes()
-        trace.expect()
+        trace.expect("older", "older")
 
         handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
         passes()
-        trace.expect(mode, mode)
+        trace.expect_in_any_order("older", "older", mode, mode)
         handle.remove()
         passes()
-        trace.expect()
+        trace.expect("older", "older")
 
 
 @rule(
