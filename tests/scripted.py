@@ -100,7 +100,9 @@ def gist(text):
     _, saw, events = text.rpartition("saw ")
     if not saw:
         return text
-    if events.startswith("["):
+    if "in any order" in text:  # a script shows the labels alone
+        events = ", ".join(re.findall(r"'[^']+'", events))
+    elif events.startswith("["):
         values = [(repr(label), value) for label, value in ast.literal_eval(events)]
         events = ", ".join(label if value is None else f"{label} with {value}" for label, value in values)
     return f"saw {events or 'nothing'}"
