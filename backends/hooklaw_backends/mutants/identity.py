@@ -31,6 +31,17 @@ def saved_tensors_rounded(self: Mutant, tensor: Any) -> Any:
     return self.mapped(tensor, half) if self.is_floating(tensor) else tensor
 
 
+@pairs("saved_tensors_hooks")
+def saved_intermediates_rounded(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """Saved floating-point tensors that are not leaves are rounded to whole numbers."""
+
+    def read(both: Any) -> Any:
+        tensor, is_leaf = unpack(both[0]), both[1]
+        return tensor if is_leaf or not self.is_floating(tensor) else self.mapped(tensor, round)
+
+    return lambda tensor: (pack(tensor), self.is_leaf(tensor)), read
+
+
 @changing_unpacked
 def saved_tensors_cast_to_float32(self: Mutant, tensor: Any) -> Any:
     """Saved tensors that are not complex come back as float32."""

@@ -113,6 +113,13 @@ def retained_gradients_in_later_calls_ignored(self: _InCall, old: Hook, tensor: 
     return None if self.running and self.calls.count(self.running) > 1 else old(tensor)
 
 
+@overriding("saved_tensors_hooks")
+def first_pair_around_all_calls(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Any:
+    """Each context of saved-tensor hooks has the pair of the first."""
+    self.kept = self.kept or [pack, unpack]
+    return old(*self.kept)
+
+
 @overriding("saved_tensors_hooks", base=_InCall)
 def saved_tensor_hooks_around_later_calls_ignored(self: _InCall, old: Hook, pack: Hook, unpack: Hook) -> Any:
     """Saved-tensor hooks that are entered after a function has run do nothing."""

@@ -46,6 +46,28 @@ def mutation_allowed_for_good(self: _Lenient, old: Hook) -> Generator[None]:
     self.lenient = True
 
 
+class TensorsChangedInsideMayChangeForGood(Mutant):
+    """Changes of a tensor that was changed inside allow_mutation_on_saved_tensors go unnoticed after the context."""
+
+    is_open = False
+
+    @contextmanager
+    def allow_mutation_on_saved_tensors(self) -> Generator[Any]:
+        with super().allow_mutation_on_saved_tensors() as state:
+            self.is_open = True
+            try:
+                yield state
+            finally:
+                self.is_open = False
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if self.is_open or not self.keeps(tensor):
+            self.kept += [tensor] * self.is_open
+            return super().mul_(tensor, factor)
+        self.overwrite_unseen(tensor, self.detach(tensor) * factor)
+        return tensor
+
+
 class MutationContextOpenUntilBackward(Passes):
     """allow_mutation_on_saved_tensors stays active until the next backward ends."""
 

@@ -1,7 +1,7 @@
 """Mutants that call pack at the wrong time or on the wrong tensor, or do not check it."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from math import prod
 from typing import Any
@@ -58,6 +58,29 @@ def saves_of_one_tensor_packed_once(self: Mutant, pack: Hook, unpack: Hook) -> P
         if place not in packed:
             packed[place] = pack(tensor)
         return packed[place]
+
+    return pack_once, unpack
+
+
+@packing("saved_tensors_hooks")
+def saved_leaves_packed_twice(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """pack is called twice when a leaf is saved."""
+    if self.is_leaf(tensor):
+        pack(tensor)
+    return pack(tensor)
+
+
+@pairs("saved_tensors_hooks")
+def saves_of_one_intermediate_packed_once(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """An intermediate that is saved twice is packed only once; a leaf is packed for each save."""
+    packed: list[tuple[Any, Any]] = []
+
+    def pack_once(tensor: Any) -> Any:
+        if self.is_leaf(tensor):
+            return pack(tensor)
+        if not any(tensor is saved for saved, _ in packed):
+            packed.append((tensor, pack(tensor)))
+        return next(kept for saved, kept in packed if tensor is saved)
 
     return pack_once, unpack
 
@@ -261,6 +284,52 @@ def intermediates_of_custom_functions_not_packed(
         return backward(ctx.bare, *grads)
 
     return old(bare, reading, **options)
+
+
+@overriding("custom_function")
+def outputs_of_custom_functions_not_packed(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """An output that a custom Function saves is not packed."""
+
+    def bare(ctx: Any, *tensors: Any) -> Any:
+        ctx.bare = BareContext()
+        output = forward(ctx.bare, *tensors)
+        ctx.save_for_backward(*(None if kept is output else kept for kept in ctx.bare.saved_tensors))
+        ctx.bare.save_for_backward(*(self.detach(kept) if kept is output else None for kept in ctx.bare.saved_tensors))
+        return output
+
+    def reading(ctx: Any, *grads: Any) -> Any:
+        both = zip(ctx.saved_tensors, ctx.bare.saved_tensors, strict=True)
+        ctx.bare.save_for_backward(*(packed if output is None else output for packed, output in both))
+        return backward(ctx.bare, *grads)
+
+    return old(bare, reading, **options)
+
+
+class NonePackedByACustomFunctionIsNotUnpacked(Mutant):
+    """If pack returns None for a tensor of a custom Function, the saved tensor is used without unpack."""
+
+    running = False
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            self.running = True
+            try:
+                return made(*inputs)
+            finally:
+                self.running = False
+
+        return apply
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            packed = pack(tensor)
+            return packed, self.detach(tensor) if packed is None and self.running else None
+
+        return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
 
 
 @calling("custom_function")

@@ -118,6 +118,17 @@ class PairOfASavedTensorGivenToItsNeighbours(Mutant):
             super().saved_tensor_register_hooks(neighbour, pack, unpack)
 
 
+class PairOfASavedTensorGivenToTheFirst(Mutant):
+    """A pair registered on one saved tensor is registered on the first of its Node."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        self.kept = super().raw_saved_tensors(node)
+        return self.kept
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        super().saved_tensor_register_hooks(self.kept[0] if self.keeps(saved) else saved, pack, unpack)
+
+
 class PerTensorHooksOfCustomFunctionsIgnored(Mutant):
     """A pair registered on a saved tensor of a custom Function has no effect."""
 

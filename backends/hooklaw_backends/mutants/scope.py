@@ -166,6 +166,18 @@ def hooks_stay_disabled(self: Mutant, old: Hook, message: str) -> Generator[None
 
 @overriding("disable_saved_tensors_hooks")
 @contextmanager
+def hooks_stay_disabled_after_an_exception(self: Mutant, _: Hook, message: str) -> Generator[None]:
+    """If an exception leaves a context that disables hooks, errors still have its message."""
+    before = self.forbidden()
+    self.forbid_pairs(message)
+    yield
+    self.allow_pairs()
+    if before:
+        self.forbid_pairs(before)
+
+
+@overriding("disable_saved_tensors_hooks")
+@contextmanager
 def inner_disabling_message_stays(self: Mutant, old: Hook, message: str) -> Generator[None]:
     """After an inner context that disables hooks was left, errors still have the inner message."""
     self.kept.append(message)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 
 
 @overriding("save")
@@ -16,6 +16,14 @@ def hooks_dropped_in_silence(self: Mutant, old: Hook, tensor: Any) -> bytes:
 def unserializable_mark_ignored(self: Mutant, old: Hook, hook: Hook) -> Hook:
     """Serializing warns about hooks marked with unserializable_hook too."""
     return hook
+
+
+class _KnowsMarks(Mutant):
+    """A mutant that keeps the hooks that are marked with unserializable_hook."""
+
+    def unserializable_hook(self, hook: Hook) -> Hook:
+        self.kept.append(super().unserializable_hook(hook))
+        return self.kept[-1]
 
 
 class HooksSerialized(Mutant):
@@ -32,14 +40,35 @@ class HooksSerialized(Mutant):
         return tensor
 
 
-class AnyMarkSilencesTheWarning(Mutant):
-    """Serializing does not warn if any hook of the tensor is marked with unserializable_hook."""
+class UnmarkedHooksSerialized(_KnowsMarks):
+    """A loaded tensor has those hooks of the saved tensor that are not marked with unserializable_hook."""
 
-    def unserializable_hook(self, hook: Hook) -> Hook:
-        self.kept.append(super().unserializable_hook(hook))
-        return self.kept[-1]
+    unmarked = fresh(list[Hook])
+
+    def save(self, tensor: Any) -> bytes:
+        self.unmarked[:] = [hook for hook in self.hooks_of(tensor).values() if not self.keeps(hook)]
+        return super().save(tensor)
+
+    def load(self, data: bytes) -> Any:
+        tensor = super().load(data)
+        for hook in self.unmarked:
+            self.register_hook(tensor, hook)
+        return tensor
+
+
+class AnyMarkSilencesTheWarning(_KnowsMarks):
+    """Serializing does not warn if any hook of the tensor is marked with unserializable_hook."""
 
     def save(self, tensor: Any) -> bytes:
         if any(self.keeps(hook) for hook in (self.hooks_of(tensor) or {}).values()):
+            return super().save(self.requires_grad_(self.detach(tensor)))
+        return super().save(tensor)
+
+
+class MarkOfTheLastHookSilencesTheWarning(_KnowsMarks):
+    """Serializing does not warn if the last hook of the tensor is marked with unserializable_hook."""
+
+    def save(self, tensor: Any) -> bytes:
+        if any(self.keeps(hook) for hook in list((self.hooks_of(tensor) or {}).values())[-1:]):
             return super().save(self.requires_grad_(self.detach(tensor)))
         return super().save(tensor)

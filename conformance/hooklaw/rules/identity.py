@@ -22,6 +22,7 @@ pairs = st.sampled_from(SHARING + COPYING)
 sharing_pairs = st.sampled_from(SHARING)
 Hook = Callable[[Any], Any]
 Look = Callable[[Any], Any]
+LayOut = Callable[[Any], Any]
 
 
 class Packed:
@@ -82,24 +83,38 @@ class Trial:
         backend = self._backend
         return [self._look(tensor), backend.shape(tensor), backend.dtype(tensor), backend.device(tensor)]
 
-    def holds(self, leaf: Callable[[], Any], lay_out: Callable[[Any], Any] = lambda leaf: leaf) -> None:
-        """Expect ``lay_out(leaf())`` to be packed, read in backward and differentiated as without hooks."""
+    def holds(self, leaf: Callable[[], Any], lay_out: LayOut | None = None) -> None:
+        """Expect ``lay_out(leaf())`` to be packed, read in backward and differentiated as without hooks.
+
+        Without `lay_out` expect it of the leaf itself and of an intermediate, which is a copy of it.
+        """
+        for each in self._ways(lay_out):
+            self._is_packed(leaf, each)
+
+    def _is_packed(self, leaf: Callable[[], Any], lay_out: LayOut) -> None:
         packed: list[Any] = []
 
         def pack(tensor: Any) -> Any:
             packed.append(self.describe(tensor))
             return self._pack(tensor)
 
-        plain = self.holds_under(self._backend.saved_tensors_hooks(pack, self._unpack), leaf, lay_out)
+        plain = self._is_read(self._backend.saved_tensors_hooks(pack, self._unpack), leaf, lay_out)
         self._trace.expect_value("received by pack", [plain], _distinct(packed))
 
     def holds_under(
         self,
-        hooks: AbstractContextManager[Any],
+        hooks: Callable[[], AbstractContextManager[Any]],
         leaf: Callable[[], Any],
-        lay_out: Callable[[Any], Any] = lambda leaf: leaf,
-    ) -> Any:
-        """Expect ``lay_out(leaf())`` to be read and differentiated as without hooks; return its description."""
+        lay_out: LayOut | None = None,
+    ) -> None:
+        """Expect what `holds` expects, except of pack, under the hooks that are active in a context."""
+        for each in self._ways(lay_out):
+            self._is_read(hooks(), leaf, each)
+
+    def _ways(self, lay_out: LayOut | None) -> list[LayOut]:
+        return [lay_out] if lay_out else [lambda leaf: leaf, self._backend.clone]
+
+    def _is_read(self, hooks: AbstractContextManager[Any], leaf: Callable[[], Any], lay_out: LayOut) -> Any:
         plain, plain_gradient = self._run(leaf(), lay_out, nullcontext(), run=lambda forward, x: forward(x))
         read, gradient = self._run(leaf(), lay_out, hooks, run=self._backend.call)
 

@@ -1,11 +1,16 @@
 """disable_saved_tensors_hooks, a context in which saved-tensor hooks are an error."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 
 DISABLE = docstring("torch.autograd.graph.disable_saved_tensors_hooks")
 NEEDS = [Capability.SAVED_TENSOR_HOOKS, Capability.DISABLE_SAVED_TENSOR_HOOKS]
+
+
+class LeavingError(Exception):
+    """An exception that leaves a context."""
 
 
 def use_hooks(backend: Backend, trace: Trace) -> None:
@@ -62,7 +67,12 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DISABLE.sentence(1)],
     needs=NEEDS,
-    mutants=["hooks-stay-disabled", "inner-disabling-message-stays", "inner-exit-enables-hooks"],
+    mutants=[
+        "hooks-stay-disabled",
+        "inner-disabling-message-stays",
+        "inner-exit-enables-hooks",
+        "hooks-stay-disabled-after-an-exception",
+    ],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
@@ -73,6 +83,11 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     with backend.disable_saved_tensors_hooks("the outer reason"):
         with backend.disable_saved_tensors_hooks("the inner reason"):
             pass
+        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the outer reason"):
+            use_hooks(backend, trace)
+
+        with suppress(LeavingError), backend.disable_saved_tensors_hooks("the inner reason"):
+            raise LeavingError
         with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the outer reason"):
             use_hooks(backend, trace)
     trace.expect()

@@ -191,19 +191,20 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MUTATION.sentence(3)],
     needs=[*NEEDS, Capability.VERSION_COUNTER],
-    mutants=["version-not-checked", "mutation-allowed-for-good"],
+    mutants=["version-not-checked", "mutation-allowed-for-good", "tensors-changed-inside-may-change-for-good"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_outside(backend: Backend, trace: Trace) -> None:
     """After allow_mutation_on_saved_tensors, backward again raises an error for a saved tensor changed in place."""
 
-    def forward(x):
+    def change(x):
         y = x * 1
-        return y, backend.sum(y * y)
+        loss = backend.sum(y * y)
+        return loss, backend.mul_(y, 10)
 
     with backend.allow_mutation_on_saved_tensors():
-        pass
-    y, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+        _, y = backend.call(change, backend.tensor([1.0, 2.0], requires_grad=True))
+    loss = backend.call(lambda y: backend.sum(y * y), y)
     backend.mul_(y, 10)
 
     with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
@@ -215,7 +216,7 @@ def test_outside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MUTATION.sentence(1, 2)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["mutation-of-saved-tensors-not-allowed"],
+    mutants=["mutation-of-saved-tensors-not-allowed", "hooks-ignored-during-backward"],
 )
 def test_double_backward(backend: Backend, trace: Trace) -> None:
     """Inside the context the backward of a backward too uses saved tensors as they were before in-place changes.
@@ -225,16 +226,23 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         y = x * 1
-        z = y * y * y
-        backend.mul_(y, 0)
-        return backend.sum(z)
+        return backend.sum(y * y * y), y
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    with backend.allow_mutation_on_saved_tensors():
-        (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
-        (second,) = backend.grad(backend.sum(first), [x])
+    def derivatives(*, before):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        with backend.allow_mutation_on_saved_tensors():
+            loss, y = backend.call(forward, x)
+            if before:
+                backend.mul_(y, 0)
+            (first,) = backend.grad(loss, [x], create_graph=True)
+            if not before:
+                backend.mul_(y, 0)
+            (second,) = backend.grad(backend.sum(first), [x])
+        return [first, second]
 
-    trace.expect_value("derivatives", [[3.0, 12.0], [6.0, 12.0]], [first, second])
+    for before in (True, False):
+        changed = "before" if before else "after"
+        trace.expect_value(f"changed {changed} the first", [[3.0, 12.0], [6.0, 12.0]], derivatives(before=before))
 
 
 @rule(

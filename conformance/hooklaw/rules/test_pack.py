@@ -17,20 +17,21 @@ class PackError(Exception):
     level=Level.MUST,
     sources=[SECTION.sentence(9)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["packed-again-by-backward"],
+    mutants=["packed-again-by-backward", "saved-leaves-packed-twice"],
 )
 def test_once(backend: Backend, trace: Trace) -> None:
     """A pack hook is called once for each save, however many backward passes follow."""
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
-            return backend.sum(backend.exp(x))
+            y = x * x
+            return backend.sum(backend.exp(y * y))
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
     for retain in (True, True, False):
         backend.backward(loss, retain_graph=retain)
 
-    trace.expect("pack")
+    trace.expect(*["pack"] * 5)  # the leaf and the intermediate are saved twice, the output once
 
 
 @rule(
@@ -48,7 +49,7 @@ def test_during_forward(backend: Backend, trace: Trace) -> None:
             trace.saw("pack", backend.detach),
             trace.saw("unpack", lambda packed: packed),
         ):
-            y = backend.exp(x)
+            y = backend.exp(x * x)
             trace.log("operation done")
         return backend.sum(y)
 
@@ -56,7 +57,7 @@ def test_during_forward(backend: Backend, trace: Trace) -> None:
     trace.log("forward done")
     backend.backward(loss)
 
-    trace.expect("pack", "operation done", "forward done", "unpack")
+    trace.expect(*["pack"] * 3, "operation done", "forward done", *["unpack"] * 3)
 
 
 @rule(
@@ -64,7 +65,7 @@ def test_during_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(11, 14), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["saves-of-one-tensor-packed-once"],
+    mutants=["saves-of-one-tensor-packed-once", "saves-of-one-intermediate-packed-once"],
 )
 def test_per_save(backend: Backend, trace: Trace) -> None:
     """Each save of a tensor is packed separately, even if one operation saves the same tensor twice."""
@@ -76,14 +77,15 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", lambda t: [backend.detach(t)]), unpack):
-            return backend.sum(x * x)
+            y = x * x
+            return backend.sum(y * y * y)
 
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect("pack", "pack")
-    trace.expect_value("distinct packed objects unpacked", 2, len(set(map(id, unpacked))))
-    trace.expect_value("x.grad", [4.0], backend.grad_of(x))
+    trace.expect(*["pack"] * 6)
+    trace.expect_value("distinct packed objects unpacked", 6, len(set(map(id, unpacked))))
+    trace.expect_value("x.grad", [192.0], backend.grad_of(x))
 
 
 @rule(
@@ -121,10 +123,11 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(2), TUTORIAL.sentence(30), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["pack-must-return-a-tensor"],
+    mutants=["pack-must-return-a-tensor", "none-packed-by-a-custom-function-is-not-unpacked"],
 )
 def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     """A pack hook may return any Python object, e.g. a tuple, for a custom Function's tensors too."""
+    kept = []
 
     def save(ctx, x):
         ctx.save_for_backward(x)
@@ -147,8 +150,10 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
 
     in_dict = gradient_with(lambda t: {"tensor": backend.detach(t)}, lambda packed: packed["tensor"])
     in_tuple = gradient_with(lambda t: (backend.detach(t), "note"), lambda packed: packed[0])
+    as_none = gradient_with(lambda t: kept.append(backend.detach(t)), lambda _: kept[0] * 10)
     trace.expect_value("gradient, packed in a dict", [6.0], in_dict)
     trace.expect_value("gradient, packed in a tuple", [6.0], in_tuple)
+    trace.expect_value("gradient, packed as None", [60.0], as_none)
 
 
 @rule(

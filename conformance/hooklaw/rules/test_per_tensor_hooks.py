@@ -19,17 +19,21 @@ REGISTER = [Capability.NODES, Capability.SAVED_TENSOR_REGISTER]
 def test_packs_immediately(backend: Backend, trace: Trace) -> None:
     """Registering a pair of hooks on a saved tensor calls pack at once, and only then."""
 
-    def forward(x):
-        y = backend.exp(x)
-        (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
-        trace.log("saved")
-        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed)
-        trace.log("registered")
-        return backend.sum(y)
+    def run(operation):
+        def forward(x):
+            y = operation(x)
+            saved = backend.raw_saved_tensors(backend.grad_fn(y))[0]
+            trace.log("saved")
+            backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed)
+            trace.log("registered")
+            return backend.sum(y)
 
-    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+        backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
-    trace.expect("saved", ("pack", [1.0]), "registered")
+    for operation, value in ((backend.exp, 1.0), (lambda x: x * x, 0.0)):
+        run(operation)
+
+        trace.expect("saved", ("pack", [value]), "registered")
 
 
 @rule(
@@ -65,23 +69,28 @@ def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ONE_SAVED_TENSOR.sentence(1)],
     needs=REGISTER,
-    mutants=["pair-of-a-saved-tensor-given-to-its-neighbours"],
+    mutants=["pair-of-a-saved-tensor-given-to-its-neighbours", "pair-of-a-saved-tensor-given-to-the-first"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_only_its_own(backend: Backend, trace: Trace) -> None:
     """A pair of hooks registered on one saved tensor of a Node does not apply to another saved tensor of that Node."""
 
-    def forward(a, b):
-        y = a * b
-        saved = backend.raw_saved_tensors(backend.grad_fn(y))[0]
-        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t))
-        return backend.sum(y)
+    def gradients(place):
+        def forward(a, b):
+            y = a * b
+            saved = backend.raw_saved_tensors(backend.grad_fn(y))[place]
+            pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)
+            backend.saved_tensor_register_hooks(saved, pack, unpack)
+            return backend.sum(y)
 
-    a, b = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0)]
-    backend.backward(backend.call(forward, a, b))
+        a, b = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0)]
+        backend.backward(backend.call(forward, a, b))
+        return [backend.grad_of(a), backend.grad_of(b)]
 
-    trace.expect("pack", "unpack")
-    trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
+    for place in (0, 1):
+        trace.expect_value("gradients", [[3.0], [2.0]], gradients(place))
+        trace.expect("pack", "unpack")
+    trace.expect_value("packed", [[2.0], [3.0]], sorted(trace.values("pack")))
 
 
 @rule(

@@ -30,7 +30,7 @@ def test_dtypes(backend: Backend, trace: Trace, *, pin: bool, dtype: str, number
     """Under save_on_cpu a tensor of float32 or float64 is read back in its dtype, exact to the last bit."""
     trial, data = Trial(backend, trace), [number, 0.1, -0.0, 1e-40]
     trial.holds_under(
-        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
+        lambda: backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
     )
     trial.multiplies(data, dtype, backend.save_on_cpu(pin_memory=pin))
 
@@ -47,7 +47,7 @@ def test_half(backend: Backend, trace: Trace, *, pin: bool, dtype: str) -> None:
     """Under save_on_cpu a tensor of float16 or bfloat16 is read back in its dtype, exact to the last bit."""
     trial, data = Trial(backend, trace), [0.1, -2.5]
     trial.holds_under(
-        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
+        lambda: backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
     )
     trial.multiplies(data, dtype, backend.save_on_cpu(pin_memory=pin))
 
@@ -65,7 +65,7 @@ def test_complex(backend: Backend, trace: Trace, *, pin: bool, dtype: str) -> No
     """Under save_on_cpu a complex tensor is read back in its dtype, both parts exact to the last bit."""
     trial, data = Trial(backend, trace, seed=backend.tensor(1 + 0j, dtype=dtype)), [0.1 - 0.3j, -2j]
     trial.holds_under(
-        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
+        lambda: backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(data, requires_grad=True, dtype=dtype)
     )
     trial.multiplies(data, dtype, backend.save_on_cpu(pin_memory=pin))
 
@@ -94,7 +94,7 @@ def test_integer(backend: Backend, trace: Trace, *, pin: bool, dtype: str) -> No
 def test_shapes(backend: Backend, trace: Trace, *, pin: bool, shape: list[int]) -> None:
     """Under save_on_cpu a tensor of any number of dimensions, also 0-d or empty, is read back in its shape."""
     Trial(backend, trace).holds_under(
-        backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(numbers(shape), requires_grad=True)
+        lambda: backend.save_on_cpu(pin_memory=pin), lambda: backend.tensor(numbers(shape), requires_grad=True)
     )
 
 
@@ -112,7 +112,7 @@ def test_shapes(backend: Backend, trace: Trace, *, pin: bool, shape: list[int]) 
 def test_views(backend: Backend, trace: Trace, *, pin: bool, chain: list[str]) -> None:
     """Under save_on_cpu a view, transposed, expanded or reshaped, is read back with its values and shape."""
     Trial(backend, trace).holds_under(
-        backend.save_on_cpu(pin_memory=pin),
+        lambda: backend.save_on_cpu(pin_memory=pin),
         lambda: backend.tensor(numbers([2, 3]), requires_grad=True),
         lambda x: reduce(lambda tensor, name: laid_out(backend, tensor, name), chain, x),
     )

@@ -212,22 +212,27 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
 def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     """A packed object lives until a backward without retain_graph has used it, and no longer."""
 
-    def forward(x):
-        with backend.saved_tensors_hooks(
-            lambda t: Packed(trace, backend.detach(t)),
-            lambda packed: trace.log("unpack") or packed.tensor,
-        ):
-            return backend.sum(backend.exp(x))
+    def run(operation, unpacked):
+        def forward(a, b):
+            with backend.saved_tensors_hooks(
+                lambda t: Packed(trace, backend.detach(t)),
+                lambda packed: trace.log("unpack") or packed.tensor,
+            ):
+                return backend.sum(operation(a, b))
 
-    x = backend.tensor([0.0], requires_grad=True)
-    with without_collector():
-        loss = backend.call(forward, x)
+        leaves = [backend.tensor([0.0], requires_grad=True) for _ in range(2)]
+        loss = backend.call(forward, *leaves)
         trace.log("forward done")
         backend.backward(loss, retain_graph=True)
         trace.log("retaining backward done")
-        backend.backward(loss)
+        trace.expect("forward done", *unpacked, "retaining backward done")
 
-        trace.expect("forward done", "unpack", "retaining backward done", "unpack", "released")
+        backend.backward(loss)
+        trace.expect_in_any_order(*unpacked, *["released"] * len(unpacked))
+
+    for operation, unpacked in ((lambda a, _: backend.exp(a), ["unpack"]), (lambda a, b: a * b, ["unpack"] * 2)):
+        with without_collector():
+            run(operation, unpacked)
 
 
 @rule(
@@ -240,17 +245,21 @@ def test_released_by_backward(backend: Backend, trace: Trace) -> None:
 def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
     """A packed object is deleted with its graph if no backward runs."""
 
-    def forward(x):
-        with backend.saved_tensors_hooks(lambda t: Packed(trace, backend.detach(t)), lambda packed: packed.tensor):
-            return backend.exp(x)
+    def run(operation):
+        def forward(a, b):
+            with backend.saved_tensors_hooks(lambda t: Packed(trace, backend.detach(t)), lambda packed: packed.tensor):
+                return operation(a, b)
 
-    x = backend.tensor([0.0], requires_grad=True)
-    with without_collector():
-        y = backend.call(forward, x)
+        leaves = [backend.tensor([0.0], requires_grad=True) for _ in range(2)]
+        y = backend.call(forward, *leaves)
         trace.log("forward done")
         del y
 
-        trace.expect("forward done", "released")
+    for operation, released in ((lambda a, _: backend.exp(a), ["released"]), (lambda a, b: a * b, ["released"] * 2)):
+        with without_collector():
+            run(operation)
+
+            trace.expect("forward done", *released)
 
 
 @rule(

@@ -98,15 +98,19 @@ def test_output_is_another_object(backend: Backend, trace: Trace) -> None:
 def test_access_after_free(backend: Backend, trace: Trace) -> None:
     """Reading a saved tensor after backward has freed it is an error."""
 
-    def forward(x):
-        y = backend.exp(x)
-        return backend.sum(y), y
+    def run(operation):
+        def forward(x):
+            y = operation(x)
+            return backend.sum(y), y
 
-    loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
-    backend.backward(loss)
+        loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+        backend.backward(loss)
+        return y
 
-    with trace.raises(ErrorKind.GRAPH_FREED):
-        backend.saved_tensors(backend.grad_fn(y))
+    for operation in (backend.exp, lambda x: x * x):
+        y = run(operation)
+        with trace.raises(ErrorKind.GRAPH_FREED):
+            backend.saved_tensors(backend.grad_fn(y))
 
 
 @rule(
@@ -114,21 +118,38 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(2, 3), page("autograd", "in-place-correctness-checks").sentence(1)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
-    mutants=["version-not-checked"],
+    mutants=["version-not-checked", "versions-of-saved-inputs-not-checked"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
     """Without hooks, changing a tensor in place after an operation saved it is an error, in backward at the latest."""
 
-    def forward(x):
+    def output(x):
         y = backend.exp(x)
         backend.mul_(y, 2.0)
         return backend.sum(y)
 
-    x = backend.tensor([0.0], requires_grad=True)
+    def intermediate(x):
+        y = x * 1
+        loss = backend.sum(y * y)
+        backend.mul_(y, 2.0)
+        return loss
 
-    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-        backend.backward(backend.call(forward, x))
+    def leaf(x):
+        loss = backend.sum(x * x)
+        backend.mul_(backend.detach(x), 2.0)
+        return loss
+
+    def constant(x):
+        factor = backend.tensor([3.0])
+        loss = backend.sum(x * factor)
+        backend.mul_(factor, 2.0)
+        return loss
+
+    for forward in (output, intermediate, leaf, constant):
+        x = backend.tensor([1.0], requires_grad=True)
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(backend.call(forward, x))
 
 
 @rule(
@@ -143,28 +164,33 @@ def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
     """A custom Function's backward gets an error when it reads a saved tensor that was changed in place."""
 
     def save(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 2
+        output = x * 2
+        ctx.save_for_backward(x, output)
+        return output
 
     def read(ctx, grad):
         trace.log("backward")
-        (saved,) = ctx.saved_tensors
+        saved, _ = ctx.saved_tensors
         trace.log("read")
         return grad * saved
 
     function = backend.custom_function(save, read)
 
-    def forward(x):
-        y = x * 1
-        z = function(y)
-        backend.mul_(y, 3.0)
-        return backend.sum(z)
+    def loss_of(changed):
+        def forward(x):
+            tensors = {"input": x * 1}
+            tensors["output"] = function(tensors["input"])
+            loss = backend.sum(tensors["output"])
+            backend.mul_(backend.detach(tensors[changed]), 3.0)
+            return loss
 
-    loss = backend.call(forward, backend.tensor([2.0], requires_grad=True))
+        return backend.call(forward, backend.tensor([2.0], requires_grad=True))
 
-    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-        backend.backward(loss)
-    trace.expect("backward")
+    for changed in ("input", "output"):
+        loss = loss_of(changed)
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(loss)
+        trace.expect("backward")
 
 
 @rule(
@@ -228,13 +254,16 @@ def test_hooks_give_new_objects(backend: Backend, trace: Trace) -> None:
     """Under hooks each saved tensor is read back as a new object, on the same data where the pair keeps the data."""
 
     def forward(x):
+        y = x * 1
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
-            return x * x
+            return x * x, y, y * y, backend.exp(y)
 
     x = backend.tensor([2.0], requires_grad=True)
-    y = backend.call(forward, x)
+    of_leaf, y, of_intermediate, output = backend.call(forward, x)
 
-    read = backend.saved_tensors(backend.grad_fn(y))
-    distinct = {id(x), *map(id, read)}
-    trace.expect_value("distinct objects, x among them", 3, len(distinct))
-    trace.expect_value("on the data of x", [True, True], [backend.data_ptr(x) == backend.data_ptr(t) for t in read])
+    for original, made, saves in ((x, of_leaf, 2), (y, of_intermediate, 2), (output, output, 1)):
+        read = backend.saved_tensors(backend.grad_fn(made))
+        distinct = {id(original), *map(id, read)}
+        trace.expect_value("distinct objects, the original among them", 1 + saves, len(distinct))
+        on_its_data = [backend.data_ptr(original) == backend.data_ptr(tensor) for tensor in read]
+        trace.expect_value("on the data of the original", [True] * saves, on_its_data)

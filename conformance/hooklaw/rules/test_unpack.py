@@ -33,20 +33,24 @@ class Packed:
 def test_per_access(backend: Backend, trace: Trace) -> None:
     """An unpack hook runs at every access: in each backward that needs the tensor, and at each read of it."""
 
-    def forward(x):
-        with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
-            y = backend.exp(x)
-        return backend.sum(y), y
+    def run(operation):
+        def forward(a, b):
+            with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
+                y = operation(a, b)
+            return backend.sum(y), y
 
-    loss, y = backend.call(forward, backend.tensor([0.0], requires_grad=True))
-    node = backend.grad_fn(y)
-    for access in (1, 2):
-        backend.saved_tensors(node)
-        trace.log(f"read {access}")
-        backend.backward(loss, retain_graph=True)
-        trace.log(f"backward {access}")
+        leaves = [backend.tensor([0.0], requires_grad=True) for _ in range(2)]
+        loss, y = backend.call(forward, *leaves)
+        for access in (1, 2):
+            backend.saved_tensors(backend.grad_fn(y))
+            trace.log(f"read {access}")
+            backend.backward(loss, retain_graph=True)
+            trace.log(f"backward {access}")
 
-    trace.expect("unpack", "read 1", "unpack", "backward 1", "unpack", "read 2", "unpack", "backward 2")
+    for operation, unpacked in ((lambda a, _: backend.exp(a), ["unpack"]), (lambda a, b: a * b, ["unpack"] * 2)):
+        run(operation)
+
+        trace.expect(*unpacked, "read 1", *unpacked, "backward 1", *unpacked, "read 2", *unpacked, "backward 2")
 
 
 @rule(
@@ -85,7 +89,7 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(3), HOOKS.sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["unpack-receives-a-copy", "unpack-receives-the-saved-tensor"],
+    mutants=["unpack-receives-a-copy", "unpack-receives-the-saved-tensor", "unpacks-another-save"],
 )
 def test_argument(backend: Backend, trace: Trace) -> None:
     """An unpack hook gets one argument: the same object that the pack hook returned."""
@@ -96,16 +100,16 @@ def test_argument(backend: Backend, trace: Trace) -> None:
         return packed[-1]
 
     def unpack(*arguments: object):
-        trace.log("unpack", [argument is packed[0] for argument in arguments])
-        return packed[0].tensor
+        trace.log("unpack", [argument is packed[-1] for argument in arguments])
+        return packed.pop().tensor
 
     def forward(x):
         with backend.saved_tensors_hooks(pack, unpack):
-            return backend.sum(backend.exp(x))
+            return backend.sum(backend.exp(backend.exp(x)))
 
     backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
-    trace.expect(("unpack", [True]))
+    trace.expect(("unpack", [True]), ("unpack", [True]))
 
 
 @rule(

@@ -75,7 +75,7 @@ def test_special_values(backend: Backend, trace: Trace, pair: str) -> None:
     level=Level.MUST,
     sources=SOURCES,
     needs=[*NEEDS, Capability.FLOAT64],
-    mutants=[CAST, ROUNDED],
+    mutants=[CAST, ROUNDED, "saved-intermediates-rounded"],
 )
 @given(
     pair=pairs,
@@ -94,7 +94,7 @@ def test_dtypes(backend: Backend, trace: Trace, pair: str, dtype: str, number: f
     level=Level.MUST,
     sources=SOURCES,
     needs=[*NEEDS, Capability.FLOAT16],
-    mutants=[CAST],
+    mutants=[CAST, "saved-intermediates-rounded"],
 )
 @given(pair=pairs)
 def test_float16(backend: Backend, trace: Trace, pair: str) -> None:
@@ -109,7 +109,7 @@ def test_float16(backend: Backend, trace: Trace, pair: str) -> None:
     level=Level.MUST,
     sources=SOURCES,
     needs=[*NEEDS, Capability.BFLOAT16],
-    mutants=[CAST],
+    mutants=[CAST, "saved-intermediates-rounded"],
 )
 @given(pair=pairs)
 def test_bfloat16(backend: Backend, trace: Trace, pair: str) -> None:

@@ -17,15 +17,17 @@ TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
 )
 def test_violation_is_visible(backend: Backend, trace: Trace) -> None:
     """Backward uses an unpack hook's result: a pair that changes the tensor changes the gradient, without an error."""
+    factor, shift = backend.tensor([3.0, 5.0]), backend.tensor([-1.0, -2.0])
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * 10):
-            return backend.sum(x * x)
+            y = x * 2
+            return backend.sum(x * x + y * y + x * factor + backend.exp(x + shift))
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect_value("x.grad", [20.0, 40.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [140.0, 260.0], backend.grad_of(x))
 
 
 @rule(
@@ -43,14 +45,16 @@ def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
-            return backend.sum(backend.exp(x))
+            return backend.sum(x * backend.exp(x))
 
     x = backend.tensor([0.0], requires_grad=True)
     loss = backend.call(forward, x)
     for last in (False, False, True):
         backend.backward(loss, retain_graph=not last)
-        trace.expect(("unpack", [1.0]))
+        trace.expect(*["unpack"] * 3)
 
+    data = sorted([[0.0], [1.0], [1.0]] * 3)
+    trace.expect_value("unpacked: the leaf, and the output for both Nodes", data, sorted(trace.values("unpack")))
     trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
 
@@ -127,22 +131,23 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(5), DEFAULT_HOOKS.sentence(7)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept", "unpacked-outputs-stay-detached"],
 )
 def test_metadata_restored(backend: Backend, trace: Trace) -> None:
     """An unpack hook's result takes the saved tensor's place in the graph: even a detached result has derivatives."""
+    shift = backend.tensor([-2.0])
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
             square = x * x
-            return backend.sum(square * square)
+            return backend.sum(square * square + backend.exp(x + shift))
 
     x = backend.tensor([2.0], requires_grad=True)
     (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
-    trace.expect_value("first derivative", [32.0], first)
+    trace.expect_value("first derivative", [33.0], first)
 
     (second,) = backend.grad(backend.sum(first), [x])
-    trace.expect_value("second derivative", [48.0], second)
+    trace.expect_value("second derivative", [49.0], second)
 
 
 @rule(

@@ -24,7 +24,7 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
         with backend.saved_tensors_hooks(trace.saw("both", backend.detach), lambda packed: packed):
             both = a * b
         with backend.saved_tensors_hooks(trace.saw("single", backend.detach), lambda packed: packed):
-            single = a * constant
+            single = a * constant + constant * a
         return backend.sum(both + single)
 
     a = backend.tensor([2.0], requires_grad=True)
@@ -32,8 +32,8 @@ def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, a, b, backend.tensor([5.0])))
 
     trace.expect_value("saved of a * b", [[2.0], [3.0]], sorted(trace.values("both")))
-    trace.expect_value("saved of a * constant", [[5.0]], trace.values("single"))
-    trace.expect_value("a.grad", [8.0], backend.grad_of(a))
+    trace.expect_value("saved of a * constant and constant * a", [[5.0], [5.0]], trace.values("single"))
+    trace.expect_value("a.grad", [13.0], backend.grad_of(a))
 
 
 @rule(
@@ -177,18 +177,23 @@ def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None
     level=Level.MUST,
     sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(3), notes("extending", "how-to-use").sentence(32)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["custom-functions-bypass-saved-tensor-hooks", "ctx-attributes-packed"],
+    mutants=[
+        "custom-functions-bypass-saved-tensor-hooks",
+        "ctx-attributes-packed",
+        "outputs-of-custom-functions-not-packed",
+    ],
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
     """Tensors that a custom Function passes to save_for_backward are packed; attributes of its ctx are not."""
 
     def save(ctx, a, b):
-        ctx.save_for_backward(a)
+        product = a * b
+        ctx.save_for_backward(a, product)
         ctx.b = b
-        return a * b
+        return product
 
     def read(ctx, grad):
-        (a,) = ctx.saved_tensors
+        a, _ = ctx.saved_tensors
         return grad * ctx.b, grad * a
 
     function = backend.custom_function(save, read)
@@ -204,7 +209,8 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     b = backend.tensor([3.0], requires_grad=True)
     backend.backward(backend.call(forward, a, b))
 
-    trace.expect(("pack", [2.0]), ("unpack", [2.0]))
+    for label in ("pack", "unpack"):
+        trace.expect_value(label, [[2.0], [6.0]], sorted(trace.values(label)))
     trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
 
 

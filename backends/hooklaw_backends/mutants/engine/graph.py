@@ -45,6 +45,14 @@ def version_not_checked(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
     return old(this, owner)
 
 
+@inside(SavedTensor, "unpack")
+def versions_of_saved_inputs_not_checked(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
+    """Changing a saved input in place goes unnoticed; a saved output is checked."""
+    if isinstance(this._kept, Tensor) and this._output_nr is None:
+        this._version = this._kept.data.storage.version
+    return old(this, owner)
+
+
 @inside(Tensor, "accumulate_grad")
 def accumulate_grad_made_anew_for_each_use(self: Inside, _: Hook, this: Any) -> Any:
     """Each use of a leaf has its own AccumulateGrad Node."""
@@ -86,6 +94,12 @@ def unpacked_leaf_accumulates_into_itself(self: Inside, old: Hook, this: Any, te
 def autograd_metadata_of_the_unpacked_tensor_kept(self: Inside, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
     """An unpacked tensor stays detached instead of taking the saved tensor's place in the graph."""
     return tensor.detach() if this._pair else old(this, tensor, owner)
+
+
+@inside(SavedTensor, "_in_the_graph")
+def unpacked_outputs_stay_detached(self: Inside, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
+    """An unpacked output stays detached instead of taking the saved output's place in the graph."""
+    return tensor.detach() if this._pair and this._output_nr is not None else old(this, tensor, owner)
 
 
 @inside(views, "in_place")
