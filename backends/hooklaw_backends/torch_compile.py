@@ -26,6 +26,7 @@ COMPILED_AUTOGRAD, BOTH = "compiled-autograd", "compiled-autograd+forward"
 NO_SUBCLASS = (
     "any operation on a tensor of a plain subclass is an error (https://github.com/pytorch/pytorch/issues/193932)"
 )
+NO_NESTING = "compiled autograd refuses to run inside another compiled backward"
 
 
 def backend(argument: str = "") -> "TorchCompile":
@@ -114,6 +115,7 @@ class CompiledAutograd(TorchCompile):
     def __init__(self, compiler: str = DEFAULT, mode: str = COMPILED_AUTOGRAD) -> None:
         super().__init__(compiler, mode)
         self.forward_compiled = mode == BOTH
+        self.not_under = {**self.not_under, "inside-pass": NO_NESTING}
         self.notes["call"] = BACKWARD.format(compiler, "" if self.forward_compiled else "not ")
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
