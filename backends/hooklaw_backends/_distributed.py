@@ -15,15 +15,16 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from hooklaw import Capability, NotRunError
-from hooklaw_backends import _distributed_tensors
+from hooklaw_backends import _distributed_tensors, _tensor_parallel
 
 TIMEOUT = timedelta(seconds=10)
 """How long a rank waits for another: less than a rule may take."""
 LOOPBACK = "lo"
 FSDP = "torch.distributed.fsdp"
 SHARDING = (Capability.FULLY_SHARD, Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.HYBRID_SHARDING)
+ON_DISTRIBUTED_TENSORS = (Capability.DISTRIBUTED_TENSORS, Capability.TENSOR_PARALLEL)
 IMPORTS_LATE: Mapping[Capability, str] = dict.fromkeys(
-    (Capability.DISTRIBUTED_DATA_PARALLEL, Capability.DISTRIBUTED_TENSORS, *SHARDING), "torch._dynamo"
+    (Capability.DISTRIBUTED_DATA_PARALLEL, *ON_DISTRIBUTED_TENSORS, *SHARDING), "torch._dynamo"
 )
 """torch._dynamo imports torch.distributed.fsdp too."""
 GradBucket = distributed.GradBucket  # pyright: ignore[reportPrivateImportUsage]
@@ -66,7 +67,7 @@ def lacks() -> dict[Capability, str]:
     version = f"torch {torch.__version__}"
     found: dict[Capability, str] = {}
     if not Path(distributed.__file__).with_name("tensor").joinpath("_api.py").exists():
-        found[Capability.DISTRIBUTED_TENSORS] = f"{version} has no public torch.distributed.tensor"
+        found |= dict.fromkeys(ON_DISTRIBUTED_TENSORS, f"{version} has no public torch.distributed.tensor")
     if unsharded := why_no_sharding():
         return found | dict.fromkeys(SHARDING, unsharded)
     if torch.__version__.startswith(("2.7.", "2.8.")):
@@ -74,7 +75,7 @@ def lacks() -> dict[Capability, str]:
     return found
 
 
-class Distributed(_distributed_tensors.DistributedTensors):
+class Distributed(_distributed_tensors.DistributedTensors, _tensor_parallel.TensorParallel):
     """The verbs of a rank."""
 
     def init_process_group(self, rank: int, world_size: int, store: str) -> None:

@@ -10,6 +10,7 @@ from torch import distributed
 TENSOR = "torch.distributed.tensor"
 MESHES = "torch.distributed.device_mesh"
 NAMES = ("replicate", "shard")
+COLUMNS = "shard-columns"
 
 
 @cache  # each mesh makes process groups
@@ -26,7 +27,12 @@ def all_ranks() -> Any:
 def placed(placement: str = "") -> Any:
     """Return a placement of torch's, or None if none is named."""
     api = import_module(TENSOR)
-    made = {"shard": lambda: api.Shard(0), "replicate": api.Replicate, "partial": api.Partial}
+    made = {
+        "shard": lambda: api.Shard(0),
+        COLUMNS: lambda: api.Shard(1),
+        "replicate": api.Replicate,
+        "partial": api.Partial,
+    }
     return [made[placement]()] if placement else None
 
 
@@ -43,7 +49,10 @@ class DistributedTensors:
         return tensor.redistribute(placements=placed(placement))
 
     def placement(self, tensor: Any) -> str:
-        return type(tensor.placements[0]).__name__.lower().lstrip("_") if self.is_sharded(tensor) else ""
+        if not self.is_sharded(tensor):
+            return ""
+        (placement,) = tensor.placements
+        return COLUMNS if placement.is_shard(1) else type(placement).__name__.lower().lstrip("_")
 
     def is_sharded(self, tensor: Any) -> bool:
         return isinstance(tensor, import_module(TENSOR).DTensor)

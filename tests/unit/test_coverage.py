@@ -6,8 +6,10 @@ import pytest
 
 from helpers import complaint, ran
 from hooklaw.cli import main
+from hooklaw.sources import installed
 from hooklaw.sources.answers import Answer
 from hooklaw.sources.coverage import Drift, Read, Sentence, Status, drift, standings
+from hooklaw.sources.readings import load_readings
 from hooklaw.sources.survey import Survey, survey
 
 KEPT = {"docstring made.hook": ["a", "b", "c"]}
@@ -231,3 +233,12 @@ def test_absent_object(monkeypatch):
 
     assert sum(each.status is Status.VANISHED for each in found.sentences) > 1000
     assert not found.holds(strict=True)
+
+
+def test_object_of_a_module_that_is_silent():
+    """An object that a rule names is counted, though neither `import torch` nor a subject leads to its module."""
+    pytest.importorskip("torch")
+    name = "torch.distributed.tensor.parallel.RowwiseParallel"
+
+    assert "row-wise" in installed.counted([name], load_readings()).get(name, "")
+    assert name not in installed.counted([], load_readings())

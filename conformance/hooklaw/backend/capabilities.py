@@ -349,6 +349,16 @@ class Capability(StrEnum):
         "placement",
         "distribute_module",
     )
+    TENSOR_PARALLEL = (
+        "tensor-parallel",
+        "the layers of a module can be split over all ranks, by columns, rows or the sequence",
+        "linear",
+        "layer_norm",
+        "cross_entropy",
+        "loss_parallel",
+        "parallel_style",
+        "parallelize_module",
+    )
     UNEVEN_INPUTS = "uneven-inputs", "the ranks of distributed data parallel can have unequal numbers of inputs", "join"
 
 
@@ -366,6 +376,7 @@ SEVERAL_PROCESSES = (
     Capability.FULLY_SHARDED_DATA_PARALLEL,
     Capability.HYBRID_SHARDING,
     Capability.DISTRIBUTED_TENSORS,
+    Capability.TENSOR_PARALLEL,
 )
 """What takes a group of processes."""
 

@@ -568,7 +568,7 @@ class Backend(Protocol):
         """Return a leaf distributed over all ranks, with the values of the first rank.
 
         A placement is "shard", for which each rank has some of the rows, "replicate", or "partial", for which the
-        tensor is the sum of what the ranks have.
+        tensor is the sum of what the ranks have; with the capability tensor-parallel also "shard-columns".
         """
 
     def from_local(self, tensor: Any, placement: str) -> Any:
@@ -587,6 +587,24 @@ class Backend(Protocol):
 
         ``output_fn(module, outputs)`` runs after forward; what the functions return takes the place of their argument.
         """
+
+    def linear(self, weight: Any) -> Any:
+        """Make a linear layer with a weight and without a bias."""
+
+    def layer_norm(self, weight: Any, bias: Any) -> Any:
+        """Make a layer norm over the last dimension."""
+
+    def cross_entropy(self, logits: Any, target: Any) -> Any:
+        """Return the mean cross-entropy of logits, given the index of the class of each row."""
+
+    def loss_parallel(self) -> AbstractContextManager[Any]:
+        """Let the cross-entropy inside, and its backward, take logits that are distributed by columns."""
+
+    def parallel_style(self, name: str, **options: Any) -> Any:
+        """Return a style by PyTorch's name, such as ``ColwiseParallel``; `options` have layouts as placements."""
+
+    def parallelize_module(self, module: Any, plan: Any) -> None:
+        """Split a module in place over all ranks by a style, or its submodules by a dictionary of styles."""
 
     def default_comm_hook(self, name: str) -> type_of_hook:
         """Return a communication hook of the framework by PyTorch's name, e.g. ``fp16_compress_hook``."""

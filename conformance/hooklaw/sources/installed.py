@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from hooklaw.errors import DocumentationError
-from hooklaw.sources.libraries import select, unloaded
+from hooklaw.sources.libraries import read_folder, select, unloaded
 from hooklaw.sources.readings import Readings
 from hooklaw.sources.subjects import is_public, rank
 
@@ -49,6 +49,8 @@ def counted(named: Collection[str], readings: Readings) -> dict[str, str]:
     found = docstrings(named)
     folder = Path(sys.modules[PACKAGE].__path__[0])
     found |= unloaded(folder, {*_loaded()}).docstrings(named)
+    silent = {*named} - found.keys()  # in files that mention no subject
+    found |= {name: text for name in silent if (text := read_folder(folder).docstring(name))}
     return select(found, named, readings)
 
 

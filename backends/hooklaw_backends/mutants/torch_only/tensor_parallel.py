@@ -1,0 +1,93 @@
+"""Mutants of tensor parallelism: of what it does to modules, and of the gradients that it sums."""
+
+from typing import Any
+
+import torch
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+
+
+def modules_of(module: Any, plan: Any) -> list[Any]:
+    """Return the modules that a plan has a style for."""
+    return [module.get_submodule(name) for name in plan] if isinstance(plan, dict) else [module]
+
+
+class _Factor(torch.autograd.Function):
+    """A tensor whose gradient is multiplied."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, factor: float) -> Any:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.factor, None
+
+
+@overriding("parallelize_module")
+def parallelize_module_does_nothing(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """parallelize_module leaves a module as it is."""
+
+
+@overriding("parallelize_module")
+def parallel_outputs_sum_gradients(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """The gradient of a replicated output is summed over the ranks, each of which has all of it."""
+    old(module, plan)
+    modules_of(module, plan)[-1].register_forward_hook(
+        lambda _module, _inputs, outputs: _Factor.apply(outputs, self.get_world_size())
+    )
+
+
+@overriding("parallelize_module")
+def parallel_inputs_keep_partial_gradients(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """The gradient of a replicated input is averaged over the ranks, each of which has a part of it."""
+    modules_of(module, plan)[0].register_forward_pre_hook(
+        lambda _module, inputs: _Factor.apply(inputs[0], 1 / self.get_world_size())
+    )
+    old(module, plan)
+
+
+@overriding("parallelize_module")
+def parallel_inputs_detach(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """Backward does not go back through the inputs of a parallelized module."""
+    module.register_forward_pre_hook(lambda _module, inputs: _Factor.apply(inputs[0], 0))
+    old(module, plan)
+
+
+@overriding("parallelize_module")
+def parallelize_module_drops_module_hooks(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """Parallelizing a module removes the hooks that it had."""
+    for each in modules_of(module, plan):
+        for table in (each._forward_hooks, each._forward_pre_hooks, each._backward_hooks):  # noqa: SLF001
+            table.clear()
+    old(module, plan)
+
+
+@overriding("parallelize_module")
+def parallelize_module_runs_its_hooks_first(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """The functions of a style run before the forward hooks that a module had."""
+    old(module, plan)
+    for each in modules_of(module, plan):
+        for table in (each._forward_hooks, each._forward_pre_hooks):  # noqa: SLF001
+            table.move_to_end(next(reversed(table)), last=False)
+
+
+@overriding("parallel_style")
+def prepared_inputs_keep_their_layout(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleInput leaves inputs in the layout that they came in."""
+    kept = {"desired_input_layouts": options["input_layouts"]} if name == "PrepareModuleInput" else {}
+    return old(name, **(options | kept))
+
+
+@overriding("parallel_style")
+def prepared_outputs_keep_their_layout(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleOutput leaves outputs in the layout that they have."""
+    kept = {"desired_output_layouts": options["output_layouts"]} if name == "PrepareModuleOutput" else {}
+    return old(name, **(options | kept))
+
+
+@overriding("cross_entropy")
+def loss_parallel_sums_gradients(self: Mutant, old: Hook, logits: Any, target: Any) -> Any:
+    """The gradient of a loss that every rank has is summed over the ranks."""
+    return old(logits, target) * self.get_world_size()

@@ -1,0 +1,302 @@
+"""Tensor parallelism: what hooks see of layers whose parameters, inputs or outputs are split over the ranks."""
+
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.ranks import RANKS, number
+
+PARALLEL = "torch.distributed.tensor.parallel"
+PARALLELIZE = docstring(f"{PARALLEL}.parallelize_module")
+COLWISE = docstring(f"{PARALLEL}.ColwiseParallel")
+ROWWISE = docstring(f"{PARALLEL}.RowwiseParallel")
+SEQUENCE = docstring(f"{PARALLEL}.SequenceParallel")
+PREPARE_INPUT = docstring(f"{PARALLEL}.PrepareModuleInput")
+PREPARE_OUTPUT = docstring(f"{PARALLEL}.PrepareModuleOutput")
+LOSS_PARALLEL = docstring(f"{PARALLEL}.loss_parallel")
+NEEDS = [Capability.DISTRIBUTED_TENSORS, Capability.TENSOR_PARALLEL, Capability.MODULE_SWITCHES]
+TWO_DIMENSIONS = {"extra-dimension": "the weight of a linear layer has two dimensions"}
+X = [[1.0, 2.0]]
+UP = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
+DOWN = [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]
+"""The weights of two linear layers, one after the other."""
+OUTPUT = [[170.0, 394.0]]
+UP_GRADIENT = [[6.0, 12.0], [8.0, 16.0], [10.0, 20.0], [12.0, 24.0]]
+DOWN_GRADIENT = [[5.0, 11.0, 17.0, 23.0], [5.0, 11.0, 17.0, 23.0]]
+X_GRADIENT = [[164.0, 200.0]]
+"""The gradients of the sum of the outputs, as one device computes them."""
+
+
+def layers(backend: Backend) -> Any:
+    """Make a module of two linear layers, up and down."""
+    module = backend.module({}, lambda module, x: module.down(module.up(x)))
+    for name, weight in (("up", UP), ("down", DOWN)):
+        backend.add_module(module, name, backend.linear(backend.tensor(weight)))
+    return module
+
+
+def parallelize(backend: Backend, module: Any) -> None:
+    """Split the first layer by columns and the second by rows."""
+    styles = {"up": backend.parallel_style("ColwiseParallel"), "down": backend.parallel_style("RowwiseParallel")}
+    backend.parallelize_module(module, styles)
+
+
+def scale(backend: Backend) -> Any:
+    """Make a module that multiplies by three."""
+    return backend.module({}, lambda _module, x: x * 3.0)
+
+
+def step(backend: Backend, module: Any) -> Any:
+    """Run forward and backward; return the input."""
+    x = backend.tensor(X, requires_grad=True)
+    backend.backward(backend.sum(backend.call(module, x)))
+    return x
+
+
+def whole(backend: Backend, tensor: Any) -> Any:
+    """Return all values of a tensor, which may be a distributed one."""
+    return backend.detach(backend.full_tensor(tensor) if backend.placement(tensor) else tensor)
+
+
+def form(backend: Backend, tensor: Any) -> str:
+    """Return whether a tensor is distributed, in words."""
+    return "distributed" if backend.placement(tensor) else "plain"
+
+
+@rule(
+    "tensor-parallel.gradients",
+    level=Level.MUST,
+    sources=[PARALLELIZE.sentence(13, 17), COLWISE.sentence(1, 5), ROWWISE.sentence(1, 7)],
+    needs=NEEDS,
+    mutants=[
+        "parallelize-module-does-nothing",
+        "parallel-outputs-sum-gradients",
+        "parallel-inputs-keep-partial-gradients",
+    ],
+    except_under=TWO_DIMENSIONS | {"bfloat16": "its numbers have more digits than bfloat16 holds"},
+    processes=RANKS,
+)
+def test_gradients(backend: Backend, trace: Trace) -> None:
+    """Layers that are split by columns, then by rows, compute the output and the gradients of the layers as a whole.
+
+    The semantic of one device is kept: each rank has its parts of the gradients of the weights, and all of the input's.
+    """
+    module = layers(backend)
+    parallelize(backend, module)
+    x = backend.tensor(X, requires_grad=True)
+    output = backend.call(module, x)
+    backend.backward(backend.sum(output))
+
+    trace.expect_value("output", OUTPUT, backend.detach(output))
+    for name, weight, expected in (("up", module.up.weight, UP_GRADIENT), ("down", module.down.weight, DOWN_GRADIENT)):
+        grad = backend.grad_of(weight)
+        trace.expect_value(f"the gradient of {name}", "distributed", form(backend, grad))
+        trace.expect_value(f"the gradient of {name}", expected, whole(backend, grad))
+    trace.expect_value("x.grad", X_GRADIENT, backend.grad_of(x))
+
+
+@rule(
+    "tensor-parallel.tensor-hook",
+    level=Level.MUST,
+    sources=[PARALLELIZE.sentence(13), docstring("torch.Tensor.register_hook").sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["dtensor-drops-tensor-hooks", "dtensor-hooks-see-the-shard-alone"],
+    except_under=TWO_DIMENSIONS,
+    processes=RANKS,
+)
+def test_tensor_hook(backend: Backend, trace: Trace) -> None:
+    """A tensor hook on a split weight runs once in each pass and rank; the parts of its gradient are the whole.
+
+    With the semantic of one device a hook runs as often as there, on the gradient that is computed there.
+    """
+    module = layers(backend)
+    parallelize(backend, module)
+    backend.register_hook(module.up.weight, lambda grad: trace.log("up", whole(backend, grad)))
+    backend.register_hook(module.down.weight, lambda grad: trace.log("down", whole(backend, grad)))
+    for _ in range(2):
+        step(backend, module)
+        trace.expect(("down", DOWN_GRADIENT), ("up", UP_GRADIENT))
+
+
+@rule(
+    "tensor-parallel.post-accumulate",
+    level=Level.MUST,
+    sources=[PARALLELIZE.sentence(13), docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2)],
+    needs=[*NEEDS, Capability.POST_ACCUMULATE],
+    mutants=["dtensor-drops-post-accumulate-hooks", "dtensor-runs-post-accumulate-hooks-early"],
+    except_under=TWO_DIMENSIONS,
+    processes=RANKS,
+)
+def test_post_accumulate(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook on a split weight runs once in each pass and rank, after .grad has been updated.
+
+    With the semantic of one device .grad is the sum over the passes, each rank having a part of it.
+    """
+    module = layers(backend)
+    parallelize(backend, module)
+    weight = module.up.weight
+    backend.register_post_accumulate_grad_hook(
+        weight, lambda weight: trace.log("up", whole(backend, backend.grad_of(weight)))
+    )
+    for passes in (1, 2):
+        step(backend, module)
+        trace.expect(("up", [[passes * value for value in row] for row in UP_GRADIENT]))
+
+
+@rule(
+    "tensor-parallel.full-backward-hook",
+    level=Level.MUST,
+    sources=[PARALLELIZE.sentence(13, 16), docstring("torch.nn.Module.register_full_backward_hook").sentence(2)],
+    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
+    mutants=["parallelize-module-drops-module-hooks"],
+    except_under=TWO_DIMENSIONS,
+    processes=RANKS,
+)
+def test_full_backward_hook(backend: Backend, trace: Trace) -> None:
+    """A split layer's full backward hook runs once in each pass and rank, and grad_input is that of the whole layer.
+
+    The layer is the one that the hook was registered on, and keeps the semantic of one device.
+    """
+    module = layers(backend)
+    for name, layer in (("up", module.up), ("down", module.down)):
+        backend.register_full_backward_hook(
+            layer, lambda _layer, grads, _, name=name: trace.log(name, whole(backend, grads[0]))
+        )
+    parallelize(backend, module)
+    for _ in range(2):
+        step(backend, module)
+        trace.expect(("down", [[6.0, 8.0, 10.0, 12.0]]), ("up", X_GRADIENT))
+
+
+@rule(
+    "tensor-parallel.module-hooks",
+    level=Level.SHOULD,
+    sources=[observed("a style's functions are hooks of the module, and run in the order of registration")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["parallelize-module-runs-its-hooks-first", "parallelize-module-drops-module-hooks"],
+    except_under=TWO_DIMENSIONS,
+    processes=RANKS,
+)
+def test_module_hooks(backend: Backend, trace: Trace) -> None:
+    """Forward hooks registered before a layer is split see its plain input and its distributed output.
+
+    Hooks registered later see the distributed input and the plain output, since the style's functions run in between.
+    """
+
+    def register(when: str) -> None:
+        backend.register_forward_pre_hook(layer, lambda _, inputs: trace.log(f"pre-hook {when}", where(inputs[0])))
+        backend.register_forward_hook(layer, lambda _, __, outputs: trace.log(f"hook {when}", where(outputs)))
+
+    where = backend.placement
+    module = layers(backend)
+    layer = module.up
+    register("before")
+    parallelize(backend, module)
+    register("after")
+    step(backend, module)
+
+    trace.expect(
+        ("pre-hook before", ""), ("pre-hook after", "replicate"), ("hook before", "shard-columns"), ("hook after", "")
+    )
+
+
+@rule(
+    "tensor-parallel.prepare-input",
+    level=Level.MUST,
+    sources=[PREPARE_INPUT.sentence(1, 2, 4, 8)],
+    needs=NEEDS,
+    mutants=["prepared-inputs-keep-their-layout", "parallel-inputs-detach"],
+    processes=RANKS,
+)
+def test_prepare_input(backend: Backend, trace: Trace) -> None:
+    """A module gets the ranks' inputs as a distributed tensor of the desired layout, and backward goes back through it.
+
+    Forward pre-hooks that run later get the same, since a call gives forward what they were given.
+    """
+    module = scale(backend)
+    style = backend.parallel_style("PrepareModuleInput", input_layouts="shard", desired_input_layouts="replicate")
+    backend.parallelize_module(module, style)
+    backend.register_forward_pre_hook(
+        module,
+        lambda _, inputs: trace.log(backend.placement(inputs[0]), backend.detach(backend.local_tensor(inputs[0]))),
+    )
+    x = backend.tensor([number(backend)], requires_grad=True)
+    output = backend.call(module, x)
+    trace.expect(("replicate", [1.0, 2.0]))
+    backend.backward(backend.sum(backend.full_tensor(output)))
+
+    trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-parallel.prepare-output",
+    level=Level.MUST,
+    sources=[PREPARE_OUTPUT.sentence(1, 2, 4, 5)],
+    needs=NEEDS,
+    mutants=["parallelize-module-does-nothing", "prepared-outputs-keep-their-layout", "parallel-outputs-sum-gradients"],
+    processes=RANKS,
+)
+def test_prepare_output(backend: Backend, trace: Trace) -> None:
+    """The ranks' outputs become a tensor of the desired layout, plain by default, and backward goes back through it."""
+    module = scale(backend)
+    style = backend.parallel_style("PrepareModuleOutput", output_layouts="shard", desired_output_layouts="replicate")
+    backend.parallelize_module(module, style)
+    x = backend.tensor([number(backend)], requires_grad=True)
+    output = backend.call(module, x)
+    trace.expect_value("placement of the output", "", backend.placement(output))
+    trace.expect_value("output", [3.0, 6.0], backend.detach(output))
+    backend.backward(backend.sum(output))
+
+    trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+
+
+@rule(
+    "tensor-parallel.sequence",
+    level=Level.MUST,
+    sources=[SEQUENCE.sentence(1, 2, 4), docstring("torch.Tensor.register_hook").sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["dtensor-drops-tensor-hooks", "dtensor-hooks-see-the-shard-alone", "parallelize-module-does-nothing"],
+    except_under={
+        "extra-dimension": "a layer norm is over the last dimension",
+        "complex64": "a layer norm is of real numbers",
+    },
+    processes=RANKS,
+)
+def test_sequence(backend: Backend, trace: Trace) -> None:
+    """With SequenceParallel a hook on a replicated parameter gets the gradient of the whole sequence, in every rank.
+
+    The computation is that of the layer, of which each rank has a part of the sequence.
+    """
+    module = backend.layer_norm(backend.tensor([1.0, 1.0]), backend.tensor([0.0, 0.0]))
+    style = backend.parallel_style("SequenceParallel", sequence_dim=0, use_local_output=True)
+    backend.parallelize_module(module, style)
+    backend.register_hook(module.bias, lambda grad: trace.log(form(backend, grad), whole(backend, grad)))
+    output = backend.call(module, backend.tensor([[number(backend), 5.0]]))
+    backend.backward(backend.sum(output * backend.tensor([[number(backend), 10.0]])))
+
+    trace.expect(("distributed", [3.0, 20.0]))
+
+
+@rule(
+    "tensor-parallel.loss",
+    level=Level.MUST,
+    sources=[LOSS_PARALLEL.sentence(1, 3, 4), docstring("torch.Tensor.register_hook").sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["dtensor-drops-tensor-hooks", "loss-parallel-sums-gradients"],
+    except_under={
+        "float16": "a quarter comes out of logarithms, which float16 rounds",
+        "complex64": "a cross-entropy is of real numbers",
+    },
+    processes=RANKS,
+)
+def test_loss(backend: Backend, trace: Trace) -> None:
+    """Backward from the cross-entropy of logits that are split by class gives each rank its part of their gradient."""
+    logits = backend.distribute_tensor(backend.tensor([[0.0] * 4], requires_grad=True), "shard-columns")
+    backend.register_hook(logits, lambda grad: trace.log("hook", whole(backend, grad)))
+    with backend.loss_parallel():
+        backend.backward(backend.cross_entropy(logits, backend.tensor([2], dtype="int64")))
+
+    expected = [[0.25, 0.25, -0.75, 0.25]]
+    trace.expect(("hook", expected))
+    trace.expect_value("placement of the gradient", "shard-columns", backend.placement(backend.grad_of(logits)))
+    trace.expect_value("gradient", expected, whole(backend, backend.grad_of(logits)))
