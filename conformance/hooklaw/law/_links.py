@@ -20,6 +20,7 @@ PAGES = {
     "torch.distributed.fsdp.register_fsdp_forward_method": "distributed.fsdp.fully_shard",
     "torch.distributed.tensor": "distributed.tensor",
     "torch.distributed.tensor.DTensor": "distributed.tensor",
+    "torch.distributed.tensor.parallel": "distributed.tensor.parallel",
     "torch.nn.Module": "generated/torch.nn.Module",
     "torch.nn.parallel.DistributedDataParallel": "generated/torch.nn.parallel.DistributedDataParallel",
     "torch.optim.optimizer": "optim",

@@ -6,6 +6,7 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observe
 from hooklaw.rules.ranks import RANKS, number
 
 PARALLEL = "torch.distributed.tensor.parallel"
+DTENSOR = docstring("torch.distributed.tensor.DTensor")
 PARALLELIZE = docstring(f"{PARALLEL}.parallelize_module")
 COLWISE = docstring(f"{PARALLEL}.ColwiseParallel")
 ROWWISE = docstring(f"{PARALLEL}.RowwiseParallel")
@@ -65,7 +66,7 @@ def form(backend: Backend, tensor: Any) -> str:
 @rule(
     "tensor-parallel.gradients",
     level=Level.MUST,
-    sources=[PARALLELIZE.sentence(13, 17), COLWISE.sentence(1, 5), ROWWISE.sentence(1, 7)],
+    sources=[DTENSOR.sentence(1), PARALLELIZE.sentence(13, 17), COLWISE.sentence(1, 5), ROWWISE.sentence(1, 7)],
     needs=NEEDS,
     mutants=[
         "parallelize-module-does-nothing",
@@ -78,7 +79,7 @@ def form(backend: Backend, tensor: Any) -> str:
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """Layers that are split by columns, then by rows, compute the output and the gradients of the layers as a whole.
 
-    The semantic of one device is kept: each rank has its parts of the gradients of the weights, and all of the input's.
+    The parameters act like those of a single device: each rank has a part of their gradients, and all of the input's.
     """
     module = layers(backend)
     parallelize(backend, module)
@@ -97,7 +98,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-parallel.tensor-hook",
     level=Level.MUST,
-    sources=[PARALLELIZE.sentence(13), docstring("torch.Tensor.register_hook").sentence(2)],
+    sources=[DTENSOR.sentence(1), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     mutants=["dtensor-drops-tensor-hooks", "dtensor-hooks-see-the-shard-alone"],
     except_under=TWO_DIMENSIONS,
@@ -106,7 +107,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     """A tensor hook on a split weight runs once in each pass and rank; the parts of its gradient are the whole.
 
-    With the semantic of one device a hook runs as often as there, on the gradient that is computed there.
+    The weight is a distributed tensor, which acts like that of a single device.
     """
     module = layers(backend)
     parallelize(backend, module)
@@ -120,7 +121,7 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-parallel.post-accumulate",
     level=Level.MUST,
-    sources=[PARALLELIZE.sentence(13), docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2)],
+    sources=[DTENSOR.sentence(1), docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2)],
     needs=[*NEEDS, Capability.POST_ACCUMULATE],
     mutants=["dtensor-drops-post-accumulate-hooks", "dtensor-runs-post-accumulate-hooks-early"],
     except_under=TWO_DIMENSIONS,
@@ -129,7 +130,7 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook on a split weight runs once in each pass and rank, after .grad has been updated.
 
-    With the semantic of one device .grad is the sum over the passes, each rank having a part of it.
+    The weight acts like that of a single device: .grad is the sum over the passes, and each rank has a part of it.
     """
     module = layers(backend)
     parallelize(backend, module)
@@ -145,7 +146,11 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-parallel.full-backward-hook",
     level=Level.MUST,
-    sources=[PARALLELIZE.sentence(13, 16), docstring("torch.nn.Module.register_full_backward_hook").sentence(2)],
+    sources=[
+        DTENSOR.sentence(1),
+        PARALLELIZE.sentence(16),
+        docstring("torch.nn.Module.register_full_backward_hook").sentence(2),
+    ],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
     mutants=["parallelize-module-drops-module-hooks"],
     except_under=TWO_DIMENSIONS,
@@ -154,7 +159,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 def test_full_backward_hook(backend: Backend, trace: Trace) -> None:
     """A split layer's full backward hook runs once in each pass and rank, and grad_input is that of the whole layer.
 
-    The layer is the one that the hook was registered on, and keeps the semantic of one device.
+    The layer is the one that the hook was registered on, and its weight acts like that of a single device.
     """
     module = layers(backend)
     for name, layer in (("up", module.up), ("down", module.down)):
