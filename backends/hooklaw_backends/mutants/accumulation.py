@@ -38,11 +38,26 @@ class GradientKeptAsideOfGrad(Mutant):
 def autograd_grad_accumulates(self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any) -> Any:
     """autograd.grad also adds to the .grad of its inputs."""
     grads = old(outputs, inputs, *given, **how)
-    for tensor, grad in zip(inputs, grads, strict=True):
+    _accumulate(self, inputs, grads)
+    return grads
+
+
+@overriding("grad")
+def autograd_grad_of_several_inputs_accumulates(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad of more than one input also adds to their .grad."""
+    grads = old(outputs, inputs, *given, **how)
+    if len(inputs) > 1:
+        _accumulate(self, inputs, grads)
+    return grads
+
+
+def _accumulate(self: Mutant, tensors: Any, grads: Any) -> None:
+    for tensor, grad in zip(tensors, grads, strict=True):
         if self.is_leaf(tensor):
             before = self.grad_of(tensor)
             self.set_grad(tensor, grad if before is None else before + grad)
-    return grads
 
 
 @overriding("backward")

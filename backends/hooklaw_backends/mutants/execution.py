@@ -56,6 +56,16 @@ def autograd_grad_executes_the_nodes_of_several_inputs(
 
 
 @overriding("grad", base=_KnowsNodeHooks)
+def autograd_grad_executes_the_nodes_of_later_inputs(
+    self: _KnowsNodeHooks, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad runs the Node hooks of all its inputs but the first, although their Nodes need not be executed."""
+    grads = old(outputs, inputs, *given, **how)
+    self.run_hooks_on(inputs[1:], grads[1:])
+    return grads
+
+
+@overriding("grad", base=_KnowsNodeHooks)
 def node_pre_hook_changes_captured_gradient(
     self: _KnowsNodeHooks, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
 ) -> Any:

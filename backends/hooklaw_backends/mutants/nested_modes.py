@@ -23,6 +23,31 @@ def enable_grad_without_effect(self: Mutant, old: Hook) -> Any:
     return nullcontext()
 
 
+class _CountsNoGrad(Mutant):
+    """A mutant that knows how many no_grad contexts are open."""
+
+    depth = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.depth = 0
+
+    @contextmanager
+    def no_grad(self) -> Generator[None]:
+        self.depth += 1
+        try:
+            with super().no_grad():
+                yield
+        finally:
+            self.depth -= 1
+
+
+@overriding("enable_grad", base=_CountsNoGrad)
+def enable_grad_undoes_one_no_grad(self: _CountsNoGrad, old: Hook) -> Any:
+    """enable_grad has no effect inside a no_grad that is inside another."""
+    return old() if self.depth < 2 else nullcontext()  # noqa: PLR2004 - one no_grad and another
+
+
 @overriding("no_grad")
 @contextmanager
 def leaving_no_grad_turns_grad_mode_on(self: Mutant, old: Hook) -> Generator[None]:

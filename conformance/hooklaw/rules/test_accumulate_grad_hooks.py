@@ -47,6 +47,7 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
         "autograd-grad-executes-the-nodes-of-its-inputs",
         "autograd-grad-executes-the-nodes-of-several-inputs",
         "post-accumulate-fires-in-autograd-grad",
+        "autograd-grad-executes-the-nodes-of-later-inputs",
     ],
 )
 def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
@@ -54,8 +55,8 @@ def test_autograd_grad_of_leaf(backend: Backend, trace: Trace) -> None:
     x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     _node = _put_every_hook(backend, trace, x)
 
-    for others in ([], [w]):
-        backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), [x, *others])
+    for inputs in ([x], [x, w], [w, x]):
+        backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), inputs)
 
         trace.expect("tensor hook")
 

@@ -38,6 +38,22 @@ def squared_gradient(backend: Backend) -> list[float]:
     return [sum(4 * row * row for row in numbers(backend))]
 
 
+def two_weighted(backend: Backend) -> Any:
+    """Make a module with the parameters weight, 2, and other, 3, which gives (x * weight) ** 2 + x * other."""
+
+    def forward(module, x):
+        y = x * module.weight
+        return y * y + x * module.other
+
+    return backend.module({"weight": backend.tensor([2.0]), "other": backend.tensor([3.0])}, forward)
+
+
+def expect_gradients(backend: Backend, trace: Trace, module: Any) -> None:
+    """Expect in a module with two weights the gradients that all rows give."""
+    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+    trace.expect_value("other.grad", [sum(numbers(backend))], backend.grad_of(module.other))
+
+
 @rule(
     "data-parallel.hooks-inside-forward",
     level=Level.MUST,
@@ -201,24 +217,22 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DATA_PARALLEL.sentence(4), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.TENSOR_HOOKS],
-    mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica"],
+    mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica", "later-gradients-of-one-replica-only"],
 )
 def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     """The gradients of all replicas are summed into the original module; its parameter hooks run once, with the sum.
 
     A hook runs when a gradient of its tensor is computed, and the parameter of the original module has the sum alone.
     """
-
-    def forward(module, x):
-        y = x * module.weight
-        return y * y
-
-    module = weighted(backend, forward)
-    backend.register_hook(module.weight, trace.saw("hook on the weight"))
+    module = two_weighted(backend)
+    backend.register_hook(module.weight, trace.saw("weight"))
+    backend.register_hook(module.other, trace.saw("other"))
     backend.backward(backend.sum(backend.call(backend.data_parallel(module), one_row_each(backend))))
 
-    trace.expect(("hook on the weight", squared_gradient(backend)))
-    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+    trace.expect_in_any_order("weight", "other")
+    seen = [*trace.values("weight"), *trace.values("other")]
+    trace.expect_value("what the hooks saw", [squared_gradient(backend), [sum(numbers(backend))]], seen)
+    expect_gradients(backend, trace, module)
 
 
 @rule(
@@ -249,21 +263,16 @@ def test_exception_type(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DATA_PARALLEL.sentence(4), docstring("torch.utils.checkpoint.checkpoint").sentence(6)],
     needs=[Capability.DATA_PARALLEL, Capability.CHECKPOINT],
-    mutants=["gradient-of-one-replica-only"],
+    mutants=["gradient-of-one-replica-only", "later-gradients-of-one-replica-only"],
 )
 def test_checkpoint_around(backend: Backend, trace: Trace) -> None:
     """A data-parallel module inside a non-reentrant checkpoint has the gradients of all replicas.
 
     Checkpointing can be applied to any part of a model, and the gradients of the replicas are summed.
     """
-
-    def forward(module, x):
-        y = x * module.weight
-        return y * y
-
-    module = weighted(backend, forward)
+    module = two_weighted(backend)
     parallel = backend.data_parallel(module)
-    squares = backend.checkpoint(parallel, one_row_each(backend), use_reentrant=False)
-    backend.backward(backend.sum(squares))
+    outputs = backend.checkpoint(parallel, one_row_each(backend), use_reentrant=False)
+    backend.backward(backend.sum(outputs))
 
-    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+    expect_gradients(backend, trace, module)

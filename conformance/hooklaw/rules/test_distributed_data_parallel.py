@@ -14,17 +14,25 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
     level=Level.MUST,
     sources=[DDP.sentence(25), DESIGN.sentence(25)],
     needs=NEEDS,
-    mutants=["ddp-reduces-nothing", "ddp-sums-gradients", "ddp-reduces-in-the-first-pass-only"],
+    mutants=[
+        "ddp-reduces-nothing",
+        "ddp-sums-gradients",
+        "ddp-reduces-in-the-first-pass-only",
+        "ddp-reduces-the-first-parameter-only",
+    ],
     processes=RANKS,
 )
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks."""
-    module = weighted(backend)
+    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module)
+    means = {"weight": mean(backend), "other": mean(backend, lambda own: own * own)}
     for each in ("first", "second"):
-        backend.set_grad(module.weight, None)
+        for name in means:
+            backend.set_grad(getattr(module, name), None)
         run(backend, parallel)
-        trace.expect_value(f"weight.grad after the {each} pass", mean(backend), backend.grad_of(module.weight))
+        for name, expected in means.items():
+            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(

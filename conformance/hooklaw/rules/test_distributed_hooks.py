@@ -292,7 +292,7 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(33)],
     needs=[*NEEDS, Capability.CHECKPOINT],
-    mutants=["ddp-reduces-nothing", "ddp-reduces-in-the-first-pass-only"],
+    mutants=["ddp-reduces-nothing", "ddp-reduces-in-the-first-pass-only", "ddp-reduces-the-first-parameter-only"],
     processes=RANKS,
 )
 def test_checkpoint_non_reentrant(backend: Backend, trace: Trace) -> None:
@@ -300,27 +300,27 @@ def test_checkpoint_non_reentrant(backend: Backend, trace: Trace) -> None:
 
     It has no limitations: a layer may be checkpointed twice, and parameters may be unused.
     """
-
-    def forward(module, x):
-        for _ in range(2):
-            x = backend.checkpoint(lambda y: y * module.weight, x, use_reentrant=False)
-        return x
-
-    module = two_weights(backend, forward)
+    weights = {"weight": [2.0], "other": [3.0], "unused": [5.0]}
+    module = backend.module(
+        {name: backend.tensor(values) for name, values in weights.items()},
+        checkpointed_layers(backend, "weight", "other", "weight", "other", use_reentrant=False),
+    )
     parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
     for each in ("first", "second"):
         backend.set_grad(module.weight, None)
+        backend.set_grad(module.other, None)
         run(backend, parallel)
-        expected = mean(backend, lambda own: 4 * own)
-        trace.expect_value(f"weight.grad after the {each} pass", expected, backend.grad_of(module.weight))
+        for name, factor in (("weight", 36.0), ("other", 24.0)):
+            expected = mean(backend, lambda own, factor=factor: factor * own)
+            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
 
 
-def reentrant_layers(backend: Backend, *names: str) -> Any:
-    """Return a forward that checkpoints the layers with these weights, each with use_reentrant=True."""
+def checkpointed_layers(backend: Backend, *names: str, use_reentrant: bool) -> Any:
+    """Return a forward that checkpoints the layers with these weights, one after the other."""
 
     def forward(module, x):
         for name in names:
-            x = backend.checkpoint(lambda y, name=name: y * getattr(module, name), x, use_reentrant=True)
+            x = backend.checkpoint(lambda y, name=name: y * getattr(module, name), x, use_reentrant=use_reentrant)
         return x
 
     return forward
@@ -336,7 +336,7 @@ def reentrant_layers(backend: Backend, *names: str) -> Any:
 )
 def test_checkpoint_reentrant(backend: Backend, trace: Trace) -> None:
     """If all layers of a distributed module are used and checkpointed once, reentrantly, gradients are averaged."""
-    module = two_weights(backend, reentrant_layers(backend, "weight", "other"))
+    module = two_weights(backend, checkpointed_layers(backend, "weight", "other", use_reentrant=True))
     parallel = backend.distributed_data_parallel(module)
     for each in ("first", "second"):
         backend.set_grad(module.weight, None)
@@ -357,7 +357,7 @@ def test_checkpoint_reentrant(backend: Backend, trace: Trace) -> None:
 )
 def test_checkpoint_reentrant_twice(backend: Backend, trace: Trace) -> None:
     """If a layer of a distributed module is checkpointed twice, reentrantly, only its first gradient is averaged."""
-    module = weighted(backend, reentrant_layers(backend, "weight", "weight"))
+    module = weighted(backend, checkpointed_layers(backend, "weight", "weight", use_reentrant=True))
     run(backend, backend.distributed_data_parallel(module), backend.tensor([number(backend)], requires_grad=True))
 
     first, second = mean(backend, lambda own: 2 * own)[0], 2 * number(backend)

@@ -245,16 +245,17 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
 )
 def test_hooks_outside(backend: Backend, trace: Trace) -> None:
     """Hooks on an argument of func.vjp, or on a leaf that its function captures, run only in a backward outside."""
-    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    backend.register_hook(x, trace.saw("argument"))
-    backend.register_hook(w, trace.saw("captured leaf"))
-    (gradient,) = backend.func_vjp(lambda x: x * x * w, x)[1](backend.tensor([1.0, 1.0]))
+    x, w = (backend.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [5.0, 7.0]))
+    y = x * 3
+    for label, tensor in (("leaf", x), ("computed", y), ("captured leaf", w)):
+        backend.register_hook(tensor, trace.saw(label))
+    gradients = backend.func_vjp(lambda x, y: x * x * y * w, x, y)[1](backend.tensor([1.0, 1.0]))
 
     trace.expect()
-    trace.expect_value("gradient", [2.0, 8.0], gradient)
-    backend.backward(gradient, backend.tensor([1.0, 1.0]))
-    trace.expect_in_any_order("argument", "captured leaf")
-    trace.expect_value("gradients outside", [[2.0, 4.0], [2.0, 4.0]], [backend.grad_of(x), backend.grad_of(w)])
+    trace.expect_value("gradients", [[30.0, 168.0], [5.0, 28.0]], gradients)
+    backend.backward(gradients[0], backend.tensor([1.0, 1.0]))
+    trace.expect_in_any_order("leaf", "computed", "captured leaf")
+    trace.expect_value("gradients outside", [[60.0, 168.0], [6.0, 24.0]], [backend.grad_of(x), backend.grad_of(w)])
 
 
 @rule(

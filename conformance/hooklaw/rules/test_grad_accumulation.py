@@ -64,7 +64,7 @@ def test_reset(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-accumulates"],
+    mutants=["autograd-grad-accumulates", "autograd-grad-of-several-inputs-accumulates"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """The gradients that autograd.grad returns are not accumulated into the .grad of any leaf."""
@@ -73,11 +73,12 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     for before in (None, [9.0, 9.0]):
         for leaf in (x, w):
             backend.set_grad(leaf, before and backend.tensor(before))
-        (grad,) = backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), [x])
+        for inputs in ([x], [x, w]):
+            grads = backend.grad(backend.call(lambda x, w: backend.sum(x * w), x, w), inputs)
 
-        trace.expect_value("gradient", [3.0, 4.0], grad)
-        trace.expect_value("x.grad", before, backend.grad_of(x))
-        trace.expect_value("w.grad", before, backend.grad_of(w))
+            trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]][: len(inputs)], grads)
+            trace.expect_value("x.grad", before, backend.grad_of(x))
+            trace.expect_value("w.grad", before, backend.grad_of(w))
 
 
 @rule(

@@ -120,13 +120,13 @@ def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ENABLE_GRAD.sentence(2)],
     needs=[Capability.GRAD_MODE],
-    mutants=["enable-grad-without-effect", "grad-mode-locked-in-hooks"],
+    mutants=["enable-grad-without-effect", "grad-mode-locked-in-hooks", "enable-grad-undoes-one-no-grad"],
 )
 def test_enable_grad(backend: Backend, trace: Trace) -> None:
     """An operation under enable_grad is recorded even inside no_grad, and its backward reaches the inputs."""
 
     def forward(x):
-        with backend.no_grad(), backend.enable_grad():
+        with backend.no_grad(), backend.no_grad(), backend.enable_grad():  # which undoes both
             return backend.sum(x * 3)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)

@@ -305,12 +305,12 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""
-    module = doubling(backend)
-    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
+    module = backend.module({}, lambda _module, first, second: first * 2 + second * 3)
+    backend.register_full_backward_hook(module, lambda _, grads, _output: (grads[0] * 10, grads[1] * 100))
 
-    for x in (leaf(backend), leaf(backend) * 3):
-        (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
-        trace.expect_value("gradient", [20.0, 20.0], grad)
+    for inputs in ([leaf(backend), leaf(backend) * 3], [leaf(backend) * 3, leaf(backend)]):
+        gradients = backend.grad(backend.sum(backend.call(module, *inputs)), inputs)
+        trace.expect_value("gradients", [[20.0, 20.0], [300.0, 300.0]], gradients)
 
 
 @rule(

@@ -322,7 +322,8 @@ def test_removes_itself(backend: Backend, trace: Trace) -> None:
     handles.append(backend.register_forward_pre_hook(module, once))
     backend.register_forward_pre_hook(module, lambda *_: trace.log("next"))
     x = backend.tensor([1.0, 2.0])
-    module(x)
-    module(x)
+    for _ in range(3):
+        module(x)
 
-    trace.expect("older", "hook", "next", ("forward", [1.0, 2.0]), "older", "next", ("forward", [1.0, 2.0]))
+    later = ("older", "next", ("forward", [1.0, 2.0]))
+    trace.expect("older", "hook", "next", ("forward", [1.0, 2.0]), *later, *later)

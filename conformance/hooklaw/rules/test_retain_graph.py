@@ -15,17 +15,22 @@ THREADS = notes("autograd", "graph-retaining")
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), docstring("torch.autograd.backward").sentence(18), THREADS.sentence(3)],
     needs=[Capability.GRAPH_FREEING],
-    mutants=["graph-never-freed", "freed-graph-gives-zeros"],
+    mutants=["graph-never-freed", "freed-graph-gives-zeros", "shared-graph-copied-per-root"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_second_backward(backend: Backend, trace: Trace) -> None:
     """A second backward through saved tensors that the first has freed is an error that mentions retain_graph."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(lambda x: backend.sum(x * x), x)
+
+    def forward(x):
+        y = x * x
+        return backend.sum(y), backend.sum(y * 3)
+
+    loss, other = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
     backend.backward(loss)
 
-    with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
-        backend.backward(loss)
+    for root in (loss, other):
+        with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
+            backend.backward(root)
 
 
 @rule(

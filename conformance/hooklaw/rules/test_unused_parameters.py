@@ -83,18 +83,23 @@ def test_not_in_loss(backend: Backend, trace: Trace) -> None:
     sources=[observed("a rank without a gradient counts as zero in the mean")],
     needs=NEEDS,
     basis=Basis.OBSERVED,
-    mutants=["ddp-finds-no-unused-parameters"],
+    mutants=["ddp-finds-no-unused-parameters", "ddp-keeps-the-last-gradient-of-an-unused-parameter"],
     processes=RANKS,
 )
 def test_unused_in_one_rank(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True the mean of a parameter that one rank leaves out has a zero for that rank."""
-    name = "weight" if backend.get_rank() == 0 else "other"
-    module = two_weights(backend, lambda module, x: x * getattr(module, name))
-    run(backend, backend.distributed_data_parallel(module, find_unused_parameters=True))
-
+    used: list[str] = []
+    module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
+    parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
     size = backend.get_world_size()
-    trace.expect_value("weight.grad", [1 / size], backend.grad_of(module.weight))
-    trace.expect_value("other.grad", [(size * (size + 1) / 2 - 1) / size], backend.grad_of(module.other))
+    means = ([1 / size], [(size * (size + 1) / 2 - 1) / size])
+    for names in (("weight", "other"), ("other", "weight")):
+        used.append(names[0] if backend.get_rank() == 0 else names[1])
+        for name in names:
+            backend.set_grad(getattr(module, name), None)
+        run(backend, parallel)
+        for name, expected in zip(names, means, strict=True):
+            trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(

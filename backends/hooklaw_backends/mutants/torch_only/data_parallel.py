@@ -1,5 +1,6 @@
 """Mutants of DataParallel that lose a replica's hooks, gradients or exception."""
 
+from collections.abc import Iterable
 from functools import wraps
 from typing import Any
 
@@ -90,11 +91,21 @@ def in_parallel(name: str) -> Maker:
 @in_parallel("replicate")
 def gradient_of_one_replica_only(parallel: ThreadParallel, old: Hook, module: Any, device_ids: Any) -> list[Any]:
     """Only the first replica contributes to the gradients of the parameters."""
-    first, *others = old(module, device_ids)
-    for replica in others:
-        for name, parameter in module.named_parameters():
+    return _first_alone(old(module, device_ids), module.named_parameters())
+
+
+@in_parallel("replicate")
+def later_gradients_of_one_replica_only(parallel: ThreadParallel, old: Hook, module: Any, device_ids: Any) -> list[Any]:
+    """Only the first replica contributes to the gradients of the parameters after the first."""
+    return _first_alone(old(module, device_ids), list(module.named_parameters())[1:])
+
+
+def _first_alone(replicas: list[Any], parameters: Iterable[tuple[str, Any]]) -> list[Any]:
+    """Cut these parameters off in all replicas but the first."""
+    for name, parameter in parameters:
+        for replica in replicas[1:]:
             setattr(replica, name, parameter.detach())
-    return [first, *others]
+    return replicas
 
 
 @in_parallel("parallel_apply")

@@ -153,6 +153,21 @@ def ddp_finds_unused_parameters_once(parallel: Any, old: Hook, *inputs: Any) -> 
 
 
 @overriding("distributed_data_parallel")
+def ddp_keeps_the_last_gradient_of_an_unused_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """In a pass that leaves a parameter out, the mean has the rank's gradient of the pass before."""
+    last: dict[int, Any] = {}
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own = bucket.buffer().clone()
+        own = last[bucket.index()] = torch.where(own == 0, last.get(bucket.index(), own), own)
+        return all_reduce_future(own / distributed.get_world_size())
+
+    made = old(module, **options)
+    made.register_comm_hook(None, hook)
+    return made
+
+
+@overriding("distributed_data_parallel")
 def ddp_static_graph_ignored_outside_forward(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """With static_graph=True the parameters that forward does not use are left to each rank."""
     made = old(module, **options)
