@@ -264,3 +264,19 @@ def saved_output_of_a_function_kept_by_its_context(
 
     made = old(forward, lambda ctx, *grads: (outputs, backward(ctx, *grads))[1], **options)
     return apply
+
+
+@overriding("custom_function")
+def saved_output_among_several_kept_by_its_context(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """An output that a custom Function saved is kept alive by the Function's Node if it has several outputs."""
+    outputs: list[Any] = []
+
+    def apply(*inputs: Any) -> Any:
+        result = made(*inputs)
+        outputs.extend(result if isinstance(result, tuple) else ())
+        return result
+
+    made = old(forward, lambda ctx, *grads: (outputs, backward(ctx, *grads))[1], **options)
+    return apply

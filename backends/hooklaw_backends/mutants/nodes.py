@@ -137,6 +137,12 @@ def node_pre_hook_replacement_not_propagated(self: Mutant, hook: Hook, grads: An
     hook(grads)
 
 
+@overriding("node_register_prehook")
+def accumulate_grad_pre_hook_replaces_nothing(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """The return value of a pre-hook of a leaf's Node is ignored."""
+    return old(node, hook if self.leaf_of(node) is None else lambda grads: (hook(grads), None)[1])
+
+
 @overriding("register_hook")
 def node_pre_hook_before_tensor_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A tensor's hooks run in registration order among the pre-hooks of its Node, not before them."""

@@ -24,6 +24,8 @@ def leaf(backend: Backend) -> Any:
         "anomalies-of-operations-undetected",
         "anomalies-beside-numbers-undetected",
         "anomalies-of-later-gradients-undetected",
+        "anomalies-of-earlier-gradients-undetected",
+        "infinite-gradients-are-anomalies",
         "nan-is-always-an-error",
     ],
     except_under={"anomaly": "it runs a pass without anomaly detection, too"},
@@ -37,7 +39,7 @@ def test_nan(backend: Backend, trace: Trace) -> None:
     factor = backend.tensor(numbers)
     function = backend.custom_function(lambda _ctx, _w, x: x * 2, lambda _ctx, grad: (grad, grad * factor))
 
-    for compute in (function, lambda w, x: w * x):
+    for compute in (function, lambda w, x: w * x, lambda w, x: x * w):
         w, x = backend.tensor(numbers, requires_grad=True), leaf(backend)
         backend.backward(backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x))
         trace.expect_value("x.grad without anomaly detection", numbers, backend.grad_of(x))
@@ -46,6 +48,13 @@ def test_nan(backend: Backend, trace: Trace) -> None:
             loss = backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x)
             with trace.raises(ErrorKind.NOT_A_NUMBER):
                 backend.backward(loss)
+
+    infinite = backend.tensor([5.0, float("inf")])
+    endless = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: infinite)
+    x = leaf(backend)
+    with backend.detect_anomaly():
+        backend.backward(backend.call(lambda x: backend.sum(endless(x)), x))
+    trace.expect_value("x.grad under anomaly detection", [5.0, float("inf")], backend.grad_of(x))
 
 
 @rule(

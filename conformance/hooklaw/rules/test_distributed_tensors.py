@@ -26,9 +26,15 @@ def leaf(backend: Backend, placement: str = "shard") -> Any:
     return backend.distribute_tensor(backend.tensor(VALUES, requires_grad=True), placement)
 
 
-def square(backend: Backend, x: Any) -> None:
-    """Run backward from the sum of the squares of a distributed tensor, which every rank has whole."""
-    backend.backward(backend.full_tensor(backend.call(lambda x: backend.sum(x * x), x)))
+def square(backend: Backend, x: Any, look: Any = lambda _: None) -> None:
+    """Run backward from the sum of the squares of a distributed tensor, which every rank has whole; look at them."""
+
+    def forward(x):
+        squares = x * x
+        look(squares)
+        return backend.sum(squares)
+
+    backend.backward(backend.full_tensor(backend.call(forward, x)))
 
 
 def weigh(backend: Backend, local: Any) -> None:
@@ -68,7 +74,11 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DTENSOR.sentence(1), REGISTER_HOOK.sentence(4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["dtensor-drops-tensor-hooks", "dtensor-ignores-what-hooks-return"],
+    mutants=[
+        "dtensor-drops-tensor-hooks",
+        "dtensor-ignores-what-hooks-return",
+        "dtensor-drops-tensor-hooks-of-non-leaves",
+    ],
     processes=RANKS,
 )
 def test_replace(backend: Backend, trace: Trace) -> None:
@@ -76,9 +86,9 @@ def test_replace(backend: Backend, trace: Trace) -> None:
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
         backend.register_hook(x, lambda grad: grad * 10.0)
-        square(backend, x)
+        square(backend, x, lambda squares: backend.register_hook(squares, lambda grad: grad * 3.0))
         trace.expect_value(
-            f"{placement}: x.grad", [10 * value for value in SQUARES], whole(backend, backend.grad_of(x))
+            f"{placement}: x.grad", [30 * value for value in SQUARES], whole(backend, backend.grad_of(x))
         )
 
 
@@ -307,7 +317,11 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DTENSOR.sentence(1), REGISTER_HOOK.sentence(2), POST_ACCUMULATE.sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
-    mutants=["dtensor-drops-tensor-hooks", "dtensor-drops-post-accumulate-hooks"],
+    mutants=[
+        "dtensor-drops-tensor-hooks",
+        "dtensor-drops-post-accumulate-hooks",
+        "dtensor-drops-tensor-hooks-of-non-leaves",
+    ],
     processes=1,
 )
 def test_one_rank(backend: Backend, trace: Trace) -> None:
@@ -323,5 +337,10 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
             trace.log("post-accumulate hook", part(backend, backend.grad_of(tensor)))
 
         backend.register_post_accumulate_grad_hook(x, hook)
-        square(backend, x)
-        trace.expect(("tensor hook", SQUARES), ("post-accumulate hook", SQUARES))
+
+        def look(squares):
+            backend.register_hook(squares, lambda grad: trace.log("hook of a non-leaf", part(backend, grad)))
+
+        square(backend, x, look)
+        ones = [1.0] * len(VALUES)
+        trace.expect(("hook of a non-leaf", ones), ("tensor hook", SQUARES), ("post-accumulate hook", SQUARES))

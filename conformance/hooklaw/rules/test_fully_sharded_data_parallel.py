@@ -80,24 +80,31 @@ def test_once(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(9, 14)],
     needs=NEEDS,
-    mutants=["fsdp-comm-hook-ignored"],
+    mutants=["fsdp-comm-hook-ignored", "fsdp-comm-hook-called-for-each-parameter"],
     except_under=FLAT,
     processes=RANKS,
 )
 def test_no_shard(backend: Backend, trace: Trace) -> None:
     """With NO_SHARD a communication hook is passed the whole gradient of the rank, which it may change in place."""
-    module, wrapper = wrapped(backend, no_shard=True)
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("weight", "other")}
+    module = backend.module(weights, lambda module, x: x * module.weight + x * x * module.other)
+    wrapper = backend.fully_sharded_data_parallel(module, no_shard=True)
+    own = [number(backend) * row for row in ROWS]
+    gradients = [own, [value * value for value in own]]
 
     def hook(_, gradient):
-        trace.log("hook", gradient)
+        values = backend.tolist(gradient)
+        passed = [each in [values[at:][:LENGTH] for at in range(len(values))] for each in gradients]
+        trace.log("is passed the gradient of each parameter", passed)
         backend.mul_(gradient, 10.0)
 
     backend.register_comm_hook(wrapper, None, hook)
     run(backend, wrapper, rows(backend))
 
-    trace.expect(("hook", [number(backend) * row for row in ROWS]))
-    expected = [10 * number(backend) * row for row in ROWS]
-    trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
+    trace.expect(("is passed the gradient of each parameter", [True, True]))
+    for name, gradient in zip(weights, gradients, strict=True):
+        expected = [10 * value for value in gradient]
+        trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(

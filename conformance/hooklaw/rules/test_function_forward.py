@@ -128,7 +128,7 @@ def test_context_attribute(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(31)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
-    mutants=["saved-output-of-a-function-kept-by-its-context"],
+    mutants=["saved-output-of-a-function-kept-by-its-context", "saved-output-among-several-kept-by-its-context"],
     except_under={"packed": "the law is of tensors that no hook packs"},
 )
 def test_no_cycle(backend: Backend, trace: Trace) -> None:
@@ -139,10 +139,14 @@ def test_no_cycle(backend: Backend, trace: Trace) -> None:
         ctx.save_for_backward(y)
         return y
 
-    function = backend.custom_function(forward, lambda ctx, grad: grad * ctx.saved_tensors[0])
-    with without_collector():
-        y = backend.call(function, leaf(backend))
-        alive = weakref.ref(y)
-        del y
+    one = backend.custom_function(forward, lambda ctx, grad: grad * ctx.saved_tensors[0])
+    two = backend.custom_function(
+        lambda ctx, x: (x * 2, forward(ctx, x)), lambda ctx, first, second: first * 2 + second * ctx.saved_tensors[0]
+    )
+    for label, run in (("the only output", one), ("the second of two", lambda x: two(x)[1])):
+        with without_collector():
+            y = backend.call(run, leaf(backend))
+            alive = weakref.ref(y)
+            del y
 
-        trace.expect_value("is freed", expected=True, observed=alive() is None)
+            trace.expect_value(f"{label} is freed", expected=True, observed=alive() is None)

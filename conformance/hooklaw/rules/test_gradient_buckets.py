@@ -16,9 +16,9 @@ SMALL = 0.001
 LENGTH = 800
 
 
-def looked_into(backend: Backend, look: Any, **options: float) -> tuple[Any, Any]:
-    """Make and distribute a module with two parameters whose communication hook looks into each bucket."""
-    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+def looked_into(backend: Backend, look: Any, module: Any = None, **options: float) -> tuple[Any, Any]:
+    """Distribute a module, or one with two parameters, whose communication hook looks into each bucket."""
+    module = module or two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module, **options)
 
     def hook(_state, bucket):
@@ -38,7 +38,12 @@ def looked_into(backend: Backend, look: Any, **options: float) -> tuple[Any, Any
         docstring(f"{BUCKET}.buffer").sentence(2),
     ],
     needs=WITH_HOOK,
-    mutants=["bucket-gradients-reversed", "bucket-without-its-last-gradient", "bucket-parameters-are-gradients"],
+    mutants=[
+        "bucket-gradients-reversed",
+        "bucket-without-its-last-gradient",
+        "bucket-parameters-are-gradients",
+        "bucket-gradients-of-one-element-apart",
+    ],
     except_under=FLAT,
     processes=RANKS,
 )
@@ -54,10 +59,17 @@ def test_bucket_gradients(backend: Backend, trace: Trace) -> None:
         buffer = backend.tolist(bucket.buffer())
         parts.append(all(grad in [buffer[at:][: len(grad)] for at in range(len(buffer))] for grad in gradients))
 
-    module, parallel = looked_into(backend, look)
-    run(backend, parallel)
-    trace.expect_value("gradient of weight", [number(backend)], found.get("weight"))
-    trace.expect_value("gradient of other", [number(backend) ** 2], found.get("other"))
+    weights = {"weight": backend.tensor([2.0, 3.0]), "other": backend.tensor([5.0, 6.0, 7.0])}
+
+    def forward(module, x):
+        return backend.sum(x * module.weight) + backend.sum(backend.sum(x) * module.other)
+
+    module = backend.module(weights, forward)
+    _, parallel = looked_into(backend, look, module)
+    own = number(backend)
+    run(backend, parallel, backend.tensor([own, own * 10]))
+    trace.expect_value("gradient of weight", [own, own * 10], found.get("weight"))
+    trace.expect_value("gradient of other", [own * 11] * 3, found.get("other"))
     trace.expect_value("gradients are parts of their buffers", [True] * len(parts), parts)
 
 

@@ -121,10 +121,11 @@ def test_unused_output(backend: Backend, trace: Trace) -> None:
     """The gradient of an unused output that a full backward hook gets may be None."""
     module = backend.module({}, lambda _module, x: (x * 2, x * 3))
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+    one = [1.0, 1.0]
 
-    backend.backward(backend.call(lambda x: backend.sum(module(x)[0]), leaf(backend)))
-
-    trace.expect(("hook", [[[2.0, 2.0]], [[1.0, 1.0], None]]))
+    for used, (factor, outputs) in enumerate(((2.0, [one, None]), (3.0, [None, one]))):
+        backend.backward(backend.call(lambda x, used=used: backend.sum(module(x)[used]), leaf(backend)))
+        trace.expect(("hook", [[[factor, factor]], outputs]))
 
 
 @rule(

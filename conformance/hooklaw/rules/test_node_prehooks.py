@@ -36,7 +36,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(4)],
     needs=NODE_HOOKS,
-    mutants=["node-pre-hook-replacement-not-propagated"],
+    mutants=["node-pre-hook-replacement-not-propagated", "accumulate-grad-pre-hook-replaces-nothing"],
 )
 def test_replacement(backend: Backend, trace: Trace) -> None:
     """A Node is executed with the tuple of gradients that its pre-hook returns."""
@@ -47,9 +47,11 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    node = backend.accumulate_grad(x)
+    backend.node_register_prehook(node, lambda grads: (grads[0] * 3,))
     backend.backward(backend.call(forward, x))
 
-    trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
 
 
 @rule(

@@ -142,7 +142,7 @@ def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(5), docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.POST_ACCUMULATE, Capability.AUTOGRAD_GRAD],
-    mutants=["post-accumulate-fires-in-autograd-grad"],
+    mutants=["post-accumulate-fires-in-autograd-grad", "autograd-grad-accumulates"],
 )
 def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     """autograd.grad accumulates nothing, so post-accumulate-grad hooks do not run."""
@@ -155,6 +155,7 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
 
     trace.expect()
     trace.expect_value("gradient", [2.0, 2.0], grad)
+    trace.expect_value(".grad of the leaves", [[9.0, 9.0], [9.0, 9.0]], [backend.grad_of(x), backend.grad_of(w)])
 
 
 @rule(

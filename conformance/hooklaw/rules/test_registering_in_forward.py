@@ -190,11 +190,12 @@ def test_removed_inside(backend: Backend, trace: Trace) -> None:
         backend.register_hook(x, trace.saw("hook", lambda grad: grad * 10))
         return backend.sum(y)
 
-    x = leaf(backend)
-    backend.backward(backend.call(forward, x))
+    for label, given in (("a leaf", lambda x: x), ("a non-leaf", lambda x: x * 1)):
+        x = leaf(backend)
+        backend.backward(backend.call(forward, given(x)))
 
-    trace.expect("older", ("hook", [3.0, 3.0]))
-    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+        trace.expect("older", ("hook", [3.0, 3.0]))
+        trace.expect_value(f"x.grad, {label}", [30.0, 30.0], backend.grad_of(x))
 
 
 @rule(

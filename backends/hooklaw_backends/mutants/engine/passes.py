@@ -4,9 +4,11 @@
 
 import heapq
 from contextlib import nullcontext
+from math import isinf
 from typing import Any
 
 from hooklaw.model import engine, function
+from hooklaw.model.errors import NotANumberError
 from hooklaw.model.hooks import Hooks
 from hooklaw.model.node import Node
 from hooklaw_backends.mutants.base import Hook, fresh
@@ -131,6 +133,20 @@ def first_gradient_kept_as_it_is(self: Inside, old: Hook, leaf: Any, new: Any, *
 def anomalies_of_later_gradients_undetected(self: Inside, old: Hook, node: Any, results: Any) -> None:
     """Anomaly detection looks only at the first gradient that a Node computes."""
     old(node, results[:1])
+
+
+@inside(engine, "_refuse_nan")
+def anomalies_of_earlier_gradients_undetected(self: Inside, old: Hook, node: Any, results: Any) -> None:
+    """Anomaly detection looks only at the last gradient that a Node computes."""
+    old(node, results[-1:])
+
+
+@inside(engine, "_refuse_nan")
+def infinite_gradients_are_anomalies(self: Inside, old: Hook, node: Any, results: Any) -> None:
+    """Anomaly detection takes an infinite gradient for a NaN."""
+    old(node, results)
+    if any(result is not None and any(map(isinf, result.data.values())) for result in results):
+        raise NotANumberError(f"{node.name} returned an infinite gradient")
 
 
 @inside(engine, "grad_mode")

@@ -184,6 +184,12 @@ def bucket_without_its_last_gradient(bucket: Any) -> Any:
     return [*first, torch.zeros_like(last)]
 
 
+@bucket_by("gradients")
+def bucket_gradients_of_one_element_apart(bucket: Any) -> Any:
+    """Each gradient of a bucket begins one element after the one before it, whatever that one's size is."""
+    return [bucket.buffer()[at:][: each.numel()].view_as(each) for at, each in enumerate(bucket.parameters())]
+
+
 @bucket_by("parameters")
 def bucket_parameters_are_gradients(bucket: Any) -> Any:
     """The parameters of a bucket are its gradients."""

@@ -24,6 +24,12 @@ def dtensor_drops_tensor_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
 
 
 @altering("register_hook")
+def dtensor_drops_tensor_hooks_of_non_leaves(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a distributed tensor that is no leaf never runs."""
+    return on_distributed(tensor, hook, hook if self.is_leaf(tensor) else lambda _: None)
+
+
+@altering("register_hook")
 def dtensor_ignores_what_hooks_return(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """What a tensor hook on a distributed tensor returns is lost."""
     return on_distributed(tensor, hook, lambda grad: (hook(grad), None)[1])

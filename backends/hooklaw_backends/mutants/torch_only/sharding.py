@@ -240,6 +240,18 @@ def fsdp_comm_hook_in_the_first_pass_only(wrapper: Any, hook: Hook, state: Any, 
     (hook if first else lambda _, *rest: _unhooked(wrapper)(*rest))(state, *given)
 
 
+@overriding("register_comm_hook")
+def fsdp_comm_hook_called_for_each_parameter(self: Mutant, old: Hook, wrapper: Any, state: Any, hook: Hook) -> None:
+    """The communication hook of a wrapper that shards nothing gets the gradient of one parameter at a time."""
+    sizes = [parameter.numel() for parameter in wrapper.parameters()]
+
+    def for_each(state: Any, gradient: Any) -> None:
+        for each in gradient.split(sizes):
+            hook(state, each)
+
+    old(wrapper, state, for_each)
+
+
 @fsdp_hook
 def fsdp_comm_hook_without_state(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
     """The communication hook of a fully sharded wrapper is passed None as its state."""
