@@ -122,6 +122,12 @@ def detach_copies(self: Mutant, old: Hook, tensor: Any) -> Any:
 
 
 @overriding("detach")
+def detach_copies_leaves(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """detach copies the data of a leaf instead of sharing it."""
+    return old(self.clone(tensor) if self.is_leaf(tensor) else tensor)
+
+
+@overriding("detach")
 def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A detached tensor still requires grad."""
     return self.clone(tensor)

@@ -134,6 +134,24 @@ def multi_grad_hook_before_earlier_tensor_hooks(self: Mutant, old: Hook, tensors
     return handle
 
 
+class MultiGradHookAfterLaterHooksOfLeaves(Mutant):
+    """A multi-grad hook gets the gradient of a leaf after tensor hooks that were registered later."""
+
+    own = fresh(list[int])
+
+    def register_multi_grad_hook(self, tensors: Any, hook: Hook, **how: Any) -> Any:
+        handle = super().register_multi_grad_hook(tensors, hook, **how)
+        self.own += [each.id for each in getattr(handle, "handles", handle)]
+        return handle
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle = super().register_hook(tensor, hook)
+        hooks = self.hooks_of(tensor)
+        for own in [each for each in hooks if each in self.own and self.is_leaf(tensor)]:
+            hooks[own] = hooks.pop(own)
+        return handle
+
+
 @overriding("register_multi_grad_hook")
 def threads_share_the_gradients_of_a_multi_grad_hook(
     self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"

@@ -108,6 +108,13 @@ def hook_result_cast(self: Mutant, grad: Any, result: Any) -> Any:
     return self.cast(result, self.dtype(grad)) if self.is_tensor(result) else result
 
 
+@results
+def narrower_hook_result_cast(self: Mutant, grad: Any, result: Any) -> Any:
+    """A hook's return value of float32 is cast if the gradient is of float64, which can hold it."""
+    fits = self.is_tensor(result) and (self.dtype(result), self.dtype(grad)) == ("float32", "float64")
+    return self.cast(result, self.dtype(grad)) if fits else result
+
+
 @calling(*verbs.IN_BACKWARD)
 def hook_exception_swallowed(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a hook that runs during backward is lost."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any
 
@@ -97,6 +97,21 @@ def outer_pair_lost_after_inner(self: Mutant, old: Hook, pack: Hook, unpack: Hoo
         yield
     finally:
         self.drop_pairs()
+
+
+@overriding("saved_tensors_hooks")
+@contextmanager
+def outer_pair_lost_after_a_failing_inner(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
+    """After an exception left an inner context of saved-tensor hooks, the outer hooks are no longer active."""
+    hooks = old(pack, unpack)
+    enter_for_good(hooks)
+    try:
+        yield
+    except Exception:
+        self.drop_pairs()
+        raise
+    with suppress(RuntimeError):  # an inner context has dropped this pair
+        hooks.__exit__(None, None, None)
 
 
 class HooksInheritedFromTheForwardPass(Mutant):

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, move_to_front, once
 
 
@@ -117,6 +117,22 @@ class TensorHooksFrozenAtForward(Mutant):
             return Handle()
         handle = super().register_hook(tensor, hook)
         return Handle(lambda: None if self.frozen else handle.remove())
+
+
+class HooksOfUsedLeavesNotRemoved(Mutant):
+    """A hook of a leaf cannot be removed after the leaf was used."""
+
+    used = fresh(list[int])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        self.used += map(id, tensors)
+        return super().call(fn, *tensors)
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle, leaf, before = super().register_hook(tensor, hook), id(tensor), len(self.used)
+        if not self.is_leaf(tensor):
+            return handle
+        return Handle(lambda: None if leaf in self.used[before:] else handle.remove())
 
 
 @overriding("register_hook")

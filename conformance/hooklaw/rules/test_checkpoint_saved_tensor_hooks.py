@@ -42,13 +42,13 @@ def test_pair_inside(backend: Backend, trace: Trace) -> None:
 
     def fn(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t)):
-            return backend.exp(x)
+            return backend.exp(backend.exp(x))
 
     loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
     trace.log("forward done")
     backend.backward(loss)
 
-    trace.expect("pack", "forward done", "unpack")
+    trace.expect("pack", "pack", "forward done", "unpack", "unpack")
 
 
 @rule(

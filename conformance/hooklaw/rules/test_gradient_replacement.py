@@ -1,6 +1,6 @@
 """The results of tensor hooks, which replace the gradient."""
 
-from itertools import product
+from itertools import permutations, product
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
@@ -14,22 +14,24 @@ FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(3, 4)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["none-taken-as-zero"],
+    mutants=["none-taken-as-zero", "none-undoes-earlier-replacements"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
     """A hook that returns None leaves the gradient as it is."""
 
     def forward(x):
         y = x * 2
+        backend.register_hook(y, trace.saw("y doubled", lambda grad: grad * 2))
         backend.register_hook(y, trace.saw("y"))
         return backend.sum(y * 3)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("x times five", lambda grad: grad * 5))
     backend.register_hook(x, trace.saw("x"))
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
-    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+    trace.expect(("y doubled", [3.0, 3.0]), ("y", [6.0, 6.0]), ("x times five", [12.0, 12.0]), ("x", [60.0, 60.0]))
+    trace.expect_value("x.grad", [60.0, 60.0], backend.grad_of(x))
 
 
 @rule(
@@ -262,14 +264,15 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("error, no cast")],
     needs=[Capability.TENSOR_HOOKS, Capability.FLOAT64],
-    mutants=["bad-hook-result-ignored", "hook-result-cast"],
+    mutants=["bad-hook-result-ignored", "hook-result-cast", "narrower-hook-result-cast"],
 )
 def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another dtype makes the backward fail."""
-    for is_leaf in (False, True):
-        x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for is_leaf, (dtype, other) in product((False, True), permutations(("float32", "float64"))):
+        x = backend.tensor([1.0, 2.0], requires_grad=True, dtype=dtype)
+        result = backend.tensor([1.0, 1.0], dtype=other)
         tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
-        backend.register_hook(tensor, lambda _: backend.tensor([1.0, 1.0], dtype="float64"))
+        backend.register_hook(tensor, lambda _, result=result: result)
         loss = backend.call(backend.sum, tensor)
 
         with trace.raises(ErrorKind.HOOK_RETURN_DTYPE):

@@ -52,13 +52,14 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing", "tensor-hooks-frozen-at-forward"],
+    mutants=["remove-does-nothing", "tensor-hooks-frozen-at-forward", "hooks-of-used-leaves-not-removed"],
 )
 def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     """A hook removed after the graph was built is not called when that graph runs."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    handles = [backend.register_hook(x, trace.saw("leaf, from before its use"))]
     y = backend.call(lambda x: x * 2, x)
-    handles = [backend.register_hook(x, trace.saw("leaf")), backend.register_hook(y, trace.saw("non-leaf"))]
+    handles += [backend.register_hook(x, trace.saw("leaf")), backend.register_hook(y, trace.saw("non-leaf"))]
     loss = backend.call(lambda y: backend.sum(y * 3), y)
     for handle in handles:
         handle.remove()
@@ -156,18 +157,20 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("ids only grow")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["handle-ids-reused"],
+    mutants=["handle-ids-reused", "remove-looks-for-an-equal-hook"],
 )
 def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
     """A handle always belongs to its own hook: after its remove, it never removes a hook that is registered later."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    used_up = backend.register_hook(x, trace.saw("first"))
+    first = trace.saw("first")
+    used_up = backend.register_hook(x, first)
     used_up.remove()
     backend.register_hook(x, trace.saw("second"))
+    backend.register_hook(x, first)
     _remove(used_up, trace)
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-    trace.expect("second")
+    trace.expect("second", "first")
 
 
 @rule(
@@ -198,23 +201,24 @@ def test_remove_after_tensor_freed(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("leaving the block removes the hook")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing"],
+    mutants=["remove-does-nothing", "remove-removes-the-oldest-hook"],
 )
 def test_context_manager(backend: Backend, trace: Trace) -> None:
     """A handle may be used as a context manager that removes the hook at the end of the block, however it ends."""
     for fails in (False, True):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.register_hook(x, trace.saw("older"))
         handle = backend.register_hook(x, trace.saw("hook"))
         trace.expect_value("is a context manager", expected=True, observed=hasattr(handle, "__exit__"))
 
         with suppress(KeyError), handle:
             backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-            trace.expect("hook")
+            trace.expect("older", "hook")
             if fails:
                 raise KeyError
 
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-        trace.expect()
+        trace.expect("older")
 
 
 def _remove(handle, trace: Trace) -> None:

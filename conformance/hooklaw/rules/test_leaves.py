@@ -245,7 +245,7 @@ def test_detached_from_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DETACH.sentence(5), notes("autograd", "in-place-correctness-checks").sentence(4)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
-    mutants=["detach-copies", "version-not-checked", "detached-tensor-has-its-own-version"],
+    mutants=["detach-copies", "version-not-checked", "detached-tensor-has-its-own-version", "detach-copies-leaves"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
@@ -267,6 +267,13 @@ def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
 
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(of_detached if change_original else of_y)
+
+    leaf = backend.tensor([1.0, 2.0], requires_grad=True)
+    detached, of_leaf = backend.call(lambda x: (backend.detach(x), backend.sum(x * x)), leaf)
+    backend.mul_(detached, 10)
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(of_leaf)
 
 
 @rule(

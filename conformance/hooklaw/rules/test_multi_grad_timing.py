@@ -24,13 +24,13 @@ PATIENCE = 3
         "multi-grad-hook-deferred-to-the-end",
         "multi-grad-hook-before-earlier-tensor-hooks",
         "multi-grad-hook-gets-the-latest-gradients",
+        "multi-grad-hook-after-later-hooks-of-leaves",
     ],
 )
 def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets gradients as earlier tensor hooks left them, before later tensor hooks run."""
 
-    def forward(x):
-        y = x * 2
+    def forward(y):
         z = y * 3
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} before", lambda grad: grad * 2))
@@ -39,16 +39,18 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
             backend.register_hook(tensor, trace.saw(f"{label} after", lambda grad: grad * 5))
         return backend.sum(z)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for is_leaf in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        y = x if is_leaf else backend.call(lambda x: x * 2, x)
+        backend.backward(backend.call(forward, y))
 
-    trace.expect(
-        ("z before", [1.0, 1.0]),
-        ("z after", [2.0, 2.0]),
-        ("y before", [30.0, 30.0]),
-        ("multi-grad", [[60.0, 60.0], [2.0, 2.0]]),
-        ("y after", [60.0, 60.0]),
-    )
+        trace.expect(
+            ("z before", [1.0, 1.0]),
+            ("z after", [2.0, 2.0]),
+            ("y before", [30.0, 30.0]),
+            ("multi-grad", [[60.0, 60.0], [2.0, 2.0]]),
+            ("y after", [60.0, 60.0]),
+        )
 
 
 @rule(

@@ -1,6 +1,6 @@
 """The scope of saved-tensor hooks: contexts, nesting and exceptions."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 
@@ -114,7 +114,7 @@ def test_innermost(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 14)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["outer-pair-lost-after-inner"],
+    mutants=["outer-pair-lost-after-inner", "outer-pair-lost-after-a-failing-inner"],
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
     """After the inner of two nested contexts of saved-tensor hooks, the outer pair applies again."""
@@ -123,11 +123,14 @@ def test_restored(backend: Backend, trace: Trace) -> None:
         with pair(backend, trace, "outer"):
             with pair(backend, trace, "inner"):
                 y = backend.exp(x)
-            return backend.sum(backend.exp(y))
+            z = backend.exp(y)
+            with suppress(LeavingError), pair(backend, trace, "inner"):
+                raise LeavingError
+            return backend.sum(z * z)
 
     backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
-    trace.expect("pack inner", "pack outer", "unpack outer", "unpack inner")
+    trace.expect("pack inner", *["pack outer"] * 3, *["unpack outer"] * 3, "unpack inner")
 
 
 @rule(
