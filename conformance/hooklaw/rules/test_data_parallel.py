@@ -262,7 +262,7 @@ def test_exception_type(backend: Backend, trace: Trace) -> None:
     "data-parallel.checkpoint",
     level=Level.MUST,
     sources=[DATA_PARALLEL.sentence(4), docstring("torch.utils.checkpoint.checkpoint").sentence(6)],
-    needs=[Capability.DATA_PARALLEL, Capability.CHECKPOINT],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.CHECKPOINT],
     mutants=["gradient-of-one-replica-only", "later-gradients-of-one-replica-only"],
 )
 def test_checkpoint_around(backend: Backend, trace: Trace) -> None:

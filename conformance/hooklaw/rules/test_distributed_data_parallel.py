@@ -1,5 +1,7 @@
 """Distributed data parallel: the gradients of a module that is replicated in every rank."""
 
+from typing import Any
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 from hooklaw.rules.ranks import RANKS, mean, number, own_input, run, two_weights, weighted
 
@@ -135,30 +137,33 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
     "ddp.parameters-broadcast",
     level=Level.MUST,
     sources=[DESIGN.sentence(4)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    needs=[*NEEDS, Capability.REGISTRATION_HOOKS, Capability.REQUIRES_GRAD_FLAG],
     mutants=[
         "ddp-starts-from-each-rank",
         "ddp-starts-from-the-last-rank",
         "ddp-starts-from-one-parameter",
         "ddp-leaves-submodules-as-they-are",
+        "ddp-leaves-frozen-parameters-as-they-are",
     ],
     processes=RANKS,
 )
 def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
     """When a module is distributed, its parameters and buffers become those of rank 0 in all ranks."""
 
-    def made(weight, offset):
-        module = backend.module({"weight": backend.tensor([weight * number(backend)])}, lambda _, x: x)
-        backend.register_buffer(module, "offset", backend.tensor([offset * number(backend)]))
+    def made(*values: float) -> Any:
+        weight, frozen, offset = (backend.tensor([value * number(backend)]) for value in values)
+        module = backend.module({"weight": weight, "frozen": frozen}, lambda _, x: x)
+        backend.set_requires_grad(module.frozen, requires_grad=False)
+        backend.register_buffer(module, "offset", offset)
         return module
 
-    module, inner = made(1.0, 10.0), made(2.0, 20.0)
+    module, inner = made(1.0, 5.0, 10.0), made(2.0, 7.0, 20.0)
     backend.add_module(module, "inner", inner)
     backend.distributed_data_parallel(module)
 
-    for label, each, values in (("its own", module, [1.0, 10.0]), ("those of a submodule", inner, [2.0, 20.0])):
-        seen = [*backend.tolist(each.weight), *backend.tolist(each.offset)]
-        trace.expect_value(f"parameter and buffer, {label}", values, seen)
+    for label, each, expected in (("its own", module, [1.0, 5.0, 10.0]), ("a submodule's", inner, [2.0, 7.0, 20.0])):
+        seen = [backend.tolist(tensor)[0] for tensor in (each.weight, each.frozen, each.offset)]
+        trace.expect_value(f"parameters and buffer, {label}", expected, seen)
 
 
 @rule(

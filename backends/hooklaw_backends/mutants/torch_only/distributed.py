@@ -136,6 +136,14 @@ def ddp_leaves_submodules_as_they_are(self: Mutant, old: Hook, module: Any, **op
     return old(module, init_sync=False, **options)
 
 
+@overriding("distributed_data_parallel")
+def ddp_leaves_frozen_parameters_as_they_are(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """When a module is distributed, ranks get the parameters of rank 0 that require grad, and its buffers."""
+    for each in (*filter(lambda one: one.requires_grad, module.parameters()), *module.buffers()):
+        distributed.broadcast(each.detach(), 0)
+    return old(module, init_sync=False, **options)
+
+
 @parallel_by("forward")
 def ddp_broadcasts_one_buffer(parallel: Any, old: Hook, *inputs: Any) -> Any:
     """Each forward of a distributed module gives all ranks the first buffer of rank 0, and no other."""
