@@ -177,17 +177,18 @@ def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         y = x * 2
-        backend.register_hook(y, trace.saw("first", lambda grad: grad * 2))
-        backend.register_hook(y, trace.saw("second"))
-        backend.register_hook(y, trace.saw("third", lambda grad: grad + 1))
-        backend.register_hook(y, trace.saw("fourth"))
+        backend.register_hook(y, lambda grad: grad * 5)
+        backend.register_hook(y, trace.saw("second", lambda grad: grad * 2))
+        backend.register_hook(y, trace.saw("third"))
+        backend.register_hook(y, trace.saw("fourth", lambda grad: grad + 1))
+        backend.register_hook(y, trace.saw("fifth"))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("first", [1.0, 1.0]), ("second", [2.0, 2.0]), ("third", [2.0, 2.0]), ("fourth", [3.0, 3.0]))
-    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+    trace.expect(("second", [5.0, 5.0]), ("third", [10.0, 10.0]), ("fourth", [10.0, 10.0]), ("fifth", [11.0, 11.0]))
+    trace.expect_value("x.grad", [22.0, 22.0], backend.grad_of(x))
 
 
 @rule(

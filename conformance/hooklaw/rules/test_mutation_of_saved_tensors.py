@@ -138,7 +138,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     "allow-mutation.not-nested.outer",
     level=Level.MUST,
     sources=[MUTATION.sentence(2)],
-    needs=[Capability.ALLOW_MUTATION],
+    needs=[Capability.ALLOW_MUTATION, Capability.IN_PLACE],
     mutants=["refused-mutation-context-ends-the-outer-one"],
 )
 def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
@@ -146,14 +146,15 @@ def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
 
     Forward and backward run under the same context manager, which is all that the docstring asks for.
     """
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x, factor = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
     with backend.allow_mutation_on_saved_tensors():
-        loss = backend.call(lambda x: backend.sum(x * x), x)
+        loss = backend.call(lambda x, factor: backend.sum(x * factor), x, factor)
         with suppress(Exception), backend.allow_mutation_on_saved_tensors():
             pass
+        backend.mul_(factor, 10)
         backend.backward(loss)
 
-    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
 
 
 @rule(

@@ -231,7 +231,8 @@ def test_around_some(backend: Backend, trace: Trace) -> None:
         x = backend.tensor([0.0], requires_grad=True)
         backend.backward(backend.call(forward, x))
         trace.expect_value("x.grad", [1.0], backend.grad_of(x))
-        trace.expect_value("are called", sorted(labels), sorted({event.label for event in trace.observed}))
+        called = [label for label in ("pack 1", "unpack 1", "pack 2", "unpack 2") if trace.values(label)]
+        trace.expect_value("are called", labels, called)
         trace.clear()
 
     expect_hooks([])
