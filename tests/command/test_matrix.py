@@ -1,11 +1,13 @@
 """The matrix: what it judges, what it publishes, and the pages that are made of the records."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from hooklaw.law.rule import Level
 from hooklaw.results import records
 from hooklaw.results.summary import count
 
@@ -48,6 +50,25 @@ def test_the_pages_say_what_the_records_say(capsys):
     import compatibility
 
     assert (compatibility.main(["--check"]), capsys.readouterr().out) == (0, "")
+
+
+def test_the_page_of_modes_counts_what_they_break():
+    """Each mode's row says how many MUST and SHOULD rules hold in eager torch and not in the mode."""
+    import compatibility
+
+    runs = {record.stem: record.run for record in compatibility.published()}
+    rows = re.findall(
+        r"^\| `([\w-]+)` \|[^|]*\| (\d+ rules|nothing) \|", (ROOT / "docs" / "modes.md").read_text(), re.MULTILINE
+    )
+
+    def broken(run):
+        return {name for name, result in run.results.items() if result.outcome in ("fail", "crash", "timeout")}
+
+    may = {rule.id for rule in runs["torch-eager"].header.rules if rule.level is Level.MAY}
+    more = {mode: len(broken(runs[f"torch-mode-{mode}"]) - broken(runs["torch-eager"]) - may) for mode, _ in rows}
+
+    assert len(rows) == 7
+    assert {mode: f"{number} rules" if number else "nothing" for mode, number in more.items()} == dict(rows)
 
 
 def test_a_record_takes_the_place_of_the_one_before(tools, capsys):
