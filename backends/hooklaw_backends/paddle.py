@@ -47,7 +47,6 @@ LACKS = {
     Capability.RANDOM: "no rule that Paddle can be judged by draws random numbers",
     Capability.AUTOCAST: "no rule that Paddle can be judged by uses autocast",
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or submodule is registered",
-    Capability.MODULE_SWITCHES: "a Layer cannot freeze its parameters at once, and train takes no mode",
     Capability.STATE_DICT: "state_dict has post-hooks only, and loading has no hooks",
     Capability.OPTIMIZERS: "an optimizer has no hooks",
     Capability.FUNCTION_MARKS: "the context of a PyLayer has two of the three marks, and no mark_dirty",
@@ -74,6 +73,10 @@ LACKS = {
 }
 if "prepend" not in signature(paddle.nn.Layer.register_forward_pre_hook).parameters:
     LACKS[Capability.MODULE_HOOK_OPTIONS] = "before Paddle 3.3 a hook takes neither prepend nor always_call"
+if not hasattr(paddle.nn.Layer, "requires_grad_"):
+    LACKS[Capability.MODULE_SWITCHES] = (
+        "before Paddle 3.3 a Layer cannot freeze its parameters at once, and train takes no mode"
+    )
 parameter = getattr(paddle.nn, "Parameter", paddle.base.framework.EagerParamBase.from_tensor)
 
 
