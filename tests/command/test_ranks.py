@@ -303,7 +303,8 @@ def test_script_of_a_rule_of_several_processes(tmp_path):
     """The script of a rule of several processes forks, and fails if any of its processes does."""
     backend = pytest.importorskip("hooklaw_backends.torch_eager").backend()
     script = script_of(find_rule("ddp.gradients-averaged"), backend)
-    wrong = script.replace("module = weighted()", "module = weighted()\nassert rank == 0, 'made to fail'")
+    joined = "init_process_group(rank, 2, store)\n"
+    wrong = script.replace(f"\n{joined}", f"\n{joined}assert rank == 0, 'made to fail'\n")
     codes = []
     for text in (script, wrong):
         (tmp_path / "script.py").write_text(text)
