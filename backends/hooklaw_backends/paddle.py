@@ -49,7 +49,7 @@ LACKS = {
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or submodule is registered",
     Capability.STATE_DICT: "state_dict has post-hooks only, and loading has no hooks",
     Capability.OPTIMIZERS: "an optimizer has no hooks",
-    Capability.FUNCTION_MARKS: "the context of a PyLayer has two of the three marks, and no mark_dirty",
+    Capability.MARK_DIRTY: "the context of a PyLayer has no mark_dirty",
     Capability.FUNCTION_OPTIONS: "a PyLayer has no such options",
     Capability.INCREMENT_VERSION: "no function increments the version of a tensor",
     Capability.ANOMALY: "Paddle checks for NaN with a process-wide flag, not in a context",

@@ -113,8 +113,9 @@ class Capability(StrEnum):
     CUSTOM_FUNCTION = "custom-function", "a user can define a Function with forward and backward", "custom_function"
     FUNCTION_MARKS = (
         "function-marks",
-        "the forward of a custom Function can call mark_dirty, mark_non_differentiable and set_materialize_grads",
+        "the forward of a custom Function can call mark_non_differentiable and set_materialize_grads",
     )
+    MARK_DIRTY = "mark-dirty", "the forward of a custom Function can call mark_dirty for an input that it changes"
     FUNCTION_OPTIONS = "function-options", "a custom Function takes the options of torch.autograd.Function"
     NEEDS_INPUT_GRAD = "needs-input-grad", "a custom Function has ctx.needs_input_grad"
     REQUIRES_GRAD_FLAG = (

@@ -13,7 +13,7 @@ EXTENDING = notes("extending", "how-to-use")
 MARK_DIRTY = docstring("torch.autograd.function.FunctionCtx.mark_dirty")
 CHECKS = notes("autograd", "in-place-correctness-checks")
 SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
-MARKS = [Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS]
+DIRTY = [Capability.CUSTOM_FUNCTION, Capability.MARK_DIRTY]
 OPTIONS = [Capability.CUSTOM_FUNCTION, Capability.FUNCTION_OPTIONS]
 
 
@@ -26,7 +26,7 @@ def leaf(backend: Backend) -> Any:
     "custom-function.mark-dirty.counts",
     level=Level.MUST,
     sources=[MARK_DIRTY.sentence(1), CHECKS.sentence(1, 3)],
-    needs=[*MARKS, Capability.VERSION_COUNTER],
+    needs=[*DIRTY, Capability.VERSION_COUNTER],
     mutants=["dirty-mark-ignored", "dirty-mark-counts-no-change"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
@@ -58,7 +58,7 @@ def test_dirty_counts(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[MARK_DIRTY, observed("the marked input is returned as the same object")],
-    needs=[*MARKS, Capability.IN_PLACE],
+    needs=[*DIRTY, Capability.IN_PLACE],
     mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
 )
 def test_dirty(backend: Backend, trace: Trace) -> None:
@@ -90,7 +90,7 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
     "custom-function.mark-dirty.order",
     level=Level.MUST,
     sources=[MARK_DIRTY.sentence(4)],
-    needs=[*MARKS, Capability.IN_PLACE],
+    needs=[*DIRTY, Capability.IN_PLACE],
     mutants=["dirty-marks-before-the-change-ignored", "dirty-marks-after-the-change-ignored"],
 )
 def test_dirty_before_and_after(backend: Backend, trace: Trace) -> None:
@@ -125,7 +125,7 @@ def test_dirty_before_and_after(backend: Backend, trace: Trace) -> None:
         CHECKS.sentence(4),
         notes("autograd", "in-place-operations-with-autograd").sentence(8),
     ],
-    needs=[*MARKS, Capability.IN_PLACE, Capability.VIEWS],
+    needs=[*DIRTY, Capability.IN_PLACE, Capability.VIEWS],
     mutants=["dirty-mark-ignored", "mark-of-the-other-kind"],
 )
 def test_dirty_view(backend: Backend, trace: Trace) -> None:
@@ -171,7 +171,7 @@ def _gradients(backend: Backend, forward: Callable[[], Any], leaves: Sequence[An
     "custom-function.mark-non-differentiable",
     level=Level.MUST,
     sources=[docstring("torch.autograd.function.FunctionCtx.mark_non_differentiable").sentence(3, 4)],
-    needs=MARKS,
+    needs=[Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS],
     mutants=["non-differentiable-mark-ignored", "mark-of-the-other-kind"],
 )
 def test_not_differentiable(backend: Backend, trace: Trace) -> None:

@@ -298,7 +298,7 @@ def test_context_cycle(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("a saved output does not keep itself alive, be it an input or a view changed in place")],
-    needs=[*FREED, Capability.FUNCTION_MARKS, Capability.IN_PLACE, Capability.VIEWS, Capability.TENSOR_HOOKS],
+    needs=[*FREED, Capability.MARK_DIRTY, Capability.IN_PLACE, Capability.VIEWS, Capability.TENSOR_HOOKS],
     mutants=["contexts-outlive-the-graph"],
     except_under={"packed": "an identity pack may keep an output and its graph alive"},
 )

@@ -222,8 +222,8 @@ def _of_function(instruction: Instruction) -> Iterator[Capability]:
     if kind.option:
         yield Capability.FUNCTION_OPTIONS
     if kind.changes is not None:
-        yield Capability.IN_PLACE
-    if kind.changes is not None or "constant" in word:
+        yield from (Capability.IN_PLACE, Capability.MARK_DIRTY)
+    if "constant" in word:
         yield Capability.FUNCTION_MARKS
 
 
