@@ -1,7 +1,6 @@
 """TensorPlay on the CPU: a framework of its own whose API is PyTorch's, under PyTorch's names."""
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -9,12 +8,10 @@ from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
 from hooklaw.backend.capabilities import SEVERAL_PROCESSES
-from hooklaw.backend.torchlike import attribute, function, named
+from hooklaw.backend.torchlike import attribute, function, remove_global_hooks
 
 try:
     tensorplay: Any = import_module("tensorplay")  # a type checker would resolve `import tensorplay` to this file
-    modules: Any = import_module("tensorplay.nn.modules.module")
-    optimizers: Any = import_module("tensorplay.optim.optimizer")
     checkpoints: Any = import_module("tensorplay.utils.checkpoint")
 except ImportError as missing:
     raise NotRunError("tensorplay is not installed: pip install tensorplay") from missing
@@ -51,13 +48,6 @@ def backend(argument: str = "") -> "TensorPlay":
     return TensorPlay()
 
 
-def _everywhere(verb: str, module: Any = modules) -> Hook:
-    def register(self: Any, hook: Hook, **options: bool) -> Any:
-        return self.everywhere(getattr(module, verb)(hook, **options))
-
-    return named(register, verb)
-
-
 class TensorPlay(TorchLike):
     """What differs from PyTorch, and what TorchLike leaves to an adapter."""
 
@@ -74,28 +64,17 @@ class TensorPlay(TorchLike):
     notes: Mapping[str, str] = {}
     expectations: Path | None = Path(__file__).with_name("expectations") / "tensorplay.toml"
 
-    def __init__(self) -> None:
-        self._global_hooks: list[Any] = []
-
     def reset(self) -> None:
         """Undo what a rule that failed halfway may have left behind."""
         tensorplay.set_grad_enabled(True)
-        while self._global_hooks:
-            self._global_hooks.pop().remove()
-        modules.__dict__["_global_is_full_backward_hook"] = None
+        remove_global_hooks(self)
 
     # values and operations
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
         return tensorplay.tensor(data, dtype=getattr(tensorplay, dtype), requires_grad=requires_grad)
 
-    def channels_last(self, tensor: Any) -> Any:
-        return tensor.contiguous(memory_format=tensorplay.channels_last)
-
     def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
         return tuple(tensor.split(size))
-
-    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
-        return tensorplay.autograd.set_detect_anomaly(True, check_nan=check_nan)  # detect_anomaly warns
 
     def custom_function(self, forward: Hook, backward: Hook) -> Hook:
         members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
@@ -104,9 +83,6 @@ class TensorPlay(TorchLike):
     # running
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         root.backward(gradient, **how)
-
-    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
-        tensorplay.autograd.backward(roots, gradients)
 
     grad = function("grad", "autograd")
     func_grad = staticmethod(tensorplay.func.grad)
@@ -147,39 +123,3 @@ class TensorPlay(TorchLike):
             return getattr(checkpoints.CheckpointPolicy, str(policy(ctx, operation.__name__)))
 
         return checkpoints.create_selective_checkpoint_contexts(chosen, **options)
-
-    def save(self, tensor: Any) -> bytes:
-        buffer = io.BytesIO()
-        tensorplay.save(tensor, buffer)
-        return buffer.getvalue()
-
-    def load(self, data: bytes) -> Any:
-        return tensorplay.load(io.BytesIO(data), weights_only=True)
-
-    def unserializable_hook(self, hook: Hook) -> Hook:
-        return tensorplay.utils.hooks.unserializable_hook(hook)
-
-    # modules
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        made = type("Module", (tensorplay.nn.Module,), {"forward": forward})()
-        for name, value in parameters.items():
-            made.register_parameter(name, tensorplay.nn.Parameter(value))
-        return made
-
-    register_module_forward_pre_hook = _everywhere("register_module_forward_pre_hook")
-    register_module_forward_hook = _everywhere("register_module_forward_hook")
-    register_module_full_backward_pre_hook = _everywhere("register_module_full_backward_pre_hook")
-    register_module_full_backward_hook = _everywhere("register_module_full_backward_hook")
-    register_module_parameter_registration_hook = _everywhere("register_module_parameter_registration_hook")
-    register_module_buffer_registration_hook = _everywhere("register_module_buffer_registration_hook")
-    register_module_module_registration_hook = _everywhere("register_module_module_registration_hook")
-    register_optimizer_step_pre_hook = _everywhere("register_optimizer_step_pre_hook", optimizers)
-    register_optimizer_step_post_hook = _everywhere("register_optimizer_step_post_hook", optimizers)
-
-    def everywhere(self, handle: Any) -> Any:
-        """Keep the handle of a global hook, so that `reset` can remove it."""
-        self._global_hooks.append(handle)
-        return handle
-
-    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
-        return tensorplay.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)

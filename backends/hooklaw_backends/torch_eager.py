@@ -1,6 +1,5 @@
 """torch in eager mode, on the CPU or on any device that torch names by a string."""
 
-import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
 from hooklaw.backend.capabilities import SEVERAL_PROCESSES
-from hooklaw.backend.torchlike import named
+from hooklaw.backend.torchlike import remove_global_hooks
 
 try:
     import torch
@@ -24,7 +23,6 @@ except ImportError as missing:
 from hooklaw_backends import _data_parallel, _distributed
 
 modules = torch.nn.modules.module
-optimizers = import_module("torch.optim.optimizer")  # torch.optim hides this module
 checkpoints = import_module("torch.utils.checkpoint")
 EXPECTATIONS = Path(__file__).with_name("expectations")
 Hook = Callable[..., Any]
@@ -64,15 +62,6 @@ def _kind_of(device: str) -> str:
         raise ValueError(f"torch {torch.__version__} does not know the device {device!r}: {hint}") from error
 
 
-def _everywhere(verb: str, module: Any = modules) -> Hook:
-    """Return the verb that registers a global hook with the function of its name in a module."""
-
-    def register(self: Any, hook: Hook, **options: bool) -> Any:
-        return self.everywhere(getattr(module, verb)(hook, **options))
-
-    return named(register, verb)
-
-
 class PlainTensor(torch.Tensor):
     """A subclass of tensors that changes nothing."""
 
@@ -110,7 +99,6 @@ class TorchEager(_distributed.Distributed, TorchLike):
         of_device = EXPECTATIONS / f"torch-eager-{self._device.type}.toml"
         if self.expectations == TorchEager.expectations and of_device.exists():
             self.expectations = of_device
-        self._global_hooks: list[Any] = []
         on_host = self._device.type == "cpu"
         why = f"the device is {device}"
         self.lacks: dict[Capability, str] = dict.fromkeys(DEVICE_ONLY if on_host else HOST_ONLY, why)
@@ -126,9 +114,7 @@ class TorchEager(_distributed.Distributed, TorchLike):
     def reset(self) -> None:
         """Undo what a rule that failed halfway may have left behind."""
         torch.set_grad_enabled(True)
-        while self._global_hooks:
-            self._global_hooks.pop().remove()
-        modules.__dict__["_global_is_full_backward_hook"] = None  # torch never resets the kind of global hooks itself
+        remove_global_hooks(self)
 
     # values
     def tensor(self, data: Any, *, requires_grad: bool = False, dtype: str = "float32") -> Any:
@@ -138,12 +124,6 @@ class TorchEager(_distributed.Distributed, TorchLike):
         return tensor.as_subclass(PlainTensor)
 
     # operations
-    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
-        return torch.autograd.set_detect_anomaly(True, check_nan=check_nan)  # unlike detect_anomaly, it does not warn
-
-    def channels_last(self, tensor: Any) -> Any:
-        return tensor.contiguous(memory_format=torch.channels_last)
-
     def neg_view(self, tensor: Any) -> Any:
         view = torch._neg_view  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         return view(tensor)  # no public API sets the negative bit on a real tensor
@@ -157,9 +137,6 @@ class TorchEager(_distributed.Distributed, TorchLike):
     # running
     def backward(self, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any) -> None:
         root.backward(gradient, inputs=inputs, **how)
-
-    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
-        torch.autograd.backward(roots, gradients)
 
     def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
         torch.autograd.backward(edge, gradient)
@@ -223,43 +200,6 @@ class TorchEager(_distributed.Distributed, TorchLike):
     # the rest
     def memory_allocated(self) -> int:
         return torch.accelerator.memory_allocated(self._device)
-
-    def save(self, tensor: Any) -> bytes:
-        buffer = io.BytesIO()
-        torch.save(tensor, buffer)
-        return buffer.getvalue()
-
-    def load(self, data: bytes) -> Any:
-        return torch.load(io.BytesIO(data), weights_only=True)
-
-    def unserializable_hook(self, hook: Hook) -> Hook:
-        return torch.utils.hooks.unserializable_hook(hook)
-
-    # modules
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        made = type("Module", (torch.nn.Module,), {"forward": forward})()
-        for name, value in parameters.items():
-            made.register_parameter(name, torch.nn.Parameter(value))
-        return made
-
-    register_module_backward_hook = _everywhere("register_module_backward_hook")
-    register_module_forward_pre_hook = _everywhere("register_module_forward_pre_hook")
-    register_module_forward_hook = _everywhere("register_module_forward_hook")
-    register_module_full_backward_pre_hook = _everywhere("register_module_full_backward_pre_hook")
-    register_module_full_backward_hook = _everywhere("register_module_full_backward_hook")
-    register_module_parameter_registration_hook = _everywhere("register_module_parameter_registration_hook")
-    register_module_buffer_registration_hook = _everywhere("register_module_buffer_registration_hook")
-    register_module_module_registration_hook = _everywhere("register_module_module_registration_hook")
-    register_optimizer_step_pre_hook = _everywhere("register_optimizer_step_pre_hook", optimizers)
-    register_optimizer_step_post_hook = _everywhere("register_optimizer_step_post_hook", optimizers)
-
-    def everywhere(self, handle: Any) -> Any:
-        """Keep the handle of a global hook, so that `reset` can remove it."""
-        self._global_hooks.append(handle)
-        return handle
-
-    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
-        return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
 
     def data_parallel(self, module: Any) -> Hook:
         return _data_parallel.data_parallel(module, self._device)

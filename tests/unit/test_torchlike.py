@@ -1,12 +1,13 @@
 """TorchLike: verbs that are written once for adapters of frameworks with PyTorch's names."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from hooklaw import TorchLike
 from hooklaw.backend.protocol import Backend
-from hooklaw.backend.torchlike import attribute, function, method
+from hooklaw.backend.torchlike import attribute, everywhere, function, method, remove_global_hooks
 from hooklaw.results.verdict import Outcome
 from hooklaw.runner._classify import classify
 
@@ -39,6 +40,22 @@ def test_kinds_of_verbs():
     made = Adapter()
 
     assert (made.shout("a"), made.real(3), made.twice(4), made.shape(SimpleNamespace(shape=[2]))) == ("A", 3, 8, (2,))
+
+
+def test_hooks_for_all_modules(monkeypatch):
+    """A hook for all modules is registered by the framework's function, and removed with all others, the last first."""
+    removed = []
+    module = SimpleNamespace(hook=lambda label: SimpleNamespace(remove=lambda: removed.append(label)))
+    monkeypatch.setitem(sys.modules, "small.nn.modules.module", module)
+    framework = SimpleNamespace(__name__="small", nn=SimpleNamespace(modules=SimpleNamespace(module=module)))
+    made = type("Global", (TorchLike,), {"framework": framework, "hook": everywhere("hook")})()
+
+    made.hook("first")
+    made.hook("second")
+    remove_global_hooks(made)
+    remove_global_hooks(made)
+
+    assert removed == ["second", "first"]
 
 
 @pytest.mark.parametrize(

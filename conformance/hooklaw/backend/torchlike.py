@@ -1,10 +1,16 @@
 """TorchLike: the verbs of a framework whose methods and functions have PyTorch's own names."""
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
 Verb = Callable[..., Any]
+MODULES = "nn.modules.module"
+"""The module whose functions register hooks for all modules."""
+HANDLES = "_handles_of_global_hooks"
 
 
 def method(verb: str, name: str = "") -> Verb:
@@ -33,6 +39,24 @@ def function(verb: str, module: str = "") -> Verb:
         return attrgetter(path)(self.framework)(*arguments, **options)
 
     return named(call, verb)
+
+
+def everywhere(verb: str, module: str = MODULES) -> Verb:
+    """Return a verb that registers a hook by the function of its name in a module, for all modules or optimizers."""
+
+    def register(self: Any, hook: Verb, **options: bool) -> Any:
+        handle = getattr(import_module(f"{self.framework.__name__}.{module}"), verb)(hook, **options)
+        vars(self).setdefault(HANDLES, []).append(handle)
+        return handle
+
+    return named(register, verb)
+
+
+def remove_global_hooks(adapter: Any) -> None:
+    """Remove the hooks for all modules and optimizers that a rule which failed halfway may have left behind."""
+    for handle in reversed(vars(adapter).pop(HANDLES, [])):
+        handle.remove()
+    adapter.framework.nn.modules.module.__dict__["_global_is_full_backward_hook"] = None  # no function resets the kind
 
 
 def named(made: Any, verb: str) -> Verb:
@@ -91,6 +115,12 @@ class TorchLike:
     expand = method("expand")
     increment_version = function("increment_version", "autograd.graph")
 
+    def channels_last(self, tensor: Any) -> Any:
+        return tensor.contiguous(memory_format=self.framework.channels_last)
+
+    def detect_anomaly(self, *, check_nan: bool = True) -> AbstractContextManager[Any]:
+        return self.framework.autograd.set_detect_anomaly(True, check_nan=check_nan)  # detect_anomaly warns
+
     # running
     is_grad_enabled = function("is_grad_enabled")
     no_grad = function("no_grad")
@@ -99,6 +129,9 @@ class TorchLike:
 
     def call(self, fn: Verb, *tensors: Any) -> Any:
         return fn(*tensors)
+
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        self.framework.autograd.backward(roots, gradients)
 
     # hooks and Nodes
     register_hook = method("register_hook")
@@ -126,7 +159,26 @@ class TorchLike:
     save_on_cpu = function("save_on_cpu", "autograd.graph")
     saved_tensor_register_hooks = method("saved_tensor_register_hooks", "register_hooks")
 
-    # modules, and the state of modules and optimizers
+    def save(self, tensor: Any) -> bytes:
+        buffer = io.BytesIO()
+        self.framework.save(tensor, buffer)
+        return buffer.getvalue()
+
+    def load(self, data: bytes) -> Any:
+        return self.framework.load(io.BytesIO(data), weights_only=True)
+
+    unserializable_hook = function("unserializable_hook", "utils.hooks")
+
+    # modules and optimizers, and their state
+    def module(self, parameters: Mapping[str, Any], forward: Verb) -> Any:
+        made = type("Module", (self.framework.nn.Module,), {"forward": forward})()
+        for name, value in parameters.items():
+            made.register_parameter(name, self.framework.nn.Parameter(value))
+        return made
+
+    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
+        return self.framework.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
+
     forward = method("forward")
     register_forward_pre_hook = method("register_forward_pre_hook")
     register_forward_hook = method("register_forward_hook")
@@ -149,3 +201,15 @@ class TorchLike:
     zero_grad = method("zero_grad")
     register_step_pre_hook = method("register_step_pre_hook")
     register_step_post_hook = method("register_step_post_hook")
+
+    # hooks for all modules or optimizers
+    register_module_backward_hook = everywhere("register_module_backward_hook")
+    register_module_forward_pre_hook = everywhere("register_module_forward_pre_hook")
+    register_module_forward_hook = everywhere("register_module_forward_hook")
+    register_module_full_backward_pre_hook = everywhere("register_module_full_backward_pre_hook")
+    register_module_full_backward_hook = everywhere("register_module_full_backward_hook")
+    register_module_parameter_registration_hook = everywhere("register_module_parameter_registration_hook")
+    register_module_buffer_registration_hook = everywhere("register_module_buffer_registration_hook")
+    register_module_module_registration_hook = everywhere("register_module_module_registration_hook")
+    register_optimizer_step_pre_hook = everywhere("register_optimizer_step_pre_hook", "optim.optimizer")
+    register_optimizer_step_post_hook = everywhere("register_optimizer_step_post_hook", "optim.optimizer")

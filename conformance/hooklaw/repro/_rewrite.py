@@ -254,6 +254,8 @@ class Rewriter:
                 return self.text(value)
             case ast.Call(func=ast.Name("import_module"), args=[ast.Constant(str(module))]):
                 return self.script.framework(import_module(module))
+            case ast.Call(func=ast.Name("import_module"), args=[ast.JoinedStr([_, ast.Constant(str(module))])]):
+                return self.script.framework(import_module(f"{self.script.backend.framework.__name__}{module}"))
             case ast.Call(func=ast.Name("getattr"), args=[owner, name]) if WORD.fullmatch(self.text(name)):
                 return f"{self.text(owner)}.{self.text(name)[1:-1]}"
             case _:

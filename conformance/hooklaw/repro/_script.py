@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
+from importlib import import_module
 from textwrap import indent
 from types import ModuleType
 from typing import Any, cast
 
+from hooklaw.backend.torchlike import MODULES
 from hooklaw.errors import ScriptError
 from hooklaw.law.rule import Registered
 from hooklaw.repro import _witness
@@ -124,7 +126,10 @@ class RuleScript:
         return name
 
     def framework(self, module: ModuleType) -> str:
-        """Import a module of the framework, and return its name."""
+        """Import a module of the framework, and return its name, or one of our own where its package hides it."""
+        *above, name = module.__name__.split(".")
+        if above and getattr(import_module(".".join(above)), name, None) is not module:
+            return self._alias(module, f"{name}_module")
         self._imports[f"import {module.__name__}"] = None
         return module.__name__
 
@@ -152,7 +157,7 @@ class RuleScript:
                 case ast.FunctionDef(name=name) if name == verb:
                     return source, node, owner
                 case ast.Assign(targets=[ast.Name(name)], value=ast.Call() as made) if name == verb:
-                    fragment, method = source.fragment(_borrowed(verb, made, source))
+                    fragment, method = source.fragment(_borrowed(verb, made))
                     return fragment, cast("ast.FunctionDef", method), owner
                 case _:
                     pass
@@ -168,7 +173,7 @@ class RuleScript:
         return name
 
 
-def _borrowed(verb: str, made: ast.Call, source: ModuleSource) -> str:
+def _borrowed(verb: str, made: ast.Call) -> str:
     """Return as a method what an adapter has from TorchLike's helpers, or as a function of its framework."""
     of = made.args[-1].value if isinstance(made.args[-1], ast.Constant) else ""
     match made.func:
@@ -179,30 +184,13 @@ def _borrowed(verb: str, made: ast.Call, source: ModuleSource) -> str:
         case ast.Name("function"):
             path = verb if of == verb else f"{of}.{verb}"
             return f"def {verb}(self, *args, **kwargs):\n    return self.framework.{path}(*args, **kwargs)"
-        case ast.Name(name) if isinstance(factory := source.definitions.get(name), ast.FunctionDef):
-            return _made_by(factory, verb, made)
-        case _:
+        case ast.Name("everywhere"):
+            module = f'import_module(f"{{self.framework.__name__}}.{MODULES if of == verb else of}")'
+            return f"def {verb}(self, *args, **kwargs):\n    return {module}.{verb}(*args, **kwargs)"
+        case ast.Name("staticmethod"):
             return _of_framework(verb, made.args[0])
-
-
-def _made_by(factory: ast.FunctionDef, verb: str, made: ast.Call) -> str:
-    """Return the function inside a function that makes verbs, with the call's arguments in place of its parameters."""
-    arguments = factory.args
-    defaults = zip(reversed(arguments.args), reversed(arguments.defaults), strict=False)
-    known = {parameter.arg: default for parameter, default in defaults}
-    known |= {parameter.arg: value for parameter, value in zip(arguments.args, made.args, strict=False)}
-    inner = next(node for node in factory.body if isinstance(node, ast.FunctionDef))
-    function = ast.parse(ast.unparse(inner)).body[0]
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            node.func = _known(node.func, known)
-            node.args = [_known(value, known) for value in node.args]
-    cast("ast.FunctionDef", function).name = verb
-    return ast.unparse(function)
-
-
-def _known(node: ast.expr, known: dict[str, ast.expr]) -> ast.expr:
-    return known.get(node.id, node) if isinstance(node, ast.Name) else node
+        case _:
+            raise ScriptError(f"{verb} is made by {ast.unparse(made.func)}: no script can show it")
 
 
 def _of_framework(verb: str, value: ast.expr) -> str:
