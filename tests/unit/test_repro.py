@@ -43,6 +43,33 @@ def shapes(backend, x):
     backend.shape(x)
 
 
+def leaf(backend):
+    """Return what the next function also calls its parameters."""
+    return backend.tensor([1.0])
+
+
+def shadows(backend, x):
+    """Bind the name of a function of this module, in functions of the rule alone."""
+
+    def summed(leaf):
+        return backend.sum(leaf)
+
+    backend.register_hook(leaf(backend), lambda leaf: [leaf.copy(), summed(leaf)])
+    backend.register_hook(x, [leaf + 1 for leaf in x])
+    summed(leaf(backend))
+
+
+def noted(backend, trace, log, spread):
+    """Note an argument that has the name of what notes it, and use one that has the name of an adapter's function."""
+    trace.log("noted", log)
+    backend.expand(log, spread)
+
+
+def notes(backend, trace, x):
+    """Use the function above."""
+    noted(backend, trace, x, 3)
+
+
 def test_verbs_are_written_as_the_adapter_carries_them_out():
     """A verb of one expression stands in place, without what is not given; a longer one is called by its name."""
     body = body_of("tensor-hook.fire.every-graph")
@@ -86,6 +113,30 @@ def test_what_an_operator_binds():
         "assert not (None if x.hooks else x.node).name\n"
         "assert seen or (None if y.hooks else y.node)\n"
     )
+
+
+def test_a_name_that_a_function_binds():
+    """What a parameter or a comprehension binds is so called there alone: elsewhere its name is that of the module."""
+    script = written(shadows)
+
+    assert "def leaf_():\n    return Tensor([1.0])\n" in script
+    assert script.rpartition("\n\n\n")[2] == (
+        "def summed(leaf):\n"
+        "    return leaf.sum()\n"
+        "\n"
+        "register_hook(leaf_(), lambda leaf: [leaf.copy(), summed(leaf)])\n"
+        "register_hook(x, [leaf + 1 for leaf in x])\n"
+        "summed(leaf_())\n"
+    )
+
+
+def test_a_name_that_is_bound_where_a_function_is_called():
+    """A function of the script has another name where its own is that of an argument."""
+    script = written(notes)
+
+    assert 'def noted(log, spread):\n    log_("noted", log)\n    spread_(log, (spread,))\n' in script
+    assert "def log_(label, value=None):" in script
+    assert "def spread_(tensor, shape):" in script
 
 
 def test_modules_that_a_function_imports():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from hooklaw.backend.capabilities import ErrorKind
 from hooklaw.errors import ScriptError
 from hooklaw.repro._inlining import ATOMS, Parameters, enclosed, expression, given, operands, parameters, repeats
-from hooklaw.repro._source import Edit, ModuleSource, source_of, tidied
+from hooklaw.repro._source import SCOPES, Edit, ModuleSource, bound_here, source_of, tidied
 
 HANDED = {"backend", "trace", "_backend", "_trace"}
 """Names of what a script does without."""
@@ -27,7 +27,9 @@ class Scope(NamedTuple):
 
     source: ModuleSource
     local: frozenset[str] = frozenset()
-    """Names that the text binds itself."""
+    """Names that are bound there."""
+    around: frozenset[str] = frozenset()
+    """Names that are bound where it stands in the place of a call."""
     given: Parameters = MappingProxyType({})
     adapter: type | None = None
     """The class of an adapter whose method it is."""
@@ -42,16 +44,16 @@ class Collects(Protocol):
 
     backend: Any
 
-    def name_of(self, source: ModuleSource, name: str) -> str:
-        """Include a definition or an import, and return the text that stands for the name."""
+    def name_of(self, source: ModuleSource, name: str, local: frozenset[str]) -> str:
+        """Include a definition or an import, and return the text that stands for the name, none of some local names."""
         ...
 
     def framework(self, module: ModuleType) -> str:
         """Import a module of the framework, and return its name."""
         ...
 
-    def witness(self, name: str) -> str:
-        """Include a function of the witness, and return its name."""
+    def witness(self, name: str, local: frozenset[str]) -> str:
+        """Include a function of the witness, and return its name, which none of some local names is."""
         ...
 
     def helper(self, verb: str, after: type | None, local: frozenset[str]) -> str:
@@ -81,18 +83,20 @@ class Rewriter:
 
     def block(self, statements: Sequence[ast.stmt]) -> str:
         """Return statements that are not indented."""
-        return self.place.source.block([*statements], [edit for part in statements for edit in self._edit(part)])
+        return self.place.source.block([*statements], [edit for part in statements for edit in self.edit(part)])
 
     def edits(self, node: ast.AST) -> list[Edit]:
         """Return what is replaced within a node."""
         tight = operands(node)
+        inner = self._inside(node) if isinstance(node, SCOPES) else self
         return [
             (part, enclosed(text) if part in tight else text)
             for child in ast.iter_child_nodes(node)
-            for part, text in self._edit(child)
+            for part, text in (self if isinstance(child, ast.arguments) else inner).edit(child)  # defaults are outside
         ]
 
-    def _edit(self, node: ast.AST) -> Iterator[Edit]:
+    def edit(self, node: ast.AST) -> Iterator[Edit]:
+        """Yield what is replaced of a node: the whole of it, or what is within."""
         if isinstance(node, ast.expr_context | ast.operator | ast.cmpop | ast.boolop | ast.unaryop):
             return
         replaced = self._replaced(node)
@@ -111,12 +115,12 @@ class Rewriter:
         body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
         decorators = "".join(f"@{self.text(part)}\n" for part in node.decorator_list)
         head = f"{decorators}def {node.name}({self._parameters(node.args)}){self._annotation(' -> ', node.returns)}:"
-        return _headed(head, self._within(nested=True).block(body).strip("\n") or "pass", node.col_offset)
+        return _headed(head, self._inside(node, nested=True).block(body).strip("\n") or "pass", node.col_offset)
 
     def _on_lambda(self, node: ast.Lambda) -> str | None:
         if not any(part.arg in HANDED for part in node.args.args) and not self._has_frames:
             return None
-        return f"lambda {self._parameters(node.args)}: {self._within(nested=True).text(node.body)}"
+        return f"lambda {self._parameters(node.args)}: {self._inside(node, nested=True).text(node.body)}"
 
     def _parameters(self, arguments: ast.arguments) -> str:
         """Return parameters without those that a script does not hand on."""
@@ -146,7 +150,8 @@ class Rewriter:
         fields = [part for part in node.body[documented:] if isinstance(part, ast.AnnAssign) and part.value is None]
         methods = [part for part in node.body[documented:] if part not in fields]
         declared = "\n".join(f"{self.text(part.target)}: object" for part in fields if decorators)  # of a dataclass
-        body = "\n\n".join(filter(None, [declared, *(self.block([part]) for part in methods)])) or "pass"
+        inside = self._inside(node)
+        body = "\n\n".join(filter(None, [declared, *(inside.block([part]) for part in methods)])) or "pass"
         return _headed(
             f"{decorators}class {node.name}{'(' + ', '.join(bases) + ')' if bases else ''}:", body, node.col_offset
         )
@@ -176,7 +181,7 @@ class Rewriter:
             return given.text if given else "None"
         if node.id in self.place.local or hasattr(builtins, node.id) or isinstance(node.ctx, ast.Store):
             return None
-        return self.script.name_of(self.place.source, node.id)
+        return self.script.name_of(self.place.source, node.id, self._bound)
 
     def _on_attribute(self, node: ast.Attribute) -> str | None:
         if isinstance(node.value, ast.Name) and node.value.id == "ErrorKind":
@@ -184,7 +189,7 @@ class Rewriter:
         if self._is_backend(node.value):
             return self._of_backend(node.attr)
         if _is_trace(node.value):
-            return self.script.witness(ALIKE.get(node.attr, node.attr))
+            return self.script.witness(ALIKE.get(node.attr, node.attr), self._bound)
         if isinstance(node.value, ast.Name) and node.value.id not in {*self.place.local, *self.place.given}:
             return self._of_module(node.value.id, node.attr)
         return None
@@ -193,13 +198,13 @@ class Rewriter:
         """Include what an attribute of one of our own modules names."""
         module = getattr(self.place.source.module, name, None)
         if getattr(module, "__name__", "").startswith("hooklaw") and hasattr(module, "__file__"):
-            return self.script.name_of(source_of(module.__name__), attribute)  # type: ignore[union-attr]
+            return self.script.name_of(source_of(module.__name__), attribute, self._bound)  # type: ignore[union-attr]
         return None
 
     def _of_backend(self, attribute: str) -> str:
         value = getattr(self.script.backend, attribute)
         if callable(value):
-            return self.script.helper(attribute, None, self.place.local)
+            return self.script.helper(attribute, None, self._bound)
         if isinstance(value, ModuleType):
             return self.script.framework(value)
         if isinstance(value, list | dict | set):
@@ -234,9 +239,19 @@ class Rewriter:
         form = ast.unparse(node.format_spec)[2:-1] if node.format_spec else ""
         return f"{{{text}{conversion}{':' if form else ''}{form}}}"
 
+    @property
+    def _bound(self) -> frozenset[str]:
+        """Names that a function of the script must not have where it is called."""
+        return self.place.local | self.place.around
+
     def _within(self, **changes: Any) -> "Rewriter":
         """Return a rewriter for the same place but for some changes."""
         return Rewriter(self.script, self.place._replace(**changes))
+
+    def _inside(self, scope: ast.AST, **changes: Any) -> "Rewriter":
+        """Return a rewriter for what stands in a scope inside this one."""
+        left = {"self"} if self.place.adapter else HANDED
+        return self._within(local=self.place.local | (frozenset(bound_here(scope)) - left), **changes)
 
     def _on_call(self, node: ast.Call) -> str | None:
         match node.func:
@@ -319,10 +334,12 @@ class Rewriter:
         known = parameters(self.text, values, node.keywords, method) if inlined else None
         if inlined is None or known is None or repeats(inlined, known) or (self._has_frames and self.place.nested):
             texts = [*map(self._argument, values), *map(self._keyword, node.keywords)]
-            return f"{self.script.helper(verb, after, self.place.local)}({', '.join(filter(None, texts))})"
+            return f"{self.script.helper(verb, after, self._bound)}({', '.join(filter(None, texts))})"
         calls = isinstance(inlined, ast.Call) and isinstance(inlined.func, ast.Name)
         reduced = self._reduced(*values) if calls and values else None
-        return reduced or Rewriter(self.script, Scope(source, given=known, adapter=owner)).text(inlined)
+        return reduced or Rewriter(self.script, Scope(source, around=self._bound, given=known, adapter=owner)).text(
+            inlined
+        )
 
     @property
     def _has_frames(self) -> bool:

@@ -16,7 +16,7 @@ from hooklaw.errors import ScriptError
 from hooklaw.law.rule import Registered
 from hooklaw.repro import _witness
 from hooklaw.repro._rewrite import HANDED, Rewriter, Scope, definition
-from hooklaw.repro._source import ModuleSource, bound, source_of
+from hooklaw.repro._source import ModuleSource, bound, bound_here, source_of
 
 DOTTED = re.compile(r"[\w.]+")
 FALSIFYING = re.compile(r"\[Falsifying example: (.*)\]$")
@@ -45,10 +45,11 @@ class RuleScript:
         self._source = source_of(self._function.__module__)
         self._node = _function(self._source, self._function.__name__)
         self._taken = frozenset(bound(self._node))
+        self._local = frozenset(bound_here(self._node)) - HANDED
 
     def text(self, seen: str = "") -> str:
         """Return the whole script, of the example that is named in `seen`."""
-        rewriter = Rewriter(self, Scope(self._source, self._taken - HANDED, flat=True))
+        rewriter = Rewriter(self, Scope(self._source, self._local, flat=True))
         body = self._in_ranks(self._surrounded(rewriter.block(self._node.body[1:])))
         example = [f"{name} = {value!r}" for name, value in _example(self.rule, seen)]
         versions = ", ".join(f"{name} {version}" for name, version in self.backend.versions.items())
@@ -76,29 +77,29 @@ class RuleScript:
             return body
         self._imports |= dict.fromkeys(("import os", "import tempfile"))
         source, node = self._source.fragment(f"backend.init_process_group(rank, {size}, store)")
-        join = Rewriter(self, Scope(source, self._taken - HANDED | {"rank", "store"}, flat=True)).text(node)
+        join = Rewriter(self, Scope(source, self._local | {"rank", "store"}, flat=True)).text(node)
         fork = f"rank = next((each for each in range(1, {size}) if os.fork() == 0), 0)"
         wait = f"if rank == 0:\n    assert all(os.wait()[1] == 0 for _ in range(1, {size})), 'another rank failed'"
         return f"store = tempfile.NamedTemporaryFile().name\n{fork}\n{join}\n{body}\n{wait}"
 
-    def name_of(self, source: ModuleSource, name: str) -> str:
-        """Include what a name of a module stands for, and return how it is written."""
+    def name_of(self, source: ModuleSource, name: str, local: frozenset[str]) -> str:
+        """Include what a name of a module stands for, and return how it is written where some names are local."""
         source = source_of(source.module.__name__)  # not the fragment of it that has the name
         if name in source.imports:
-            return self._imported(source, name)
+            return self._imported(source, name, local)
         node = source.definitions.get(name)
         if node is None:
             return name
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             return Rewriter(self, Scope(source)).text(node.value)
-        written = f"{name}_" if name in self._taken else name
+        written = f"{name}_" if name in self._taken | local else name
         if isinstance(value := getattr(source.module, name, None), ModuleType):
             return self._alias(value, written)
-        rewriter = Rewriter(self, Scope(source, frozenset(bound(node)) - {name, *HANDED}))
+        rewriter = Rewriter(self, Scope(source, frozenset(bound_here(node)) - {name, *HANDED}))
         self._define(written, rewriter, node)
         return written
 
-    def _imported(self, source: ModuleSource, name: str) -> str:
+    def _imported(self, source: ModuleSource, name: str, local: frozenset[str]) -> str:
         line = source.imports[name]
         value = getattr(source.module, name)
         if not line.startswith(("from hooklaw", "import hooklaw")):
@@ -108,7 +109,7 @@ class RuleScript:
             return self.framework(value)
         for origin in (getattr(value, "__module__", None) or "", line.split()[1]):  # a constant has no __module__
             if origin.startswith("hooklaw") and name in source_of(origin).definitions:
-                return self.name_of(source_of(origin), name)
+                return self.name_of(source_of(origin), name, local)
         return name
 
     def _define(self, name: str, rewriter: Rewriter, node: ast.stmt) -> None:
@@ -133,9 +134,9 @@ class RuleScript:
         self._imports[f"import {module.__name__}"] = None
         return module.__name__
 
-    def witness(self, name: str) -> str:
-        """Include a function of the witness."""
-        return self.name_of(source_of(_witness.__name__), name)
+    def witness(self, name: str, local: frozenset[str]) -> str:
+        """Include a function of the witness, and return how it is written where some names are local."""
+        return self.name_of(source_of(_witness.__name__), name, local)
 
     def state(self, attribute: str, value: Any) -> str:
         """Include what an adapter keeps from one verb to the next, as it is before any rule."""
@@ -168,7 +169,7 @@ class RuleScript:
         source, node, owner = self.method(verb, after)
         mentioned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         name = f"torch_{verb}" if after or verb in self._taken | mentioned | local else verb
-        own = frozenset(bound(node)) - {"self"}
+        own = frozenset(bound_here(node)) - {"self"}
         self._define(name, Rewriter(self, Scope(source, own, adapter=owner)), node)
         return name
 

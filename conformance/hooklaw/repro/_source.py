@@ -15,6 +15,10 @@ REMARK = re.compile(r" *# (noqa|pyright|type):.*$", re.MULTILINE)
 """Comments that speak to linters."""
 EMPTY_LINES = re.compile(r"\n[ \t]+(?=\n)")
 
+COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+SCOPES = ast.FunctionDef | ast.Lambda | ast.ClassDef | COMPREHENSIONS
+"""What binds names for itself."""
+
 Edit = tuple[Any, str]
 """A node, and the text that replaces it."""
 
@@ -101,10 +105,22 @@ def source_of(module: str) -> ModuleSource:
 def bound(node: ast.AST) -> Iterator[str]:
     """Yield every name that is bound in a node: arguments, targets and definitions."""
     for inner in ast.walk(node):
-        match inner:
-            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
-                yield name
-            case ast.ExceptHandler(name=str(name)) | ast.ClassDef(name=name):
-                yield name
-            case _:
-                pass
+        yield from _names(inner)
+
+
+def bound_here(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a scope binds, without those of the scopes inside it."""
+    for child in ast.iter_child_nodes(node):
+        yield from _names(child)
+        if not isinstance(child, SCOPES):
+            yield from bound_here(child)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.ClassDef(name=name):
+            yield name
+        case _:
+            pass
