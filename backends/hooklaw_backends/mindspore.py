@@ -58,6 +58,7 @@ LACKS = {
     Capability.ALLOW_MUTATION: NO_CONTEXT,
     Capability.FUNCTION_OPTIONS: "mindspore._Function has no such options",
     Capability.CHECKPOINT: RECOMPUTE,
+    Capability.CHECKPOINT_OPTIONS: RECOMPUTE,
     Capability.CHECKPOINT_SEQUENTIAL: RECOMPUTE,
     Capability.CHECKPOINT_DEBUG: RECOMPUTE,
     Capability.GRAPH_EXEC_GROUP: RECOMPUTE,

@@ -19,7 +19,6 @@ except ImportError as missing:
     raise NotRunError("paddle is not installed: pip install 'hooklaw[paddle]'") from missing
 
 Hook = Callable[..., Any]
-RECOMPUTE = "recompute is part of paddle.distributed.fleet, which this backend does not set up"
 LACKS = {
     Capability.RETAINS_GRAD: "a tensor has retain_grads(), but no attribute that says whether it was called",
     Capability.POST_ACCUMULATE: "hooks after accumulation need a private method, which passes no tensor to them",
@@ -36,16 +35,14 @@ LACKS = {
     Capability.GRADIENT_EDGES: "gradients can be taken only with respect to tensors",
     Capability.EDGE_ROOTS: "backward starts at tensors only",
     Capability.ALLOW_MUTATION: "no context allows in-place changes of saved tensors",
-    Capability.CHECKPOINT: RECOMPUTE,
-    Capability.CHECKPOINT_SEQUENTIAL: RECOMPUTE,
-    Capability.CHECKPOINT_DEBUG: RECOMPUTE,
-    Capability.GRAPH_EXEC_GROUP: RECOMPUTE,
-    Capability.SELECTIVE_CHECKPOINT: RECOMPUTE,
-    Capability.SELECTIVE_OFFLOAD: RECOMPUTE,
+    Capability.CHECKPOINT_OPTIONS: "of the options of a checkpoint recompute has use_reentrant and preserve_rng_state",
+    Capability.CHECKPOINT_DEBUG: "recompute does not compare what it recomputes, so it has no error to explain",
+    Capability.GRAPH_EXEC_GROUP: "no context lets several passes share one recomputation",
+    Capability.SELECTIVE_CHECKPOINT: "recompute takes no policy: it recomputes every operation",
+    Capability.SELECTIVE_OFFLOAD: "recompute takes no policy: it can offload inputs alone, by their index",
     Capability.FUNC: "paddle.incubate.autograd.vjp computes at once, with no hook between",
     Capability.VMAP: "no function maps another over a dimension",
-    Capability.RANDOM: "no rule that Paddle can be judged by draws random numbers",
-    Capability.AUTOCAST: "no rule that Paddle can be judged by uses autocast",
+    Capability.AUTOCAST: "auto_cast has no effect on the CPU, as its warning says",
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or submodule is registered",
     Capability.STATE_DICT: "state_dict has post-hooks only, and loading has no hooks",
     Capability.OPTIMIZERS: "an optimizer has no hooks",
@@ -120,6 +117,8 @@ class Paddle(TorchLike):
         ErrorKind.UNUSED_INPUT: (ValueError,),
         ErrorKind.LEAF_IN_PLACE: (ValueError,),
         ErrorKind.FUNCTION_RETURN_COUNT: (ValueError,),
+        ErrorKind.CHECKPOINT_REENTRANT: (OSError,),  # what Python code raises inside a backward becomes an OSError
+        ErrorKind.CHECKPOINT_MISMATCH: (OSError,),
     }
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
     notes: Mapping[str, str] = {
@@ -158,6 +157,12 @@ class Paddle(TorchLike):
             tensor.clear_gradient(False)  # noqa: FBT003 - False is "set to zero": by name it has no effect
         else:
             tensor.grad = value
+
+    def manual_seed(self, seed: int) -> None:
+        paddle.seed(seed)
+
+    def rand_like(self, tensor: Any) -> Any:
+        return paddle.rand(tensor.shape).astype(tensor.dtype)
 
     # operations
     def mul_(self, tensor: Any, factor: Any) -> Any:
@@ -207,6 +212,12 @@ class Paddle(TorchLike):
     node_next = attribute("node_next", "next_functions")
     register_forward_hook = method("register_forward_hook", "register_forward_post_hook")
     saved_tensors_hooks = function("saved_tensors_hooks", "autograd")
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        return paddle.distributed.fleet.utils.recompute(fn, *inputs, **how)
+
+    def checkpoint_sequential(self, functions: Sequence[Hook], segments: int, *inputs: Any, **how: Any) -> Any:
+        return paddle.incubate.distributed.fleet.recompute_sequential({"segments": segments}, functions, *inputs, **how)
 
     # modules
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:

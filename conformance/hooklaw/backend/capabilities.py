@@ -149,6 +149,10 @@ class Capability(StrEnum):
         "checkpoint",
         "a function can be recomputed in backward instead of saving its tensors",
         "checkpoint",
+    )
+    CHECKPOINT_OPTIONS = (
+        "checkpoint-options",
+        "a checkpoint takes early_stop, determinism_check and context_fn",
         "set_checkpoint_early_stop",
     )
     CHECKPOINT_SEQUENTIAL = (

@@ -284,8 +284,8 @@ class Backend(RankVerbs, Protocol):
     def checkpoint(self, fn: Callable[..., Any], *inputs: Any, **how: Any) -> Any:
         """Run a function that backward recomputes.
 
-        `how` is ``use_reentrant``, ``early_stop``, ``determinism_check``, ``context_fn``, and the function's keywords;
-        with their capabilities also ``preserve_rng_state`` and ``debug``.
+        `how` is ``use_reentrant`` and the function's keywords; with their capabilities also ``early_stop``,
+        ``determinism_check``, ``context_fn``, ``preserve_rng_state`` and ``debug``.
         """
 
     def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - torch's argument

@@ -6,6 +6,7 @@ from hooklaw import Backend, Capability, docstring
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 NEEDS = [Capability.CHECKPOINT]
+WITH_OPTIONS = [*NEEDS, Capability.CHECKPOINT_OPTIONS]
 KINDS = {"reentrant": True, "non-reentrant": False}
 
 

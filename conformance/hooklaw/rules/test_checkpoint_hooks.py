@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, WITH_OPTIONS, leaf, region
 
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 
@@ -12,7 +12,7 @@ TENSOR_HOOK = docstring("torch.Tensor.register_hook")
     "checkpoint.forward-hooks-recomputed",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 17, 52)],
-    needs=[*NEEDS, Capability.MODULES],
+    needs=[*WITH_OPTIONS, Capability.MODULES],
     mutants=["checkpoint-keeps-everything", "forward-hooks-silent-in-recomputation"],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
@@ -32,7 +32,7 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
     "checkpoint.forward-hooks-recomputed.early-stop",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(15)],
-    needs=[*NEEDS, Capability.MODULES],
+    needs=[*WITH_OPTIONS, Capability.MODULES],
     mutants=["checkpoint-recomputes-everything"],
 )
 def test_forward_hook_of_the_last_module(backend: Backend, trace: Trace) -> None:

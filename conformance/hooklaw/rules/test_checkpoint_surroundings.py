@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, WITH_OPTIONS, leaf, region
 from hooklaw.rules.lifetimes import holding, without_collector
 
 GROUP = docstring("torch.utils.checkpoint.GraphExecGroup")
@@ -337,7 +337,7 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[CHECKPOINT, observed("a recomputation starts when a saved tensor is read")],
-    needs=NEEDS,
+    needs=WITH_OPTIONS,
     mutants=["checkpoint-is-reentrant"],
 )
 def test_nothing_saved(backend: Backend, trace: Trace) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, leaf, region
+from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, region
 from hooklaw.rules.lifetimes import without_collector
 
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
@@ -29,7 +29,7 @@ def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
     "checkpoint.early-stop",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(15, 52), EARLY_STOP.sentence(2)],
-    needs=NEEDS,
+    needs=WITH_OPTIONS,
     mutants=["checkpoint-recomputes-everything", "checkpoint-is-reentrant"],
 )
 def test_early_stop(backend: Backend, trace: Trace) -> None:
@@ -45,7 +45,7 @@ def test_early_stop(backend: Backend, trace: Trace) -> None:
     "checkpoint.early-stop.context",
     level=Level.MUST,
     sources=[EARLY_STOP.sentence(3, 4, 5), CHECKPOINT.sentence(16)],
-    needs=NEEDS,
+    needs=WITH_OPTIONS,
     mutants=["early-stop-context-ignored", "early-stop-context-stays"],
 )
 def test_early_stop_context(backend: Backend, trace: Trace) -> None:
@@ -68,7 +68,7 @@ def test_early_stop_context(backend: Backend, trace: Trace) -> None:
     "checkpoint.early-stop.context.overrides",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(54), EARLY_STOP.sentence(1)],
-    needs=NEEDS,
+    needs=WITH_OPTIONS,
     mutants=["early-stop-context-ignored", "early-stop-argument-overrides-the-context"],
 )
 def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
@@ -86,7 +86,7 @@ def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
     "checkpoint.early-stop.reentrant",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(17, 53)],
-    needs=NEEDS,
+    needs=WITH_OPTIONS,
     mutants=["checkpoint-is-never-reentrant"],
 )
 def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
@@ -155,7 +155,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     "checkpoint.determinism.none",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(46)],
-    needs=[*NEEDS, Capability.FLOAT64],
+    needs=[*WITH_OPTIONS, Capability.FLOAT64],
     mutants=["determinism-check-cannot-be-turned-off"],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
@@ -212,7 +212,7 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     "checkpoint.context-fn",
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(41, 42)],
-    needs=NEEDS,
+    needs=WITH_OPTIONS,
     mutants=["context-fn-ignored", "context-fn-swapped"],
 )
 def test_context_fn(backend: Backend, trace: Trace) -> None:
@@ -264,7 +264,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("what a recomputation saved belongs to the pass, also where it was stopped")],
-    needs=[Capability.CHECKPOINT, Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
+    needs=[*WITH_OPTIONS, Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
     mutants=["saved-tensors-of-functions-outlive-the-graph"],
 )
 def test_stopped_and_freed(backend: Backend, trace: Trace) -> None:

@@ -64,7 +64,9 @@ def nests(instruction: Instruction) -> bool:
 
 
 def _of_region(instruction: Instruction) -> tuple[Capability, ...]:
-    return NEEDED_BY_REGIONS.get(instruction.how[0], ())
+    kind, _, early_stop = instruction.how
+    options = () if early_stop is None else (Capability.CHECKPOINT_OPTIONS,)
+    return NEEDED_BY_REGIONS.get(kind, ()) + options
 
 
 @operation(
