@@ -22,7 +22,8 @@ PAGES = {
 }
 """The pages that have their reader save files, with the framework that each needs beside what it installs itself."""
 SAVED = re.compile(r"as `([\w./-]+)`[^\n]*\n\n```\w+\n(.*?)```", re.DOTALL)
-COMMAND = re.compile(r"^PYTHONPATH=\. hooklaw .+$", re.MULTILINE)
+COMMAND = re.compile(r"^(?:PYTHONPATH=\. hooklaw .+|hooklaw .+ --import .+)$", re.MULTILINE)
+"""What uses the saved files, or a device of hooklaw's own."""
 
 
 @pytest.fixture(scope="module")
