@@ -91,6 +91,45 @@ def test_three_files(file, write):
     assert {"toy.order", "toy.broken"} == {*known(file)}
 
 
+@pytest.fixture
+def several(file, write):
+    """Return a function that writes a first and a second file below the upper one, and a file below both."""
+
+    def all_of(first, second, lowest, upper=""):
+        write("", upper, 'over = ["first.toml", "second.toml"]\n')
+        file.with_name("first.toml").write_text('over = "lowest.toml"\n' + first)
+        file.with_name("second.toml").write_text('over = "lowest.toml"\n' + second)
+        file.with_name("lowest.toml").write_text(lowest)
+
+    return all_of
+
+
+ORDER, LAST = {"rule": "toy.order"}, {"rule": "toy.last"}
+
+
+def test_several_files(file, several):
+    """Of several lower files the first has the last word, after the upper file's own."""
+    first = entry(reason="first") + entry(reason="first", **ORDER)
+    second = entry(reason="second") + entry(reason="second", **ORDER) + entry(reason="second", **LAST)
+    several(first, second, "", entry(reason="own"))
+
+    assert known(file) == {"toy.broken": "own", "toy.order": "first", "toy.last": "second"}
+
+
+def test_file_below_several(file, several):
+    """A file that several lie over is below them all: what the second cancels of it, the first does not bring back."""
+    several("", entry(outcome="pass"), entry() + entry(reason="low", **ORDER))
+
+    assert known(file) == {"toy.order": "low"}
+
+
+def test_file_below_several_in_some_versions(file, several):
+    """A file that several lie over counts where one of them inherits it."""
+    several("[defaults]\nwhen = 'torch<2'\n", "", entry())
+
+    assert {*known(file)} == {"toy.broken"}
+
+
 def test_all_versions(file, write):
     """Without a version all entries count, those of the lower file too."""
     write(entry(when="torch<2"), entry(rule="toy.order", when="torch<2"))
@@ -128,7 +167,8 @@ def test_stale(file, write, lower, upper, stale):
     ("lower", "head", "said"),
     [
         ("", "over = 'torch-egger'\n", r"upper.toml: over = 'torch-egger' names no file: write .*torch-eager"),
-        ("", "over = ['x']\n", r"upper.toml: over = \['x'\] names no file"),
+        ("", "over = ['lower.toml', 'x']\n", r"upper.toml: over = 'x' names no file"),
+        ("", "over = 3\n", r"upper.toml: over = 3 names no file"),
         ("", "over = 'no.toml'\n", r"cannot read the expectation file .*/no.toml: No such file or directory"),
         ("", "over = 'upper.toml'\n", r"upper.toml: over = 'upper.toml' goes in a circle: the file would lie over it"),
         ("over = 'upper.toml'\n", OVER, r"lower.toml: over = 'upper.toml' goes in a circle"),
@@ -227,6 +267,13 @@ def test_update(update, write, lower, upper, result, said, own):  # noqa: PLR091
     told, entries = update(result)
 
     assert (own, True) == (entries, told.startswith(said))
+
+
+def test_update_over_several(update, several):
+    """An update writes only what differs from all lower files together."""
+    several("", "", KNOWN)
+
+    assert [update(FAIL), update(PASS)[1]] == [(NOTHING, []), [(["pass"], NOW)]]
 
 
 def test_update_twice(update, write):

@@ -8,12 +8,13 @@ A table ``[defaults]`` may say ``outcome`` and ``when`` for all entries that do 
 
 Before all tables, ``over`` may name a file that this file lies over: a shipped file by its stem (``torch-eager``), or
 a relative path that ends in ``.toml``. The entries of that file hold too, in the versions that ``[defaults]`` names,
-except for a rule that has an entry here. ``outcome = "pass"`` says that a rule of the lower file holds. With ``under``
-the entries that the lower file has for a condition hold here in any run: the backend is always in that condition.
+except for a rule that has an entry here. ``outcome = "pass"`` says that a rule of the lower file holds. Of several
+files, in a list, an earlier one lies over a later one, and one that others lie over is below them all. With ``under``
+the entries that a lower file has for a condition hold here in any run: the backend is always in that condition.
 """
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -38,16 +39,15 @@ BACKENDS = "hooklaw_backends"
 
 
 class ExpectationFile(NamedTuple):
-    """A file as it is written: what its entries share, its own entries, and the file that it lies over."""
+    """A file as it is written: what its entries share, its own entries, and the files that it lies over."""
 
     shared: Expectation = Expectation("", [Outcome.FAIL], "")
     entries: Collection[Expectation] = ()
-    lower: "ExpectationFile | None" = None
+    lower: Sequence["ExpectationFile"] = ()
 
-    @property
-    def rules(self) -> set[str]:
-        """The rules that have an entry here or in a lower file."""
-        return {entry.rule for entry in self.entries} | (self.lower.rules if self.lower else set())
+    def has(self, rule: str) -> bool:
+        """Whether a rule has an entry here or in a lower file."""
+        return any(entry.rule == rule for entry in self.entries) or any(file.has(rule) for file in self.lower)
 
 
 class Expectations(msgspec.Struct):
@@ -78,24 +78,46 @@ def read(
     Raises ExpectationFileError, with file and line, if the file cannot be read, an entry is malformed, or two entries
     for the same rule apply.
     """
-    return _applying(load(path), rules, versions, today)
+    return _applying(_layers(load(path), versions), rules, today, versions)
 
 
 def inherited(
     file: ExpectationFile, rules: Collection[str], versions: Mapping[str, str] | None, today: dt.date | None = None
 ) -> Expectations:
-    """Return the entries of the lower file that apply, as `read` does."""
-    if not file.lower or not (versions is None or applies(file.shared, versions)):
-        return Expectations()
-    return _applying(file.lower, rules, versions, today)
+    """Return the entries of the lower files that apply, as `read` does."""
+    return _applying(_layers(file, versions)[:-1], rules, today, versions)
+
+
+def _layers(file: ExpectationFile, versions: Mapping[str, str] | None) -> list[ExpectationFile]:
+    """Return a file and those below it that count in these versions, each once and below all that lie over it."""
+    inherits = versions is None or applies(file.shared, versions)
+    below = [layer for lower in reversed(file.lower) for layer in _layers(lower, versions)] if inherits else []
+    return [*(layer for place, layer in enumerate(below) if layer not in below[:place]), file]
 
 
 def _applying(
-    file: ExpectationFile, rules: Collection[str], versions: Mapping[str, str] | None, today: dt.date | None
+    layers: Iterable[ExpectationFile],
+    rules: Collection[str],
+    today: dt.date | None,
+    versions: Mapping[str, str] | None,
 ) -> Expectations:
-    found, own = inherited(file, rules, versions, today), dict[str, Expectation]()
+    found = Expectations()
+    for file in layers:
+        _add(found, file, rules, today or dt.datetime.now(tz=dt.UTC).date(), versions)
+    return found
+
+
+def _add(
+    found: Expectations,
+    file: ExpectationFile,
+    rules: Collection[str],
+    today: dt.date,
+    versions: Mapping[str, str] | None,
+) -> None:
+    """Add the entries of a file that apply, in the place of those below it."""
+    own = dict[str, Expectation]()
     for entry in file.entries:
-        stale = _why_stale(entry, file, rules, today or dt.datetime.now(tz=dt.UTC).date())
+        stale = _why_stale(entry, file, rules, today)
         if stale:
             found.stale.append(Stale(entry.rule, stale, entry.file, entry.line))
         elif entry.condition and (versions is None or applies(entry, versions)):
@@ -107,7 +129,6 @@ def _applying(
     found.holding += [entry for entry in own.values() if entry.outcome == HOLDS]
     merged = found.known | own
     found.known = {rule: entry for rule, entry in merged.items() if entry.outcome != HOLDS}
-    return found
 
 
 def load(path: Path, above: Collection[Path] = ()) -> ExpectationFile:
@@ -116,11 +137,11 @@ def load(path: Path, above: Collection[Path] = ()) -> ExpectationFile:
     Raises ExpectationFileError if one is malformed.
     """
     file = toml_tables.read(path, FORM)
-    over = file.values.get("over")
-    lower = None if over is None else load(_lower(path, over, above), [*above, path.resolve()])
+    over = _several(file.values.get("over", []))
+    lower = [load(_lower(path, name, above), [*above, path.resolve()]) for name in over]
     if under := file.values.get("under"):
         _check_conditions([under], str(path))
-        lower = _as_under(lower, under) if lower else None
+        lower = [_as_under(each, under) for each in lower]
     named = {**DEFAULTS, **file.defaults.values, "rule": "any", "reason": "any"}
     shared = _entry(named, path, file.defaults.line, over=bool(over))
     plain = {"outcome": shared.outcome, "when": shared.when}
@@ -147,8 +168,7 @@ def _as_under(file: ExpectationFile, condition: str) -> ExpectationFile:
     own = [structs.replace(entry, condition=[]) for entry in file.entries if condition in entry.condition]
     replaced = {entry.rule for entry in own}
     others = [entry for entry in file.entries if entry.condition or entry.rule not in replaced]
-    lower = _as_under(file.lower, condition) if file.lower else None
-    return file._replace(entries=[*others, *own], lower=lower)
+    return file._replace(entries=[*others, *own], lower=[_as_under(each, condition) for each in file.lower])
 
 
 def _shipped() -> dict[str, Path]:
@@ -228,7 +248,7 @@ def _why_stale(entry: Expectation, file: ExpectationFile, rules: Collection[str]
     if entry.rule not in rules:
         near = did_you_mean(entry.rule, rules, "", likeness=0.85)
         return f"matches no rule ({near})" if near else "matches no rule"
-    if entry.outcome == HOLDS and not (file.lower and entry.rule in file.lower.rules):
+    if entry.outcome == HOLDS and not any(lower.has(entry.rule) for lower in file.lower):
         return "cancels nothing: no lower file has an entry for the rule"
     expiry = _expiry(entry)
     return f"expired on {expiry}" if expiry and expiry < today else ""
@@ -261,7 +281,7 @@ def everywhere(rule_id: str) -> dict[str, list[Expectation]]:
 def laid_over(name: str) -> ExpectationFile:
     """Return a file without entries, over the shipped file of this name if there is one."""
     lower = _shipped().get(name)
-    return ExpectationFile(lower=load(lower)) if lower else ExpectationFile()
+    return ExpectationFile(lower=[load(lower)] if lower else [])
 
 
 def name_of(path: Path) -> str:
