@@ -58,6 +58,8 @@ RACES = {
 """What fails or dies as threads happen to meet."""
 BEFORE = {"torch": ["torch.optim", "torch._dynamo", "torch.utils.checkpoint"]}
 """What the scripts of a framework import, beside itself."""
+BEFORE_COMPILING = ["torch._inductor.compile_fx", "torch._dynamo.compiled_autograd", "torch.export._trace"]
+"""What a compiler imports at its first function: two seconds, in each fork."""
 
 NO_SCRIPTS = {"torch-eager-npy"}
 """The files of devices that --import brings: a script does not import them."""
@@ -81,10 +83,10 @@ def run_of(spec, folder, wanted):
     return {name: result for name, result in run.results.items() if not wanted or name in wanted}
 
 
-def endings_of(scripts, framework):
-    """Return how scripts end in processes of their own, and what each raises."""
+def endings_of(scripts, framework, *more):
+    """Return how scripts end in processes of their own that begin with some modules, and what each raises."""
     done = subprocess.run(
-        [sys.executable, DRIVER, framework, *BEFORE.get(framework, ())],
+        [sys.executable, DRIVER, framework, *BEFORE.get(framework, ()), *more],
         input=json.dumps(scripts),
         capture_output=True,
         text=True,
@@ -148,7 +150,8 @@ def expect_endings(spec, tmp_path):
         backend = load(spec)
     except NotRunError as reason:
         pytest.skip(str(reason))
-    number = OF_A_COMPILER if getattr(backend, "has_frames", False) else SAMPLE
+    compiles = getattr(backend, "has_frames", False)
+    number = OF_A_COMPILER if compiles else SAMPLE
     results = run_of(spec, tmp_path, [] if spec == "torch-eager" else some_of(backend, number))
     rules, silent = load_rules(), {"unsupported", "not-run"}
     ran = {name: result for name, result in results.items() if result.outcome not in silent}
@@ -159,9 +162,8 @@ def expect_endings(spec, tmp_path):
 
     assert own_of(backend) & ran.keys() <= broken | chance
     assert {name: scripts[name] for name in broken} == {name: ran[name].program for name in broken}
-    ends = endings_of(
-        {name: scripts[name] for name in ran.keys() - HERE_ALONE.get(spec, set())}, backend.framework.__name__
-    )
+    alone = {name: scripts[name] for name in ran.keys() - HERE_ALONE.get(spec, set())}
+    ends = endings_of(alone, backend.framework.__name__, *(BEFORE_COMPILING if compiles else ()))
     assert {name for name in chance & ends.keys() if ends.pop(name)[0] == "error"} == set()
     assert {name: how for name, how in ends.items() if how[0] != str(ran[name].outcome)} == {}
     told = {name: (gist(ran[name].detail), gist(said)) for name, (how, said) in ends.items() if how == "fail"}
