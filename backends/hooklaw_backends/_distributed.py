@@ -1,10 +1,7 @@
-"""The verbs of several processes: torch.distributed with gloo, over this machine's loopback."""
+"""The verbs of several processes that are torch's own: options of its versions, and sharding."""
 
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -14,12 +11,9 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from hooklaw import Capability, NotRunError
+from hooklaw import Capability
 from hooklaw_backends import _distributed_tensors, _tensor_parallel
 
-TIMEOUT = timedelta(seconds=10)
-"""How long a rank waits for another: less than a rule may take."""
-LOOPBACK = "lo"
 FSDP = "torch.distributed.fsdp"
 SHARDING = (Capability.FULLY_SHARD, Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.HYBRID_SHARDING)
 ON_DISTRIBUTED_TENSORS = (Capability.DISTRIBUTED_TENSORS, Capability.TENSOR_PARALLEL)
@@ -33,7 +27,6 @@ INIT_SYNC_OPTION = "init_sync" in OPTIONS
 """Before torch 2.7 ranks always share the parameters of rank 0 at first."""
 FORWARD_SYNC_OPTION = "forward_sync_buffers" in OPTIONS
 """Before torch 2.13 the option has another name."""
-DEFAULT_HOOKS = "torch.distributed.algorithms.ddp_comm_hooks"
 
 
 def why_not(device: Any) -> str:
@@ -48,7 +41,7 @@ def why_not(device: Any) -> str:
 
 
 def all_reduce_future(tensor: Any) -> Any:
-    """Begin an all-reduce, and return a future of the sum."""
+    """Begin an all-reduce, and return a future of the sum, as the verb of this name does."""
     work: Any = distributed.all_reduce(tensor, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
 
@@ -76,56 +69,12 @@ def lacks() -> dict[Capability, str]:
 
 
 class Distributed(_distributed_tensors.DistributedTensors, _tensor_parallel.TensorParallel):
-    """The verbs of a rank."""
-
-    def init_process_group(self, rank: int, world_size: int, store: str) -> None:
-        os.environ["GLOO_SOCKET_IFNAME"] = LOOPBACK  # or gloo would look the machine's name up
-        torch.set_num_threads(1)  # a thread of OpenMP does not survive a fork
-        shared = distributed.FileStore(store, world_size)  # pyright: ignore[reportPrivateImportUsage]
-        try:
-            distributed.init_process_group("gloo", store=shared, rank=rank, world_size=world_size, timeout=TIMEOUT)
-            distributed.barrier()  # or a rank that ends at once would tear the group down that another still joins
-        except (RuntimeError, OSError) as error:
-            said = str(error).splitlines()[0]
-            raise NotRunError(f"gloo cannot form a group of {world_size} processes here: {said}") from error
-
-    def get_rank(self) -> int:
-        return distributed.get_rank()
-
-    def get_world_size(self) -> int:
-        return distributed.get_world_size()
-
-    def all_reduce(self, tensor: Any) -> None:
-        distributed.all_reduce(tensor)
-
-    def new_group(self, ranks: Sequence[int]) -> Any:
-        return distributed.new_group([*ranks])
+    """The verbs of a rank that TorchLike does not have."""
 
     def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
         if "forward_sync_buffers" in options and not FORWARD_SYNC_OPTION:
             options["broadcast_buffers"] = options.pop("forward_sync_buffers")
         return DistributedDataParallel(module, **options)
-
-    def no_sync(self, parallel: Any) -> AbstractContextManager[Any]:
-        return parallel.no_sync()
-
-    def join(self, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
-        return parallel.join(**options)
-
-    def register_comm_hook(self, parallel: Any, state: Any, hook: Callable[..., Any]) -> None:
-        parallel.register_comm_hook(state, hook)
-
-    def future(self, value: Any) -> Any:
-        made = torch.futures.Future()
-        made.set_result(value)
-        return made
-
-    def all_reduce_future(self, tensor: Any) -> Any:
-        return all_reduce_future(tensor)
-
-    def default_comm_hook(self, name: str) -> Callable[..., Any]:
-        module = "debugging_hooks" if name == "noop_hook" else "default_hooks"
-        return getattr(import_module(f"{DEFAULT_HOOKS}.{module}"), name)
 
     def fully_shard(self, module: Any, **options: Any) -> Any:
         if shape := options.pop("mesh", None):
@@ -149,15 +98,6 @@ class Distributed(_distributed_tensors.DistributedTensors, _tensor_parallel.Tens
 
     def register_fsdp_forward_method(self, module: Any, name: str) -> None:
         _fsdp("register_fsdp_forward_method")(module, name)
-
-    def fully_sharded_data_parallel(self, module: Any, *, no_shard: bool = False) -> Any:
-        strategy = _fsdp("ShardingStrategy")
-        kept = strategy.NO_SHARD if no_shard else strategy.FULL_SHARD
-        wrap = _fsdp("FullyShardedDataParallel")
-        return wrap(module, sharding_strategy=kept, use_orig_params=True, device_id=torch.device("cpu"))
-
-    def copy_(self, tensor: Any, values: Any) -> None:
-        tensor.copy_(values)
 
 
 def _fsdp(name: str) -> Any:

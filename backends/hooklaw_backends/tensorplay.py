@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
-from hooklaw.backend.capabilities import SEVERAL_PROCESSES
 from hooklaw.backend.torchlike import attribute, function, remove_global_hooks
 
 try:
     tensorplay: Any = import_module("tensorplay")  # a type checker would resolve `import tensorplay` to this file
     checkpoints: Any = import_module("tensorplay.utils.checkpoint")
+    parallel: Any = import_module("tensorplay.nn.parallel.distributed")
 except ImportError as missing:
     raise NotRunError("tensorplay is not installed: pip install tensorplay") from missing
 
 Hook = Callable[..., Any]
 EDGES = "there are no gradient edges"
+PLAIN = "a parameter that fully_shard has sharded is a plain tensor, which no public function makes whole"
+WHOLE = "full_tensor and redistribute raise TypeError: 'AsyncCollectiveTensor' object layout differs"
 LACKS = {
     Capability.NODE_HOOKS: "a hook on a Node has no handle, and on the Node of an operation another name",
     Capability.NODE_METADATA: "a Node has no place for user data",
@@ -36,7 +38,11 @@ LACKS = {
     Capability.ALLOW_MUTATION: "no context allows in-place changes of saved tensors",
     Capability.LEGACY_MODULE_BACKWARD_HOOKS: "a module takes full backward hooks only",
     Capability.ACCELERATOR: "this backend runs on the CPU",
-    **dict.fromkeys(SEVERAL_PROCESSES, "the packages on the registry are built without a process group"),
+    Capability.INIT_SYNC: "DistributedDataParallel has no init_sync",
+    **dict.fromkeys(
+        (Capability.FULLY_SHARD, Capability.HYBRID_SHARDING), "a sharded parameter does not say that it is"
+    ),
+    **dict.fromkeys((Capability.DISTRIBUTED_TENSORS, Capability.TENSOR_PARALLEL), WHOLE),
     Capability.DATA_PARALLEL: "DataParallel splits inputs over GPUs, and this backend runs on the CPU",
 }
 
@@ -59,9 +65,12 @@ class TensorPlay(TorchLike):
         ErrorKind.UNPACK_RETURN_TYPE: (TypeError,),
         ErrorKind.LOAD_HOOK_RETURN: (AssertionError,),
         ErrorKind.CHECKPOINT_OPTION: (ValueError,),
+        ErrorKind.COMM_HOOK_TWICE: (RuntimeError, AssertionError),
     }
     versions: Mapping[str, str] = {"tensorplay": tensorplay.__version__}
-    notes: Mapping[str, str] = {}
+    notes: Mapping[str, str] = {
+        "distributed_data_parallel": "is that of nn.parallel.distributed: without CUDA nn.parallel has None for it",
+    }
     expectations: Path | None = Path(__file__).with_name("expectations") / "tensorplay.toml"
 
     def reset(self) -> None:
@@ -123,3 +132,6 @@ class TensorPlay(TorchLike):
             return getattr(checkpoints.CheckpointPolicy, str(policy(ctx, operation.__name__)))
 
         return checkpoints.create_selective_checkpoint_contexts(chosen, **options)
+
+    def distributed_data_parallel(self, module: Any, *, forward_sync_buffers: bool = True, **options: Any) -> Any:
+        return parallel.DistributedDataParallel(module, broadcast_buffers=forward_sync_buffers, **options)

@@ -1,15 +1,22 @@
 """TorchLike: the verbs of a framework whose methods and functions have PyTorch's own names."""
 
 import io
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
+from hooklaw.errors import NotRunError
+
 Verb = Callable[..., Any]
 MODULES = "nn.modules.module"
 """The module whose functions register hooks for all modules."""
+TIMEOUT = timedelta(seconds=10)
+"""How long a rank waits for another: less than a rule may take."""
+LOOPBACK = "lo"
 HANDLES = "_handles_of_global_hooks"
 
 
@@ -213,3 +220,46 @@ class TorchLike:
     register_module_module_registration_hook = everywhere("register_module_module_registration_hook")
     register_optimizer_step_pre_hook = everywhere("register_optimizer_step_pre_hook", "optim.optimizer")
     register_optimizer_step_post_hook = everywhere("register_optimizer_step_post_hook", "optim.optimizer")
+
+    # several processes
+    get_rank = function("get_rank", "distributed")
+    get_world_size = function("get_world_size", "distributed")
+    all_reduce = function("all_reduce", "distributed")
+    no_sync = method("no_sync")
+    join = method("join")
+    register_comm_hook = method("register_comm_hook")
+    copy_ = method("copy_")
+
+    def init_process_group(self, rank: int, world_size: int, store: str) -> None:
+        os.environ["GLOO_SOCKET_IFNAME"] = LOOPBACK  # or gloo would look the machine's name up
+        self.framework.set_num_threads(1)  # a thread of OpenMP does not survive a fork
+        group, shared = self.framework.distributed, self.framework.distributed.FileStore(store, world_size)
+        try:
+            group.init_process_group("gloo", store=shared, rank=rank, world_size=world_size, timeout=TIMEOUT)
+            group.barrier()  # or a rank that ends at once would tear the group down that another still joins
+        except (RuntimeError, OSError) as error:
+            said = str(error).splitlines()[0]
+            raise NotRunError(f"gloo cannot form a group of {world_size} processes here: {said}") from error
+
+    def new_group(self, ranks: Sequence[int]) -> Any:
+        return self.framework.distributed.new_group([*ranks])
+
+    def future(self, value: Any) -> Any:
+        made = self.framework.futures.Future()
+        made.set_result(value)
+        return made
+
+    def all_reduce_future(self, tensor: Any) -> Any:
+        work = self.framework.distributed.all_reduce(tensor, async_op=True)
+        return work.get_future().then(lambda done: done.value()[0])
+
+    def default_comm_hook(self, name: str) -> Verb:
+        hooks = import_module(f"{self.framework.__name__}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+        debugging = import_module(f"{self.framework.__name__}.distributed.algorithms.ddp_comm_hooks.debugging_hooks")
+        return getattr(debugging if name == "noop_hook" else hooks, name)
+
+    def fully_sharded_data_parallel(self, module: Any, *, no_shard: bool = False) -> Any:
+        fsdp = import_module(f"{self.framework.__name__}.distributed.fsdp")
+        kept = fsdp.ShardingStrategy.NO_SHARD if no_shard else fsdp.ShardingStrategy.FULL_SHARD
+        cpu = self.framework.device("cpu")
+        return fsdp.FullyShardedDataParallel(module, sharding_strategy=kept, use_orig_params=True, device_id=cpu)
