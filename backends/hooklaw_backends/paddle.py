@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
-from hooklaw.backend.capabilities import SEVERAL_PROCESSES
 from hooklaw.backend.torchlike import attribute, function, method
+from hooklaw_backends import _paddle_ranks
 
 try:
     with warnings.catch_warnings():
@@ -65,7 +65,7 @@ LACKS = {
     Capability.GLOBAL_MODULE_HOOKS: "a hook belongs to one Layer",
     Capability.GLOBAL_HOOK_KWARGS: "a hook belongs to one Layer",
     Capability.MULTI_GRAD: "a hook belongs to one tensor",
-    **dict.fromkeys(SEVERAL_PROCESSES, "this backend is judged in one process"),
+    **_paddle_ranks.LACKS,
     Capability.DATA_PARALLEL: "paddle.DataParallel runs one process for each device, not one thread for each replica",
 }
 if "prepend" not in signature(paddle.nn.Layer.register_forward_pre_hook).parameters:
@@ -85,25 +85,7 @@ def backend(argument: str = "") -> "Paddle":
     return Paddle()
 
 
-class Context:
-    """The context of a PyLayer, with PyTorch's property saved_tensors."""
-
-    def __init__(self, own: Any) -> None:
-        object.__setattr__(self, "own", own)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.own, name, value)
-
-    @property
-    def saved_tensors(self) -> Any:
-        """Return the saved tensors."""
-        return self.own.saved_tensor()
-
-
-class Paddle(TorchLike):
+class Paddle(_paddle_ranks.Ranks, TorchLike):
     """Paddle's names are PyTorch's, but for those of the verbs below."""
 
     framework = paddle
@@ -119,6 +101,7 @@ class Paddle(TorchLike):
         ErrorKind.FUNCTION_RETURN_COUNT: (ValueError,),
         ErrorKind.CHECKPOINT_REENTRANT: (OSError,),  # what Python code raises inside a backward becomes an OSError
         ErrorKind.CHECKPOINT_MISMATCH: (OSError,),
+        ErrorKind.NOTHING_TO_REDUCE: (AssertionError,),
     }
     versions: Mapping[str, str] = {"paddlepaddle": paddle.__version__}
     notes: Mapping[str, str] = {
@@ -190,11 +173,10 @@ class Paddle(TorchLike):
         return tensor.transpose([0, 2, 3, 1]).contiguous().transpose([0, 3, 1, 2])
 
     def custom_function(self, forward: Hook, backward: Hook) -> Hook:
-        members = {
-            "forward": staticmethod(lambda ctx, *tensors: forward(Context(ctx), *tensors)),
-            "backward": staticmethod(lambda ctx, *grads: backward(Context(ctx), *grads)),
-        }
-        return type("Custom", (paddle.autograd.PyLayer,), members).apply
+        members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        made: Any = type("Custom", (paddle.autograd.PyLayer,), members)
+        made._backward_function.saved_tensors = property(lambda ctx: ctx.saved_tensor())  # noqa: SLF001 - the context's type
+        return made.apply
 
     # running
     def backward(self, root: Any, gradient: Any = None, *, retain_graph: bool | None = None, **how: Any) -> None:
