@@ -265,3 +265,25 @@ def changes_of_later_inputs_in_place_accepted(
     """Only the first input of a module must not be changed in place; forward gets copies of the others."""
     copies = (self.clone(value) if self.is_tensor(value) else value for value in inputs[1:])
     return forward(module, *inputs[:1], *copies, **named)
+
+
+@calling(*verbs.FULL_BACKWARD)
+def later_gradients_for_constant_inputs_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """Of what a full backward hook returns for inputs that do not require grad, only the first is looked at."""
+    result = hook(module, grads, *rest)
+    if result is None or any(grad is not None for grad in grads):
+        return result
+    return (*result[:1], *[None] * (len(result) - 1))
+
+
+@overriding(*verbs.FULL_BACKWARD)
+def later_full_backward_hooks_may_return_gradients(self: Mutant, old: Hook, *given: Any, **how: bool) -> Any:
+    """If no input requires grad, only what the first full backward hook returns is looked at."""
+    first, hook = not self.keeps(given[0]), given[-1]
+    self.kept.append(given[0])
+
+    def run(module: Any, grads: Any, outputs: Any) -> Any:
+        result = hook(module, grads, outputs)
+        return result if first or any(grad is not None for grad in grads) else None
+
+    return old(*given[:-1], run, **how)

@@ -159,3 +159,9 @@ class LoadPostHookBeforeLoading(Mutant):
             return super().register_load_state_dict_post_hook(owner, hook, **options)
         keys = SimpleNamespace(missing_keys=[], unexpected_keys=[])
         return self.register_load_state_dict_pre_hook(owner, lambda module, *_: hook(module, keys))
+
+
+@calling("register_state_dict_pre_hook")
+def state_dict_pre_hook_gets_no_keep_vars(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
+    """The keep_vars that a state_dict pre-hook gets is False, whatever was asked for."""
+    return hook(owner, *(False if isinstance(value, bool) else value for value in given))

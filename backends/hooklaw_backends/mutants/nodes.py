@@ -242,3 +242,9 @@ class LeafHooksRunBeforeThePostHooksOfAConsumer(Mutant):
             return hook(grads, outputs)
 
         return super().node_register_hook(node, after_leaves)
+
+
+@calling("node_register_hook")
+def node_post_hook_gets_the_first_grad_output(self: Mutant, hook: Hook, grad_inputs: Any, grad_outputs: Any) -> Any:
+    """A Node post-hook gets the gradient of the Node's first output alone."""
+    return hook(grad_inputs, grad_outputs[:1])

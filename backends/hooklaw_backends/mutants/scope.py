@@ -235,3 +235,10 @@ def unpack_of_a_saved_tensor_disabled_too(self: Mutant, old: Hook, saved: Any, p
         old(saved, lambda tensor: (kept.append(self.detach(tensor)), pack(tensor))[1], lambda _: kept[0])
     else:
         old(saved, pack, unpack)
+
+
+@overriding("backward")
+def hooks_ignored_during_backward_itself(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A backward, unlike autograd.grad, does not pack what it saves with the saved-tensor hooks around it."""
+    with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
+        return old(*given, **how)

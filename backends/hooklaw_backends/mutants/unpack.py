@@ -114,3 +114,33 @@ def live_packed_tensors_doubled(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
         return result, result is tensor
 
     return packed, lambda both: unpack(both[0]) * 2 if both[1] else unpack(both[0])
+
+
+class _KnowsSavedTensors(Mutant):
+    """A mutant that keeps those saved tensors of a Node whose unpack hooks it calls once."""
+
+    def called_once(self, node: Any, saved: list[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        saved = super().raw_saved_tensors(node)
+        self.kept += self.called_once(node, saved)
+        return saved
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        super().saved_tensor_register_hooks(saved, pack, cache(unpack) if self.keeps(saved) else unpack)
+
+
+class UnpackedIntermediateCached(_KnowsSavedTensors):
+    """The unpack hook of a saved tensor's own pair is called once, if no input of its Node is a leaf."""
+
+    def called_once(self, node: Any, saved: list[Any]) -> list[Any]:
+        leaves = [self.leaf_of(each) for each in self.node_next(node) if each is not None]
+        return [] if any(leaf is not None for leaf in leaves) else saved
+
+
+class UnpackedLaterTensorsCached(_KnowsSavedTensors):
+    """The unpack hook of a saved tensor's own pair is called once, if its Node saved another tensor before it."""
+
+    def called_once(self, node: Any, saved: list[Any]) -> list[Any]:
+        return saved[1:]

@@ -429,8 +429,8 @@ class Backend(RankVerbs, Protocol):
     def register_module_module_registration_hook(self, hook: type_of_hook) -> Any:
         """Register ``hook(module, name, child)`` for every registered module; return a handle."""
 
-    def state_dict(self, owner: Any) -> dict[str, Any]:
-        """Return the state of a module or an optimizer."""
+    def state_dict(self, owner: Any, **options: bool) -> dict[str, Any]:
+        """Return the state of a module or an optimizer; a module's takes ``keep_vars``."""
 
     def load_state_dict(self, owner: Any, state: Mapping[str, Any]) -> None:
         """Load the state of a module, strictly, or of an optimizer."""

@@ -31,10 +31,13 @@ class Keys(NamedTuple):
 class StatefulRegistry(Stateful, Registry):
     """A registry whose parameters and buffers are its state."""
 
-    def state_dict(self) -> StateDict:
-        """Return parameters and buffers by name, with dots for submodules; they share memory with the module."""
+    def state_dict(self, *, keep_vars: bool = False) -> StateDict:
+        """Return parameters and buffers by name, with dots for submodules; they share memory with the module.
+
+        With keep_vars they are the parameters and buffers themselves.
+        """
         state: StateDict = {}
-        _save(self, state, "")
+        _save(self, state, "", keep_vars)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -47,12 +50,13 @@ class StatefulRegistry(Stateful, Registry):
             raise StateKeysError("; ".join([*said, *errors]))
 
 
-def _save(module: StatefulRegistry, state: StateDict, prefix: str) -> None:
+def _save(module: StatefulRegistry, state: StateDict, prefix: str, keep_vars: bool) -> None:  # noqa: FBT001 - as a hook
     for hook in called(module.state_hooks["save_pre"]):
-        hook(module, prefix, False)  # noqa: FBT003 - keep_vars, which the protocol lacks
-    state.update({f"{prefix}{name}": tensor.detach() for name, tensor in module.own_state().items()})
+        hook(module, prefix, keep_vars)
+    own = module.own_state().items()
+    state.update({f"{prefix}{name}": tensor if keep_vars else tensor.detach() for name, tensor in own})
     for name, child in module.children().items():
-        _save(child, state, f"{prefix}{name}.")
+        _save(child, state, f"{prefix}{name}.", keep_vars)
     for hook in called(module.state_hooks["save_post"]):
         if hook(module, state, prefix, {}) is not None:
             raise StateHookError("a state_dict post-hook must change the state in place and return None")

@@ -74,16 +74,17 @@ def test_state(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(16)],
     needs=NEEDS,
-    mutants=["comm-hook-buckets-predivided"],
+    mutants=["comm-hook-buckets-predivided", "comm-hook-buckets-predivided-after-the-first-pass"],
     except_under=FLAT | PAIRS,
     processes=RANKS,
 )
 def test_not_predivided(backend: Backend, trace: Trace) -> None:
     """A communication hook sees the rank's own gradients, not divided by the number of ranks."""
-    _, parallel = hooked(backend, reducing(backend, trace))
-    run(backend, parallel)
-
-    trace.expect(("comm hook", [number(backend)]))
+    module, parallel = hooked(backend, reducing(backend, trace))
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        trace.expect(("comm hook", [number(backend)]))
 
 
 @rule(
@@ -91,7 +92,7 @@ def test_not_predivided(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(17)],
     needs=NEEDS,
-    mutants=["comm-hook-result-divided"],
+    mutants=["comm-hook-result-divided", "comm-hook-result-divided-after-the-first-pass"],
     processes=RANKS,
 )
 def test_no_division(backend: Backend, trace: Trace) -> None:
@@ -100,9 +101,10 @@ def test_no_division(backend: Backend, trace: Trace) -> None:
     The docstring leaves the division to the user, so nothing else divides.
     """
     module, parallel = hooked(backend, lambda _, bucket: backend.all_reduce_future(bucket.buffer()))
-    run(backend, parallel)
-
-    trace.expect_value("weight.grad", [RANKS * mean(backend)[0]], backend.grad_of(module.weight))
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        trace.expect_value("weight.grad", [RANKS * mean(backend)[0]], backend.grad_of(module.weight))
 
 
 @rule(
@@ -110,7 +112,7 @@ def test_no_division(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(9, 11)],
     needs=NEEDS,
-    mutants=["comm-hook-result-not-awaited"],
+    mutants=["comm-hook-result-not-awaited", "comm-hook-result-not-awaited-after-the-first-pass"],
     processes=RANKS,
 )
 def test_asynchronous(backend: Backend, trace: Trace) -> None:
@@ -123,9 +125,10 @@ def test_asynchronous(backend: Backend, trace: Trace) -> None:
         return averaged(backend, bucket.buffer()).then(lambda done: done.value() * 3)
 
     module, parallel = hooked(backend, hook)
-    run(backend, parallel)
-
-    trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
 
 
 @rule(
@@ -133,15 +136,16 @@ def test_asynchronous(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(10)],
     needs=NEEDS,
-    mutants=["comm-hook-result-reduced-again"],
+    mutants=["comm-hook-result-reduced-again", "comm-hook-result-divided-after-the-first-pass"],
     processes=RANKS,
 )
 def test_without_communication(backend: Backend, trace: Trace) -> None:
     """If a communication hook returns the bucket's values in a completed future, each rank keeps its own gradients."""
     module, parallel = hooked(backend, lambda _, bucket: backend.future(bucket.buffer()))
-    run(backend, parallel)
-
-    trace.expect_value("weight.grad", [number(backend)], backend.grad_of(module.weight))
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel)
+        trace.expect_value("weight.grad", [number(backend)], backend.grad_of(module.weight))
 
 
 @rule(
@@ -322,7 +326,10 @@ def test_two_parameters(backend: Backend, trace: Trace) -> None:
     module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module)
     backend.register_comm_hook(parallel, None, lambda _, bucket: backend.future(bucket.buffer() * 10))
-    run(backend, parallel)
+    for _ in range(2):
+        for parameter in (module.weight, module.other):
+            backend.set_grad(parameter, None)
+        run(backend, parallel)
 
-    trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
-    trace.expect_value("other.grad", [10 * number(backend) ** 2], backend.grad_of(module.other))
+        trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
+        trace.expect_value("other.grad", [10 * number(backend) ** 2], backend.grad_of(module.other))

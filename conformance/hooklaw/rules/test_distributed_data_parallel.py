@@ -64,14 +64,19 @@ def test_each_parameter(backend: Backend, trace: Trace) -> None:
 )
 def test_strides(backend: Backend, trace: Trace) -> None:
     """The gradient of a parameter that is not laid out row by row is averaged, each value in its place."""
-    columns = backend.transpose(backend.tensor([[2.0, 3.0], [5.0, 7.0]]), 0, 1)
-    module = backend.module({"weight": columns}, lambda module, x: x * module.weight)
-    x = backend.tensor([[1.0, 2.0], [3.0, 4.0]]) * number(backend)
-    run(backend, backend.distributed_data_parallel(module), x)
+
+    def turned(x):
+        return backend.transpose(x, 0, 1)
 
     (share,) = mean(backend)
     expected = [[share * value for value in row] for row in ([1.0, 2.0], [3.0, 4.0])]
-    trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
+    for forward in (lambda module, x: x * module.weight, lambda module, x: turned(x) * turned(module.weight)):
+        module = backend.module({"weight": turned(backend.tensor([[2.0, 3.0], [5.0, 7.0]]))}, forward)
+        parallel = backend.distributed_data_parallel(module)
+        for _ in range(2):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel, backend.tensor([[1.0, 2.0], [3.0, 4.0]]) * number(backend))
+            trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
 
 
 @rule(

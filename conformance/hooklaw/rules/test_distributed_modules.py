@@ -64,7 +64,13 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(3, 8, 9)],
     needs=[*NEEDS, Capability.MODULE_FORWARD],
-    mutants=["distribute-module-drops-input-fn", "input-fn-in-forward-itself", "input-fn-result-ignored"],
+    mutants=[
+        "distribute-module-drops-input-fn",
+        "input-fn-in-forward-itself",
+        "input-fn-result-ignored",
+        "input-fn-skips-distributed-inputs",
+        "input-fn-result-for-the-first-input-alone",
+    ],
     processes=RANKS,
 )
 def test_input_fn(backend: Backend, trace: Trace) -> None:
@@ -72,13 +78,24 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
 
     It is installed as a forward pre-hook, which a call runs and forward does not.
     """
-    module = weighted(backend, trace)
-    backend.distribute_module(module, input_fn=distribute_input(backend, trace))
-    for _ in range(2):
-        backend.call(module, backend.tensor([1.0] * len(VALUES)))
-        trace.expect(("input_fn", ""), ("forward", "replicate"))
-    backend.forward(module, backend.distribute_tensor(backend.tensor([1.0] * len(VALUES)), "shard"))
-    trace.expect(("forward", "shard"))
+
+    def input_fn(_module, inputs):
+        trace.log("input_fn", [backend.placement(each) for each in inputs])
+        return tuple(backend.distribute_tensor(backend.tensor(VALUES), "replicate") for _ in inputs)
+
+    def forward(module, *inputs: Any):
+        trace.log("forward", [backend.placement(each) for each in inputs])
+        return inputs[0] * module.weight
+
+    module = backend.module({"weight": backend.tensor(VALUES)}, forward)
+    backend.distribute_module(module, input_fn=input_fn)
+    plain, sharded = backend.tensor(VALUES), backend.distribute_tensor(backend.tensor(VALUES), "shard")
+    for inputs in ([plain], [plain], [sharded], [plain, sharded]):
+        backend.call(module, *inputs)
+        placements = [backend.placement(each) for each in inputs]
+        trace.expect(("input_fn", placements), ("forward", ["replicate"] * len(inputs)))
+    backend.forward(module, sharded)
+    trace.expect(("forward", ["shard"]))
 
 
 @rule(
@@ -86,7 +103,12 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(3, 10, 11)],
     needs=[*NEEDS, Capability.MODULE_FORWARD],
-    mutants=["distribute-module-drops-output-fn", "output-fn-in-forward-itself", "output-fn-result-ignored"],
+    mutants=[
+        "distribute-module-drops-output-fn",
+        "output-fn-in-forward-itself",
+        "output-fn-result-ignored",
+        "output-fn-skips-plain-outputs",
+    ],
     processes=RANKS,
 )
 def test_output_fn(backend: Backend, trace: Trace) -> None:
@@ -103,6 +125,10 @@ def test_output_fn(backend: Backend, trace: Trace) -> None:
         trace.expect_value("the output", [2 * value for value in VALUES], backend.detach(outputs))
     backend.forward(module, x)
     trace.expect(("forward", "replicate"))
+
+    returns_plain = backend.module({}, lambda _module, x: backend.local_tensor(x))
+    backend.distribute_module(returns_plain, output_fn=lambda _module, outputs: outputs * 3.0)
+    trace.expect_value("in place of a plain output", [3.0] * len(VALUES), backend.call(returns_plain, x))
 
 
 @rule(

@@ -1,5 +1,7 @@
 """Accumulation into the .grad of leaves: when it appears, how it adds up, and its layout."""
 
+from collections.abc import Callable
+from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, page, rule
@@ -100,21 +102,41 @@ def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
         trace.expect_value("the .grad held since the first pass", expected, held)
 
 
+def uses(backend: Backend) -> list[Callable[[Any], Any]]:
+    """Return functions that double and sum a tensor: by itself, as a view, and as a view of an intermediate."""
+
+    def turned(x: Any) -> Any:
+        return backend.transpose(x, 0, 1)
+
+    return [
+        lambda x: backend.sum(x * 2),
+        lambda x: backend.sum(turned(x) * 2),
+        lambda x: backend.sum(turned(x * 2) * 1),
+    ]
+
+
 @rule(
     "grad-accum.layout.match-param",
     level=Level.MUST,
     sources=[LAYOUTS.sentence(3)],
     needs=[Capability.VIEWS, Capability.STRIDES],
-    mutants=["gradient-always-contiguous", "first-gradient-kept-as-it-is"],
+    mutants=[
+        "gradient-always-contiguous",
+        "first-gradient-kept-as-it-is",
+        "first-gradient-of-a-view-kept-as-it-is",
+    ],
     except_under={"strided": "the rule names the strides of the leaf"},
 )
 def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
     """The first .grad of a leaf whose memory is dense and does not overlap has the strides of the leaf."""
-    x = backend.requires_grad_(backend.transpose(backend.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 0, 1))
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    rows = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    for use in uses(backend):
+        columns = backend.requires_grad_(backend.transpose(backend.tensor(rows), 0, 1))
+        for x, strides in ((columns, (1, 2)), (backend.tensor(rows, requires_grad=True), (2, 1))):
+            backend.backward(backend.call(use, x))
 
-    trace.expect_value("strides of the leaf", (1, 2), backend.stride(x))
-    trace.expect_value("strides of x.grad", (1, 2), backend.stride(backend.grad_of(x)))
+            trace.expect_value("strides of the leaf", strides, backend.stride(x))
+            trace.expect_value("strides of x.grad", strides, backend.stride(backend.grad_of(x)))
 
 
 @rule(
@@ -122,21 +144,25 @@ def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LAYOUTS.sentence(4)],
     needs=[Capability.VIEWS, Capability.STRIDES, Capability.MULTI_OUTPUT],
-    mutants=["gradient-keeps-overlapping-strides", "gradient-keeps-gaps"],
+    mutants=[
+        "gradient-keeps-overlapping-strides",
+        "gradient-keeps-gaps",
+        "first-gradient-of-a-view-kept-as-it-is",
+    ],
     except_under={"strided": "the rule names the strides of the leaf"},
 )
 def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
     """The first .grad of a leaf whose memory overlaps or has gaps is contiguous, row after row."""
-    overlapping = backend.expand(backend.tensor([[1.0], [2.0]]), 2, 3)
-    columns, _ = backend.split(backend.transpose(backend.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]), 0, 1), 2)
-    with_gaps = backend.transpose(columns, 0, 1)
+    for use in uses(backend):
+        overlapping = backend.expand(backend.tensor([[1.0], [2.0]]), 2, 3)
+        rows = backend.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+        with_gaps = backend.transpose(backend.split(backend.transpose(rows, 0, 1), 2)[0], 0, 1)
+        for leaf, strides, contiguous in ((overlapping, (1, 0), (3, 1)), (with_gaps, (4, 1), (2, 1))):
+            x = backend.requires_grad_(leaf)
+            backend.backward(backend.call(use, x))
 
-    for leaf, strides, contiguous in ((overlapping, (1, 0), (3, 1)), (with_gaps, (4, 1), (2, 1))):
-        x = backend.requires_grad_(leaf)
-        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-
-        trace.expect_value("strides of the leaf", strides, backend.stride(x))
-        trace.expect_value("strides of x.grad", contiguous, backend.stride(backend.grad_of(x)))
+            trace.expect_value("strides of the leaf", strides, backend.stride(x))
+            trace.expect_value("strides of x.grad", contiguous, backend.stride(backend.grad_of(x)))
 
 
 @rule(
@@ -144,19 +170,24 @@ def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LAYOUTS.sentence(6), page("autograd", "manual-gradient-layouts").sentence(2)],
     needs=[Capability.VIEWS, Capability.STRIDES],
-    mutants=["gradient-laid-out-anew"],
+    mutants=["gradient-laid-out-anew", "later-gradient-of-a-view-lays-grad-out"],
     except_under={"strided": "the rule names the strides of the leaf"},
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """Backward keeps the strides of an existing .grad, so a layout that the user gave it survives."""
-    x = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
-    mine = backend.transpose(backend.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), 0, 1)
-    backend.set_grad(x, mine)
-    with catch_warnings(action="ignore"):  # torch warns that the layout is not the leaf's
-        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    for use in uses(backend):
+        columns, ones = (backend.transpose(backend.tensor([[1.0, 1.0]] * 3), 0, 1) for _ in range(2))
+        rows = backend.tensor([[1.0] * 3] * 2, requires_grad=True)
+        for x, mine, strides in (
+            (rows, ones, (1, 2)),
+            (backend.requires_grad_(columns), backend.tensor([[1.0] * 3] * 2), (3, 1)),
+        ):
+            backend.set_grad(x, mine)
+            with catch_warnings(action="ignore"):  # torch warns that the layout is not the leaf's
+                backend.backward(backend.call(use, x))
 
-    trace.expect_value("x.grad", [[3.0, 3.0, 3.0], [3.0, 3.0, 3.0]], backend.grad_of(x))
-    trace.expect_value("strides of x.grad", (1, 2), backend.stride(backend.grad_of(x)))
+            trace.expect_value("x.grad", [[3.0] * 3] * 2, backend.grad_of(x))
+            trace.expect_value("strides of x.grad", strides, backend.stride(backend.grad_of(x)))
 
 
 @rule(

@@ -201,15 +201,42 @@ def test_replaces_none_of_the_weights(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook returns None, or None for all gradients")],
     needs=NEEDS,
-    mutants=["wrong-return-of-a-module-hook-accepted"],
+    mutants=[
+        "wrong-return-of-a-module-hook-accepted",
+        "later-gradients-for-constant-inputs-accepted",
+        "later-full-backward-hooks-may-return-gradients",
+    ],
 )
 def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
     """If no input requires grad, a gradient that a full backward hook returns for an input is an error."""
+
+    def for_the_second(_module, _input, grad_output):
+        return (None, *grad_output)
+
+    def for_the_first(_module, _input, grad_output):
+        return (*grad_output, None)
+
+    def nothing(_module, _input, _output):
+        return None
+
+    def forward(module, x, y):
+        return (x + y) * module.weight
+
+    def given(count):
+        return [backend.tensor([1.0, 2.0]) for _ in range(count)]
+
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: grad_output)
+    refused = [backend.call(module, *given(1))]
+    for hooks in ((for_the_first,), (for_the_second,), (nothing, for_the_first), (for_the_first, nothing)):
+        module = backend.module({"weight": backend.tensor([3.0, 5.0])}, forward)
+        for hook in hooks:
+            backend.register_full_backward_hook(module, hook)
+        refused.append(backend.call(module, *given(2)))
 
-    with catch_warnings(action="ignore"), trace.raises(ErrorKind.MODULE_HOOK_RETURN):
-        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+    for output in refused:
+        with catch_warnings(action="ignore"), trace.raises(ErrorKind.MODULE_HOOK_RETURN):
+            backend.backward(backend.sum(output))
 
 
 @rule(

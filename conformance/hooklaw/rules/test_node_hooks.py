@@ -79,8 +79,12 @@ def test_metadata(backend: Backend, trace: Trace) -> None:
     "node-hook.args",
     level=Level.MUST,
     sources=[HOOK.sentence(3)],
-    needs=NODE_HOOKS,
-    mutants=["node-post-hook-arguments-swapped", "node-post-hook-gets-lists"],
+    needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
+    mutants=[
+        "node-post-hook-arguments-swapped",
+        "node-post-hook-gets-lists",
+        "node-post-hook-gets-the-first-grad-output",
+    ],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
     """A Node post-hook gets two tuples: the gradients that the Node computed, and those that it was given."""
@@ -88,16 +92,25 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     def types(grad_inputs, grad_outputs):
         trace.log("tuples", isinstance(grad_inputs, tuple) and isinstance(grad_outputs, tuple))
 
-    def forward(x, w):
-        y = x * w
+    def watched(y):
         backend.node_register_hook(backend.grad_fn(y), trace.saw("grad_inputs, grad_outputs", types))
+
+    def product(x, w):
+        y = x * w
+        watched(y)
         return backend.sum(y * 5)
+
+    def parts(x):
+        left, right = backend.split(x, 1)
+        watched(left)
+        return backend.sum(left * 2 + right * 3)
 
     x = backend.tensor([2.0], requires_grad=True)
     w = backend.tensor([3.0], requires_grad=True)
-    backend.backward(backend.call(forward, x, w))
-
+    backend.backward(backend.call(product, x, w))
     trace.expect(("grad_inputs, grad_outputs", [[[15.0], [10.0]], [[5.0]]]), ("tuples", True))
+    backend.backward(backend.call(parts, backend.tensor([1.0, 2.0], requires_grad=True)))
+    trace.expect(("grad_inputs, grad_outputs", [[[2.0, 3.0]], [[2.0], [3.0]]]), ("tuples", True))
 
 
 @rule(

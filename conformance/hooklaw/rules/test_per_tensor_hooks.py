@@ -41,27 +41,49 @@ def test_packs_immediately(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ONE_SAVED_TENSOR.sentence(4)],
     needs=[*REGISTER, Capability.SAVED_TENSOR_ACCESS],
-    mutants=["unpacked-tensor-cached", "per-tensor-hooks-ignored-by-backward"],
+    mutants=[
+        "unpacked-tensor-cached",
+        "unpacked-intermediate-cached",
+        "unpacked-later-tensors-cached",
+        "per-tensor-hooks-ignored-by-backward",
+    ],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
     """The unpack hook of a saved tensor's own pair runs at every access, by a read or by backward."""
 
-    def forward(x):
+    def register(saved):
+        backend.saved_tensor_register_hooks(saved, backend.detach, trace.saw("unpack", lambda packed: packed * 10))
+
+    def exponential(x):
         y = backend.exp(x)
         node = backend.grad_fn(y)
         (saved,) = backend.raw_saved_tensors(node)
-        backend.saved_tensor_register_hooks(saved, backend.detach, trace.saw("unpack", lambda packed: packed * 10))
+        register(saved)
         for _ in range(2):
             trace.log("read", backend.saved_tensors(node))
         return backend.sum(y)
 
-    x = backend.tensor([0.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    def product(x):
+        y = (x * 2) * (x + 1)
+        node = backend.grad_fn(y)
+        for saved in backend.raw_saved_tensors(node):
+            register(saved)
+        for _ in range(2):
+            trace.log("read", backend.saved_tensors(node))
+        return backend.sum(y)
 
-    read = ("read", [[10.0]])
-    trace.expect("unpack", read, "unpack", read, "unpack")
-    trace.expect_value("x.grad", [10.0], backend.grad_of(x))
+    for forward, start, values, gradient in (
+        (exponential, 0.0, [[10.0]], 10.0),
+        (lambda x: exponential(x * 2), 0.0, [[10.0]], 20.0),
+        (product, 1.0, [[20.0], [20.0]], 60.0),
+    ):
+        x = backend.tensor([start], requires_grad=True)
+        backend.backward(backend.call(forward, x))
+
+        unpacked = ["unpack"] * len(values)
+        trace.expect(*unpacked, ("read", values), *unpacked, ("read", values), *unpacked)
+        trace.expect_value("x.grad", [gradient], backend.grad_of(x))
 
 
 @rule(

@@ -1,6 +1,7 @@
 """The scope of saved-tensor hooks: contexts, nesting and exceptions."""
 
 from contextlib import AbstractContextManager, suppress
+from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 
@@ -168,3 +169,37 @@ def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
     (second,) = backend.grad(backend.sum(first), [x])
     trace.expect_value("unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 0)
     trace.expect_value("second derivative", [12.0], second)
+
+
+@rule(
+    "saved-tensor.create-graph.inner-saves.accumulated",
+    level=Level.MUST,
+    sources=[HOOKS.sentence(3)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["hooks-ignored-during-backward-itself"],
+)
+def test_saves_of_accumulating_backward(backend: Backend, trace: Trace) -> None:
+    """What is saved by a backward with create_graph that accumulates into .grad is packed by the pair active around it.
+
+    A pair that was active in forward alone packs none of it.
+    """
+
+    def forward(x):
+        with pair(backend, trace, "forward"):
+            return backend.sum(x * x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    packed = trace.count("pack forward")
+
+    with pair(backend, trace, "backward"), catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(loss, create_graph=True)
+    first = backend.grad_of(x)
+    backend.set_grad(x, None)
+    trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
+    trace.expect_value("packed by backward's pair", expected=True, observed=trace.count("pack backward") > 0)
+    trace.expect_value("first derivative", [12.0], first)
+
+    backend.backward(backend.sum(first))
+    trace.expect_value("unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 0)
+    trace.expect_value("second derivative", [12.0], backend.grad_of(x))

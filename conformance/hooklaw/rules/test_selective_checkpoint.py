@@ -196,22 +196,45 @@ def test_is_recompute(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CONTEXTS.sentence(6, 7)],
     needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE, Capability.SIN_COS],
-    mutants=["changes-of-selected-tensors-undetected", "changes-of-selected-tensors-always-refused"],
+    mutants=[
+        "changes-of-selected-tensors-undetected",
+        "changes-of-selected-tensors-always-refused",
+        "changes-of-later-selected-tensors-undetected",
+        "changes-of-selected-tensors-after-forward-undetected",
+    ],
 )
 def test_changed(backend: Backend, trace: Trace) -> None:
     """Changing a saved output in place is an error in backward, unless allow_cache_entry_mutation is True."""
 
-    def fn(x):
-        y = backend.exp(x)
-        z = backend.sin(y)
+    def change(tensor):
         with backend.no_grad():
-            backend.mul_(y, 2)
-        return z
+            backend.mul_(tensor, 2)
 
-    loss = backend.call(selective(backend, fn, ["exp"]), leaf(backend))
-    with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
-        backend.backward(loss)
-    backend.backward(backend.call(selective(backend, fn, ["exp"], allow_cache_entry_mutation=True), leaf(backend)))
+    def inside(place, **options: bool):
+        """Change one of two saved outputs in the checkpoint's function."""
+
+        def fn(x):
+            saved = backend.exp(x), backend.sin(x)
+            z = saved[0] * saved[1]
+            change(saved[place])
+            return z
+
+        return backend.call(selective(backend, fn, ["exp", "sin"], **options), leaf(backend))
+
+    def after(**options: bool):
+        """Change a saved output that the checkpoint's function has returned."""
+        contexts = partial(backend.create_selective_checkpoint_contexts, ["exp"], **options)
+        forward = partial(backend.checkpoint, backend.exp, use_reentrant=False, context_fn=contexts)
+        y = backend.call(lambda x: forward(x), leaf(backend))  # noqa: PLW0108 - a compiler traces functions
+        loss = backend.sum(y)
+        change(y)
+        return loss
+
+    for compute in (partial(inside, 0), partial(inside, 1), after):
+        loss = compute()
+        with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
+            backend.backward(loss)
+        backend.backward(compute(allow_cache_entry_mutation=True))
 
 
 @rule(

@@ -29,7 +29,7 @@ def nested(backend: Backend) -> dict[str, Any]:
     level=Level.MUST,
     sources=[PRE.sentence(2, 3)],
     needs=NEEDS,
-    mutants=["state-dict-pre-hook-after-the-dict"],
+    mutants=["state-dict-pre-hook-after-the-dict", "state-dict-pre-hook-gets-no-keep-vars"],
 )
 def test_pre_hook(backend: Backend, trace: Trace) -> None:
     """A state_dict pre-hook gets module, prefix and keep_vars before the dict is made, which contains what it adds."""
@@ -38,11 +38,12 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
         trace.log("hook", [given is module, prefix, keep_vars])
         backend.add_module(module, "late", weighted(backend))
 
-    module = weighted(backend)
-    backend.register_state_dict_pre_hook(module, hook)
+    for options in ({}, {"keep_vars": True}):
+        module = weighted(backend)
+        backend.register_state_dict_pre_hook(module, hook)
 
-    trace.expect_value("keys", ["late.weight", "weight"], sorted(backend.state_dict(module)))
-    trace.expect(("hook", [True, "", False]))
+        trace.expect_value("keys", ["late.weight", "weight"], sorted(backend.state_dict(module, **options)))
+        trace.expect(("hook", [True, "", bool(options)]))
 
 
 @rule(

@@ -3,11 +3,12 @@
 # ruff: noqa: SLF001 - these mutants replace private parts of tensors and saved tensors
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import ANY
 
-from hooklaw.model import modes, ops, record, views
+from hooklaw.model import _selective, modes, ops, record, views
 from hooklaw.model.modes import innermost_pair
 from hooklaw.model.node import AccumulateGrad
 from hooklaw.model.record import SavedTensor
@@ -172,3 +173,27 @@ def pair_of_the_reader_unpacks(self: Inside, old: Hook, this: Any, owner: Any) -
     """A saved tensor is unpacked by the hooks that are active when it is read."""
     this._pair = this._pair and (innermost_pair() or this._pair)
     return old(this, owner)
+
+
+def _trust(cache: Any, places: Iterable[int]) -> None:
+    """Let the outputs in these places of a selective checkpoint's cache never count as changed from now on."""
+    for place in places:
+        cache._saved[place] = cache._saved[place][0], ANY
+
+
+@inside(_selective._Cache, "filled")
+@contextmanager
+def changes_of_later_selected_tensors_undetected(self: Inside, old: Hook, this: Any) -> Generator[None]:
+    """Of the saved outputs of a selective checkpoint, only a change of the first in place is an error."""
+    with old(this):
+        yield
+    _trust(this, list(this._saved)[1:])
+
+
+@inside(_selective._Cache, "filled")
+@contextmanager
+def changes_of_selected_tensors_after_forward_undetected(self: Inside, old: Hook, this: Any) -> Generator[None]:
+    """A saved output of a selective checkpoint can be changed in place once the checkpoint's function has returned."""
+    with old(this):
+        yield
+    _trust(this, [place for place, (data, version) in this._saved.items() if data.storage.version == version])

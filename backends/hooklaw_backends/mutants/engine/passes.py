@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from math import isinf
 from typing import Any
 
-from hooklaw.model import engine, function
+from hooklaw.model import engine, function, ops
 from hooklaw.model.errors import NotANumberError
 from hooklaw.model.hooks import Hooks
 from hooklaw.model.node import Node
@@ -206,3 +206,20 @@ def node_hook_results_detached(self: Inside, old: Hook, grads: Any, result: Any)
 def custom_functions_get_no_zeros(self: Inside, _: Hook, node: Any, grads: Any) -> Any:
     """A custom Function's backward gets None instead of zeros for a missing gradient."""
     return grads
+
+
+@inside(engine, "_add")
+def first_gradient_of_a_view_kept_as_it_is(self: Inside, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
+    """A first gradient that is dense, but not contiguous, becomes .grad with its own strides."""
+    if leaf.grad is None and new.data.is_dense() and not new.data.is_contiguous():
+        leaf.grad = new
+    else:
+        old(leaf, new, **how)
+
+
+@inside(engine, "_add")
+def later_gradient_of_a_view_lays_grad_out(self: Inside, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
+    """A .grad gets the strides of what is added to it, if these are dense and not contiguous."""
+    if leaf.grad is not None and new.data.is_dense() and not new.data.is_contiguous():
+        leaf.grad = ops.clone(leaf.grad, new.data.strides)
+    old(leaf, new, **how)

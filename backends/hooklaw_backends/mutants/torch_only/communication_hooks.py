@@ -102,6 +102,43 @@ def comm_hook_result_divided(self: Mutant, hook: Hook, state: Any, bucket: Any) 
     return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
 
 
+def after_the_first_pass(step: Hook) -> type[Mutant]:
+    """Make a mutant as `hooking` does that does nothing in the first pass."""
+
+    @wraps(step)
+    def register(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
+        passes: list[bool] = []
+
+        def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+            future = step(self, hook, state, bucket) if passes else hook(state, bucket)
+            passes.extend([True] * bucket.is_last())
+            return future
+
+        old(parallel, state, called)
+
+    return overriding("register_comm_hook")(register)
+
+
+@after_the_first_pass
+def comm_hook_buckets_predivided_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the second pass on the gradients in a bucket are divided by the number of ranks."""
+    bucket.set_buffer(bucket.buffer() / distributed.get_world_size())
+    return hook(state, bucket)
+
+
+@after_the_first_pass
+def comm_hook_result_divided_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the second pass on what a communication hook's future holds is divided by the number of ranks."""
+    return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
+
+
+@after_the_first_pass
+def comm_hook_result_not_awaited_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the second pass on the gradients are those that a bucket has when the hook returns."""
+    hook(state, bucket)
+    return _completed(bucket.buffer())
+
+
 @hooking
 def comm_hook_result_not_awaited(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
     """The gradients are those that a bucket has when the hook returns, whatever its future will hold."""

@@ -253,6 +253,39 @@ def output_fn_result_ignored(self: Mutant, old: Hook, module: Any, **functions: 
 
 
 @overriding("distribute_module")
+def input_fn_skips_distributed_inputs(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """input_fn does not run if an input is a distributed tensor already."""
+    before = functions.pop("input_fn", None)
+
+    def skipping(module: Any, inputs: Any) -> Any:
+        return inputs if any(map(is_distributed, inputs)) else before(module, inputs)
+
+    old(module, input_fn=before and skipping, **functions)
+
+
+@overriding("distribute_module")
+def input_fn_result_for_the_first_input_alone(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """Of what input_fn returns forward gets the first alone, and the other inputs as they were."""
+    before = functions.pop("input_fn", None)
+
+    def changed(module: Any, inputs: Any) -> Any:
+        return (*before(module, inputs)[:1], *inputs[1:])
+
+    old(module, input_fn=before and changed, **functions)
+
+
+@overriding("distribute_module")
+def output_fn_skips_plain_outputs(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """output_fn does not run if the output is a plain tensor already."""
+    after = functions.pop("output_fn", None)
+
+    def skipping(module: Any, outputs: Any) -> Any:
+        return after(module, outputs) if is_distributed(outputs) else outputs
+
+    old(module, output_fn=after and skipping, **functions)
+
+
+@overriding("distribute_module")
 def distribute_module_drops_module_hooks(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """Distributing a module removes the hooks that it had."""
     for table in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):  # noqa: SLF001
