@@ -136,7 +136,7 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "detect-anomaly.check-nan",
     level=Level.MUST,
-    sources=[ANOMALY.sentence(4)],
+    sources=[ANOMALY.sentence(4), docstring("torch.autograd.set_detect_anomaly").sentence(6)],
     needs=[Capability.ANOMALY],
     mutants=["check-nan-ignored"],
     except_under={"anomaly": "it runs a pass in which NaN is not checked"},
