@@ -11,6 +11,7 @@ PAGES = {
     "torch.autograd.Function": "autograd",
     "torch.autograd.detect_anomaly": "autograd",
     "torch.autograd.graph": "autograd",
+    "torch.autograd.set_detect_anomaly": "autograd",
     "torch.distributed.GradBucket": "ddp_comm_hooks",
     "torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks": "ddp_comm_hooks",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks": "ddp_comm_hooks",

@@ -17,6 +17,8 @@ from hooklaw_backends.mutants.base import Hook
 from hooklaw_backends.mutants.inside import Inside, another, inside, instead_of
 from hooklaw_backends.mutants.over_reference import here
 
+CACHE: Any = vars(_selective)["_Cache"]
+
 
 @inside(Tensor, "rebase")
 def retained_gradient_lost_on_rebase(self: Inside, old: Hook, this: Any, made_by: Any, **how: Any) -> None:
@@ -181,7 +183,7 @@ def _trust(cache: Any, places: Iterable[int]) -> None:
         cache._saved[place] = cache._saved[place][0], ANY
 
 
-@inside(_selective._Cache, "filled")
+@inside(CACHE, "filled")
 @contextmanager
 def changes_of_later_selected_tensors_undetected(self: Inside, old: Hook, this: Any) -> Generator[None]:
     """Of the saved outputs of a selective checkpoint, only a change of the first in place is an error."""
@@ -190,7 +192,7 @@ def changes_of_later_selected_tensors_undetected(self: Inside, old: Hook, this: 
     _trust(this, list(this._saved)[1:])
 
 
-@inside(_selective._Cache, "filled")
+@inside(CACHE, "filled")
 @contextmanager
 def changes_of_selected_tensors_after_forward_undetected(self: Inside, old: Hook, this: Any) -> Generator[None]:
     """A saved output of a selective checkpoint can be changed in place once the checkpoint's function has returned."""
