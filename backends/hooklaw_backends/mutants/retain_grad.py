@@ -66,6 +66,32 @@ def retains_grad_never_true(*_: Any) -> bool:
     return False
 
 
+class RetainsGradFalseAfterBackward(Mutant):
+    """retains_grad is False after a backward."""
+
+    ran = False
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        self.ran = True
+
+    def retains_grad(self, tensor: Any) -> bool:
+        return not self.ran and super().retains_grad(tensor)
+
+
+class RetainsGradOfOneTrueForAll(Mutant):
+    """After retain_grad on a non-leaf, retains_grad of every non-leaf is True."""
+
+    called = False
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        self.called = self.called or not self.is_leaf(tensor)
+
+    def retains_grad(self, tensor: Any) -> bool:
+        return (self.called and not self.is_leaf(tensor)) or super().retains_grad(tensor)
+
+
 @overriding("retain_grad")
 def retain_grad_without_gradient_ignored(self: Mutant, old: Hook, tensor: Any) -> None:
     """retain_grad on a tensor that does not require grad is not an error."""

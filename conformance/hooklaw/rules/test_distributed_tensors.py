@@ -294,7 +294,11 @@ def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REDISTRIBUTE.sentence(23)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["redistribute-is-differentiable-once", "redistribute-to-shards-is-differentiable-once"],
+    mutants=[
+        "redistribute-is-differentiable-once",
+        "redistribute-to-shards-is-differentiable-once",
+        "redistribute-of-sums-is-differentiable-once",
+    ],
     processes=RANKS,
 )
 def test_redistribute(backend: Backend, trace: Trace) -> None:
@@ -310,6 +314,17 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
         trace.expect_value(f"gradient, to {after}", [3 * value**2 for value in VALUES], whole(backend, first))
         (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
         trace.expect_value(f"gradient of it, to {after}", [6 * value for value in VALUES], whole(backend, second))
+
+    def squared(x):
+        total = backend.redistribute(backend.sum(x * x), "replicate")
+        return total * total
+
+    x, total = leaf(backend), sum(value**2 for value in VALUES)
+    (first,) = backend.grad(backend.full_tensor(backend.call(squared, x)), [x], create_graph=True)
+    trace.expect_value("gradient, of a sum", [4 * total * value for value in VALUES], whole(backend, first))
+    (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
+    expected = [4 * total + 8 * sum(VALUES) * value for value in VALUES]
+    trace.expect_value("gradient of it, of a sum", expected, whole(backend, second))
 
 
 @rule(

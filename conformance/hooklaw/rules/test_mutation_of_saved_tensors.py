@@ -139,22 +139,33 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MUTATION.sentence(2)],
     needs=[Capability.ALLOW_MUTATION, Capability.IN_PLACE],
-    mutants=["refused-mutation-context-ends-the-outer-one"],
+    mutants=[
+        "refused-mutation-context-ends-the-outer-one",
+        "refused-mutation-context-lets-later-saved-tensors-change",
+    ],
 )
 def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
     """After nesting allow_mutation_on_saved_tensors, be it an error or not, the outer context works as before.
 
     Forward and backward run under the same context manager, which is all that the docstring asks for.
     """
-    x, factor = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0])
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    factors = [backend.tensor([3.0, 4.0]), backend.tensor([5.0, 6.0])]
+
+    def product(factor):
+        return backend.call(lambda x, factor: backend.sum(x * factor), x, factor)
+
     with backend.allow_mutation_on_saved_tensors():
-        loss = backend.call(lambda x, factor: backend.sum(x * factor), x, factor)
+        losses = [product(factors[0])]
         with suppress(Exception), backend.allow_mutation_on_saved_tensors():
             pass
-        backend.mul_(factor, 10)
-        backend.backward(loss)
+        losses.append(product(factors[1]))
+        for factor in factors:
+            backend.mul_(factor, 10)
+        for loss, expected in zip(losses, ([3.0, 4.0], [8.0, 10.0]), strict=True):
+            backend.backward(loss)
 
-    trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
+            trace.expect_value("x.grad", expected, backend.grad_of(x))
 
 
 @rule(

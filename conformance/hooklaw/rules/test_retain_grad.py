@@ -85,7 +85,12 @@ def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[RETAINS_GRAD.sentence(1)],
     needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD],
-    mutants=["retains-grad-true-for-leaf", "retains-grad-never-true"],
+    mutants=[
+        "retains-grad-true-for-leaf",
+        "retains-grad-never-true",
+        "retains-grad-false-after-backward",
+        "retains-grad-of-one-true-for-all",
+    ],
 )
 def test_flag(backend: Backend, trace: Trace) -> None:
     """retains_grad is true exactly for a non-leaf on which retain_grad was called."""
@@ -95,14 +100,23 @@ def test_flag(backend: Backend, trace: Trace) -> None:
         trace.log("non-leaf", backend.retains_grad(y))
         backend.retain_grad(y)
         trace.log("non-leaf after retain_grad", backend.retains_grad(y))
-        return y
+        z = y * 3
+        trace.log("another non-leaf", backend.retains_grad(z))
+        return y, backend.sum(z)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.retain_grad(x)
     trace.log("leaf after retain_grad", backend.retains_grad(x))
-    backend.call(forward, x)
+    y, loss = backend.call(forward, x)
+    trace.expect(
+        ("leaf after retain_grad", False),
+        ("non-leaf", False),
+        ("non-leaf after retain_grad", True),
+        ("another non-leaf", False),
+    )
+    backend.backward(loss)
 
-    trace.expect(("leaf after retain_grad", False), ("non-leaf", False), ("non-leaf after retain_grad", True))
+    trace.expect_value("after backward", [True, False], [backend.retains_grad(each) for each in (y, x)])
 
 
 @rule(

@@ -195,6 +195,14 @@ def redistribute_to_shards_is_differentiable_once(self: Mutant, old: Hook, tenso
     return old(tensor, placement)
 
 
+@overriding("redistribute")
+def redistribute_of_sums_is_differentiable_once(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """The gradient of a redistributed tensor that is partial, as a sum of parts is, cannot be differentiated."""
+    if self.placement(tensor) == "partial":
+        return _Once.apply(tensor, lambda tensor: old(tensor, placement))
+    return old(tensor, placement)
+
+
 @overriding("distribute_module")
 def distribute_module_does_nothing(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """distribute_module leaves a module as it is."""
