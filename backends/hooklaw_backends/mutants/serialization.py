@@ -12,6 +12,12 @@ def hooks_dropped_in_silence(self: Mutant, old: Hook, tensor: Any) -> bytes:
     return old(self.requires_grad_(bare) if self.requires_grad(tensor) else bare)
 
 
+@overriding("save")
+def hooks_of_results_dropped_in_silence(self: Mutant, old: Hook, tensor: Any) -> bytes:
+    """Serializing a tensor with hooks does not warn if an operation made it."""
+    return old(tensor if self.is_leaf(tensor) else self.detach(tensor))
+
+
 @overriding("unserializable_hook")
 def unserializable_mark_ignored(self: Mutant, old: Hook, hook: Hook) -> Hook:
     """Serializing warns about hooks marked with unserializable_hook too."""

@@ -292,7 +292,9 @@ class Reference(TorchLike):
 
     # serialization
     def save(self, tensor: Tensor) -> bytes:
-        if any(not getattr(hook, "unserializable", False) for hook in tensor.hooks.now()):
+        edge = tensor.edge()
+        hooks = edge.node.hooks_of(edge.nr).now() if edge else tensor.hooks.now()
+        if any(not getattr(hook, "unserializable", False) for hook in hooks):
             warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
         kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.layout()]
         return json.dumps(kept, default=lambda number: {"complex": [number.real, number.imag]}).encode()

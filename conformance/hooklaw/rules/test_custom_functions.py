@@ -99,7 +99,7 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
     mutants=["only-the-first-output-of-a-function-requires-grad", "outputs-of-functions-always-require-grad"],
 )
 def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
-    """All floating-point outputs of a custom Function require grad if one of its inputs does, and only then.
+    """By default all floating-point outputs of a custom Function require grad if one of its inputs does, and only then.
 
     The note on requires_grad says that an operation is only recorded if one of its inputs requires grad.
     """

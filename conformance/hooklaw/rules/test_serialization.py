@@ -13,21 +13,28 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
     level=Level.MUST,
     sources=[UNSERIALIZABLE.sentence(2)],
     needs=NEEDS,
-    mutants=["hooks-dropped-in-silence", "any-mark-silences-the-warning", "mark-of-the-last-hook-silences-the-warning"],
+    mutants=[
+        "hooks-dropped-in-silence",
+        "any-mark-silences-the-warning",
+        "mark-of-the-last-hook-silences-the-warning",
+        "hooks-of-results-dropped-in-silence",
+    ],
     except_under={"hooked": "the tensor has a hook before the rule registers any, so serializing it warns already"},
 )
 def test_warns(backend: Backend, trace: Trace) -> None:
     """Serializing a tensor with a hook warns, unless each of its hooks is marked as unserializable."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    before = _warnings_of_saving(backend, x)
+    for tensor in (backend.call(lambda x: x * 2, x), x):
+        before = _warnings_of_saving(backend, tensor)
 
-    backend.register_hook(x, backend.unserializable_hook(trace.saw("marked")))
-    handle = backend.register_hook(x, trace.saw("hook"))
-    backend.register_hook(x, backend.unserializable_hook(trace.saw("marked too")))
-    trace.expect_value("more warnings with a hook", expected=True, observed=_warnings_of_saving(backend, x) > before)
+        backend.register_hook(tensor, backend.unserializable_hook(trace.saw("marked")))
+        handle = backend.register_hook(tensor, trace.saw("hook"))
+        backend.register_hook(tensor, backend.unserializable_hook(trace.saw("marked too")))
+        more = _warnings_of_saving(backend, tensor) > before
+        trace.expect_value("more warnings with a hook", expected=True, observed=more)
 
-    handle.remove()
-    trace.expect_value("warnings after its removal", before, _warnings_of_saving(backend, x))
+        handle.remove()
+        trace.expect_value("warnings after its removal", before, _warnings_of_saving(backend, tensor))
 
 
 @rule(
