@@ -187,7 +187,7 @@ def test_no_reshard(backend: Backend, trace: Trace) -> None:
     processes=RANKS,
 )
 def test_groups(backend: Backend, trace: Trace) -> None:
-    """Parameters of a submodule that was sharded before are a group of their own, whole in its forward only."""
+    """Parameters of a submodule that was sharded before are a group of their own; forward has them whole only there."""
 
     def inner_forward(module, x):
         trace.log("inner weight in inner forward", backend.is_sharded(module.weight))
