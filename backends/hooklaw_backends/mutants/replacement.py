@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, pairs
 from hooklaw_backends.mutants.shared import chained, dispatching
 
 
@@ -71,6 +71,14 @@ def replacement_applied_twice(self: Mutant, grad: Any, result: Any) -> Any:
 def hook_result_detached(self: Mutant, grad: Any, result: Any) -> Any:
     """The return value of a tensor hook is detached from its graph."""
     return None if result is None else self.detach(result)
+
+
+@altering("register_hook")
+def hook_result_of_a_leaf_detached(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """The return value of a leaf's tensor hook is detached from its graph."""
+    return (
+        (lambda grad: None if (result := hook(grad)) is None else self.detach(result)) if self.is_leaf(tensor) else hook
+    )
 
 
 @results

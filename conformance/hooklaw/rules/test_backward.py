@@ -263,7 +263,7 @@ def test_several_scalars(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(4, 16, 17)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
-    mutants=["constant-outputs-refused", "constant-outputs-end-the-list"],
+    mutants=["constant-outputs-refused", "constant-outputs-end-the-list", "constant-roots-get-a-gradient"],
 )
 def test_several_with_a_constant(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors needs no gradient for one that does not require grad, which changes no .grad."""
@@ -274,6 +274,7 @@ def test_several_with_a_constant(backend: Backend, trace: Trace) -> None:
         backend.backward_from_all([first, constant, last], gradients)
 
         trace.expect_value("x.grad", expected, backend.grad_of(x))
+        trace.expect_value("constant.grad", None, backend.grad_of(constant))
 
 
 @rule(

@@ -196,7 +196,7 @@ def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(18), REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["hook-result-detached"],
+    mutants=["hook-result-detached", "hook-result-of-a-leaf-detached"],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph, what a tensor hook computes is part of the graph of the gradient.
@@ -215,6 +215,13 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
     (second,) = backend.grad(backend.sum(first), [x])
     trace.expect_value("second derivative", [36.0], second)
+
+    leaf = backend.tensor([2.0], requires_grad=True)
+    handle = backend.register_hook(leaf, lambda grad: grad * (leaf * leaf * leaf))
+    (of_leaf,) = backend.grad(backend.sum(leaf * 3), [leaf], create_graph=True)
+    handle.remove()
+    trace.expect_value("first derivative, a leaf's hook", [24.0], of_leaf)
+    trace.expect_value("second derivative, a leaf's hook", [36.0], backend.grad(backend.sum(of_leaf), [leaf])[0])
 
 
 @rule(

@@ -211,7 +211,7 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
-    """The handle of a global module hook of any kind removes this hook, and no other, from all later module calls."""
+    """The handle of a global forward or full backward hook, or pre-hook, removes it and no other from later calls."""
 
     def run():
         backend.backward(backend.call(lambda x: backend.sum(module(x)), leaf(backend)))

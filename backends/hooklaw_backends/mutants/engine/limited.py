@@ -28,6 +28,15 @@ def constant_outputs_end_the_list(self: Inside, old: Hook, roots: Any, seeds: An
     return (roots[:end], seeds[:end]) if end else (roots, seeds)
 
 
+@inside(engine, "_without_constants")
+def constant_roots_get_a_gradient(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """A root that does not require grad, among others that do, gets its own values as its .grad."""
+    for root in roots:
+        if root.edge() is None:
+            root.grad = root.detach()
+    return old(roots, seeds)
+
+
 @inside(function.CustomNode, "mark_dirty")
 def dirty_mark_counts_no_change(self: Inside, old: Hook, this: Any, *tensors: Any) -> None:
     """mark_dirty does not count as a change of the tensor."""
