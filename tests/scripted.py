@@ -31,8 +31,8 @@ TOLD = re.compile(
     r"|(\(\+\d+ lines?\)|\[Falsifying example: .*\])$"
 )
 """What a record says before the text of an exception, and after it."""
-OF_A_RUN = re.compile(r"\w+\.<locals>\.|(?<=generated_tensor_)\d+")
-"""What a message says of where a function stands, or how many tensors there were before."""
+OF_A_RUN = re.compile(r"\w+\.<locals>\.|(?<=generated_tensor_)\d+|(?<=_eager_param_base_)\d+")
+"""What a message says of where a function stands, or how many tensors and parameters there were before."""
 COMPLEX = re.compile(r"\(?(-?[\d.]+(?=[+-]))?([+-]?[\d.]+)j\)?")
 """A complex number, which a record has as a pair."""
 ABRIDGED = re.compile(r", '\.\.\. \d+ values'\].*", re.DOTALL)

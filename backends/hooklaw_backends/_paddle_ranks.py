@@ -72,7 +72,7 @@ def _port(rank: int, store: Path) -> str:
         with socket.create_server((LOOPBACK, 0)) as server:
             store.write_text(f"{server.getsockname()[1]}\n")
     deadline = time.monotonic() + TIMEOUT
-    while not (said := store.read_text()).endswith("\n"):
+    while not (said := store.read_text() if store.exists() else "").endswith("\n"):
         if time.monotonic() > deadline:
             raise NotRunError("the first rank has chosen no port for Paddle's store")
         time.sleep(0.01)
