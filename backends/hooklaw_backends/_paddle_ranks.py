@@ -4,7 +4,6 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ LACKS: Mapping[Capability, str] = {
 
 
 class Ranks:
-    """The verbs of a rank."""
+    """The verbs of a rank that are not PyTorch's own; TorchLike has the others."""
 
     framework: Any
 
@@ -50,20 +49,8 @@ class Ranks:
         }
         self.framework.distributed.init_parallel_env()
 
-    def get_rank(self) -> int:
-        return self.framework.distributed.get_rank()
-
-    def get_world_size(self) -> int:
-        return self.framework.distributed.get_world_size()
-
-    def all_reduce(self, tensor: Any) -> None:
-        self.framework.distributed.all_reduce(tensor)
-
     def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
         return self.framework.DataParallel(module, **options)
-
-    def no_sync(self, parallel: Any) -> AbstractContextManager[Any]:
-        return parallel.no_sync()
 
 
 def _port(rank: int, store: Path) -> str:
