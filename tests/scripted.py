@@ -33,7 +33,7 @@ TOLD = re.compile(
 """What a record says before the text of an exception, and after it."""
 OF_A_RUN = re.compile(r"\w+\.<locals>\.|(?<=generated_tensor_)\d+|(?<=_eager_param_base_)\d+")
 """What a message says of where a function stands, or how many tensors and parameters there were before."""
-COMPLEX = re.compile(r"\(?(-?[\d.]+(?=[+-]))?([+-]?[\d.]+)j\)?")
+COMPLEX = re.compile(r"\(?(-?[\d.]+(?=[+-]))?([+-]?\d[\d.]*)j\)?")
 """A complex number, which a record has as a pair."""
 ABRIDGED = re.compile(r", '\.\.\. \d+ values'\].*", re.DOTALL)
 """What a record leaves out of a long list."""
@@ -45,10 +45,16 @@ HERE_ALONE = {
         "custom-function.double-backward.intermediate",
         "custom-function.double-backward.context-attribute",
     },
+    "paddle:to_static": {
+        "checkpoint.not-kept-alive",
+        "checkpoint.recomputed.in-grad-mode",
+        "saved-tensor.create-graph.inner-saves",
+        "saved-tensor.identity.views",
+    },
     "tensorplay": {"saved-tensor.identity.large"},  # a recursion without end, which a process ends in its own way
 }
 """What shows only where the compiled function reaches a trace, so that it is split in more places; without one the
-second compiler of the last two recurses without end."""
+second compiler of compiled autograd recurses without end."""
 RACES = {
     "threads.backward.concurrent",
     "threads.backward.concurrent-hooks",
@@ -163,7 +169,8 @@ def expect_endings(spec, tmp_path):
     assert own_of(backend) & ran.keys() <= broken | chance
     assert {name: scripts[name] for name in broken} == {name: ran[name].program for name in broken}
     alone = {name: scripts[name] for name in ran.keys() - HERE_ALONE.get(spec, set())}
-    ends = endings_of(alone, backend.framework.__name__, *(BEFORE_COMPILING if compiles else ()))
+    framework = backend.framework.__name__
+    ends = endings_of(alone, framework, *(BEFORE_COMPILING if compiles and framework == "torch" else ()))
     assert {name for name in chance & ends.keys() if ends.pop(name)[0] == "error"} == set()
     assert {name: how for name, how in ends.items() if how[0] != str(ran[name].outcome)} == {}
     told = {name: (gist(ran[name].detail), gist(said)) for name, (how, said) in ends.items() if how == "fail"}

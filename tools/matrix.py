@@ -5,7 +5,8 @@
     python tools/matrix.py --pages               # renew the pages from the records that are published
 
 A PYTHON needs hooklaw's dependencies and a framework; hooklaw itself is this tree. torch-eager and paddle are
-judged in every version that is found, the modes of torch in the version that the rules document.
+judged in every version that is found, other backends of torch in the version that the rules document, and Paddle's
+compiled mode in the newest of Paddle.
 Exits with the worst exit code of the runs.
 """
 
@@ -48,6 +49,7 @@ BACKENDS = {
     "torch-eager:xla": "torch_xla",
     "torch-eager:npy": "torch",
     "paddle": "paddlepaddle",
+    "paddle:to_static": "paddlepaddle",
     "mindspore": "mindspore",
     "tensorplay": "tensorplay",
     "tinygrad": "tinygrad",
@@ -57,6 +59,8 @@ BACKENDS = {
 """The package that each backend judges; none: hooklaw itself."""
 USUAL = {EAGER: DOCUMENTED, "paddle": "3.3.1"}
 """The version that is meant where none is named, of each backend that is judged in several."""
+NEWEST = {"torch": DOCUMENTED, "paddlepaddle": USUAL["paddle"]}
+"""The one version in which the other backends of a package are judged."""
 IMPORTS = {"torch-eager:xla": "torch_xla", "torch-eager:npy": "hooklaw_backends.npy_device"}
 """The module that brings the device of a backend."""
 HOURS = 3600
@@ -103,7 +107,7 @@ def columns(pythons: Sequence[str], only: Sequence[str]) -> Iterator[Column]:
         for backend, package in BACKENDS.items():
             column = Column(python, backend, installed.get(package, ""))
             wanted = (not only or backend in only) and (not package or package in installed)
-            other = package == "torch" and backend != EAGER and column.version != DOCUMENTED
+            other = backend not in USUAL and column.version != NEWEST.get(package, column.version)
             if wanted and not other and column.stem not in seen:
                 seen.add(column.stem)
                 yield column

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hooklaw import Capability, ErrorKind, NotRunError, TorchLike
+from hooklaw.backend.capabilities import SEVERAL_PROCESSES
 from hooklaw.backend.torchlike import attribute, function, method
+from hooklaw.law import trace
 from hooklaw_backends import _paddle_ranks
 
 try:
@@ -19,6 +21,7 @@ except ImportError as missing:
     raise NotRunError("paddle is not installed: pip install 'hooklaw[paddle]'") from missing
 
 Hook = Callable[..., Any]
+ALONE = "each rank would compile every function of its own"
 LACKS = {
     Capability.RETAINS_GRAD: "a tensor has retain_grads(), but no attribute that says whether it was called",
     Capability.POST_ACCUMULATE: "hooks after accumulation need a private method, which passes no tensor to them",
@@ -78,11 +81,11 @@ parameter = getattr(paddle.nn, "Parameter", paddle.base.framework.EagerParamBase
 
 
 def backend(argument: str = "") -> "Paddle":
-    """Return the backend; the argument is empty or ``cpu``."""
-    if argument not in ("", "cpu"):
-        raise ValueError(f"paddle is judged on the CPU only, not on {argument!r}: write paddle or paddle:cpu")
+    """Return the backend; the argument is empty or ``cpu``, or ``to_static`` for paddle.jit.to_static."""
+    if argument not in ("", "cpu", "to_static"):
+        raise ValueError(f"paddle is judged on the CPU only, not on {argument!r}: write paddle or paddle:to_static")
     paddle.set_device("cpu")
-    return Paddle()
+    return ToStatic() if argument == "to_static" else Paddle()
 
 
 class Paddle(_paddle_ranks.Ranks, TorchLike):
@@ -207,3 +210,37 @@ class Paddle(_paddle_ranks.Ranks, TorchLike):
         for name, value in parameters.items():
             made.add_parameter(name, parameter(value))
         return made
+
+
+class ToStatic(Paddle):
+    """The verbs of the dynamic graph, except that `call` compiles as paddle.jit.to_static does by default."""
+
+    name = "paddle:to_static"
+    examples = 2
+    has_frames = True
+    """A script keeps each verb a function, since the compiler may skip its caller and compile it alone."""
+    lacks: Mapping[Capability, str] = {**LACKS, **dict.fromkeys(SEVERAL_PROCESSES, ALONE)}
+    capabilities = frozenset(Capability) - frozenset(lacks)
+    notes: Mapping[str, str] = {
+        **Paddle.notes,
+        "call": "paddle.jit.to_static(fn, full_graph=False): the bytecode is traced, and the graph may be broken; "
+        "graphs of fewer than ten operations are compiled too, which Paddle leaves to the dynamic graph",
+    }
+    expectations: Path | None = Path(__file__).with_name("expectations") / "paddle-to_static.toml"
+
+    def __init__(self) -> None:
+        skipped = import_module("paddle.jit.sot.opcode_translator.skip_files")
+        skipped.skip_file_names.add(trace.__file__)  # or a hook that logs would be an error: it makes an object of C
+        skipped.setup_skip_files()
+
+    def reset(self) -> None:
+        """Also drop all compiled code, so that every rule starts from nothing."""
+        super().reset()
+        import_module("paddle.jit.sot.opcode_translator.executor.executor_cache").OpcodeExecutorCache().clear()
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        def forward(inputs: Any) -> Any:
+            return fn(*inputs)
+
+        with import_module("paddle.jit.sot.utils").min_graph_size_guard(0):
+            return paddle.jit.to_static(forward, full_graph=False)(tensors)

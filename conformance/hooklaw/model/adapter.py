@@ -233,7 +233,7 @@ class Reference(TorchLike):
     no_grad = staticmethod(partial(modes.grad_mode, enabled=False))
     enable_grad = staticmethod(partial(modes.grad_mode, enabled=True))
     inference_mode = staticmethod(modes.inference_mode)
-    detect_anomaly = staticmethod(modes.detect_anomaly)
+    detect_anomaly: Any = staticmethod(modes.detect_anomaly)
 
     # hooks and nodes
     register_multi_grad_hook = staticmethod(_multi_grad.register_multi_grad_hook)
@@ -308,7 +308,7 @@ class Reference(TorchLike):
         return hook
 
     # modules
-    module = Module
+    module: Any = Module
 
     def forward(self, module: Module, *inputs: Any) -> Any:
         return module.forward(module, *inputs)
@@ -344,7 +344,7 @@ class Reference(TorchLike):
         return _replicas.REPLICAS
 
     # the state of modules and optimizers
-    sgd = staticmethod(SGD)
+    sgd: Any = staticmethod(SGD)
     register_state_dict_pre_hook = _registers("state_hooks", "save_pre")
     register_state_dict_post_hook = _registers("state_hooks", "save_post")
     register_load_state_dict_pre_hook = _registers("state_hooks", "load_pre")
