@@ -70,6 +70,19 @@ def notes(backend, trace, x):
     noted(backend, trace, x, 3)
 
 
+def counts(backend, xs):
+    """Call a builtin, and hand on the verb that has its name."""
+    return sum(map(backend.sum, xs))
+
+
+def again(backend):
+    """Call itself."""
+    again(backend)
+
+
+again.hooklaw_rule = True
+
+
 def test_verbs_are_written_as_the_adapter_carries_them_out():
     """A verb of one expression stands in place, without what is not given; a longer one is called by its name."""
     body = body_of("tensor-hook.fire.every-graph")
@@ -139,6 +152,13 @@ def test_a_name_that_is_bound_where_a_function_is_called():
     assert "def spread_(tensor, shape):" in script
 
 
+def test_a_verb_that_has_the_name_of_a_builtin():
+    """A function of the script leaves the builtins of Python their names."""
+    assert written(counts).endswith(
+        "def torch_sum(tensor):\n    return tensor.sum()\n\n\nreturn sum(map(torch_sum, xs))\n"
+    )
+
+
 def test_modules_that_a_function_imports():
     """A module that an adapter imports by a function is imported by a statement, under the adapter's name for it."""
     imports, body = written(shapes).split("\n\n\n")
@@ -151,3 +171,9 @@ def test_a_verb_that_is_not_written_down():
     """A verb that no class defines is named in the refusal."""
     with pytest.raises(ScriptError, match="listed has no verb grad_of"):
         body_of("leaf.only-leaf-grad")
+
+
+def test_a_rule_that_calls_itself():
+    """A rule is more than its function, so no script calls one."""
+    with pytest.raises(ScriptError, match=r"toy\.law calls the rule again"):
+        written(again)

@@ -1,6 +1,7 @@
 """The script of a rule: what it needs, then its body, in the framework's own calls."""
 
 import ast
+import builtins
 import inspect
 import re
 from collections.abc import Iterator
@@ -90,6 +91,8 @@ class RuleScript:
         node = source.definitions.get(name)
         if node is None:
             return name
+        if hasattr(getattr(source.module, name, None), "hooklaw_rule"):
+            raise ScriptError(f"{self.rule.rule.id} calls the rule {name}: no script can show it")
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             return Rewriter(self, Scope(source)).text(node.value)
         written = f"{name}_" if name in self._taken | local else name
@@ -165,10 +168,11 @@ class RuleScript:
         raise ScriptError(f"{owner.__name__}.{verb} is written in a way that no script can show")
 
     def helper(self, verb: str, after: type | None, local: frozenset[str]) -> str:
-        """Include a verb as a function, under a name that neither the rule nor who calls it binds."""
+        """Include a verb as a function, under a name that neither the rule nor its caller binds, and no builtin has."""
         source, node, owner = self.method(verb, after)
         mentioned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        name = f"torch_{verb}" if after or verb in self._taken | mentioned | local else verb
+        taken = verb in self._taken | mentioned | local or hasattr(builtins, verb)
+        name = f"torch_{verb}" if after or taken else verb
         own = frozenset(bound_here(node)) - {"self"}
         self._define(name, Rewriter(self, Scope(source, own, adapter=owner)), node)
         return name

@@ -12,7 +12,7 @@ import msgspec
 from hooklaw.backend import loading
 from hooklaw.backend.check import check_briefly
 from hooklaw.backend.conditions import CONDITIONS, find_condition
-from hooklaw.errors import NotRunError, ScriptError
+from hooklaw.errors import NotRunError
 from hooklaw.law.collection import collect, file_of, files, load_rules
 from hooklaw.law.rule import Registered, Rule, registered_rule
 from hooklaw.results.recorder import Subject
@@ -181,7 +181,7 @@ class RuleService:
 
         if callable(reset := getattr(self._backend, "reset", None)):
             reset()  # a script begins with an adapter that holds nothing
-        with suppress(ScriptError, OSError, RecursionError):  # a notebook's adapter has no file; a verb may call itself
+        with suppress(Exception):  # a rule whose script cannot be written has its result all the same
             return script_of(found, self._backend, seen)
         return ""
 
