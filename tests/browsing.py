@@ -35,12 +35,16 @@ def fragment(page):
 
 @contextmanager
 def turning(page):
-    """Return when the page shows the address that the block led to: a link and the button back take effect later."""
+    """Return when the page shows the address that the block led to: a link and the button back take effect later.
+
+    The block begins when the page has painted: a click on what is still moving is lost.
+    """
+    painted(page)
     page.evaluate(
         "window.turned = false; addEventListener('hashchange', () => { window.turned = true }, { once: true })"
     )
     yield
-    page.wait_for_function("window.turned")
+    page.wait_for_function("window.turned", polling=100)
 
 
 def painted(page):
