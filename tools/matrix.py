@@ -63,6 +63,8 @@ NEWEST = {"torch": DOCUMENTED, "paddlepaddle": USUAL["paddle"]}
 """The one version in which the other backends of a package are judged."""
 IMPORTS = {"torch-eager:xla": "torch_xla", "torch-eager:npy": "hooklaw_backends.npy_device"}
 """The module that brings the device of a backend."""
+COMPILERS = ("torch-compile", "paddle:to_static")
+"""Backends that compile each function, which a busy machine does slowly."""
 HOURS = 3600
 PACKAGES = """
 import json, importlib.metadata as m
@@ -128,7 +130,7 @@ def publish(column: Column) -> int:
     paths = os.pathsep.join(str(ROOT / name) for name in ("conformance", "backends", "reports"))
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.jsonl")
-        more = ["--limit", "120"] if column.backend.startswith("torch-compile") else []
+        more = ["--limit", "120"] if column.backend.startswith(COMPILERS) else []
         more += ["--import", IMPORTS[column.backend]] if column.backend in IMPORTS else []
         command = [column.python, "-m", "hooklaw", "run", "--backend", column.backend, f"--results={results}", "-q"]
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}

@@ -234,9 +234,10 @@ class ToStatic(Paddle):
         skipped.setup_skip_files()
 
     def reset(self) -> None:
-        """Also drop all compiled code, so that every rule starts from nothing."""
+        """Also drop all compiled code and how often it ran, so that every rule starts from nothing."""
         super().reset()
         import_module("paddle.jit.sot.opcode_translator.executor.executor_cache").OpcodeExecutorCache().clear()
+        import_module("paddle.jit.sot.utils.utils").StepInfoManager().step_record.clear()
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
         def forward(inputs: Any) -> Any:
