@@ -64,8 +64,8 @@ RACES = {
 """What fails or dies as threads happen to meet."""
 BEFORE = {"torch": ["torch.optim", "torch._dynamo", "torch.utils.checkpoint"]}
 """What the scripts of a framework import, beside itself."""
-BEFORE_COMPILING = ["torch._inductor.compile_fx", "torch._dynamo.compiled_autograd", "torch.export._trace"]
-"""What a compiler imports at its first function: two seconds, in each fork."""
+BEFORE_COMPILING = ["compiled_once"]
+"""What spares each fork the first steps of a compiler: three seconds."""
 
 NO_SCRIPTS = {"torch-eager-npy"}
 """The files of devices that --import brings: a script does not import them."""
@@ -170,7 +170,7 @@ def expect_endings(spec, tmp_path):
     assert {name: scripts[name] for name in broken} == {name: ran[name].program for name in broken}
     alone = {name: scripts[name] for name in ran.keys() - HERE_ALONE.get(spec, set())}
     framework = backend.framework.__name__
-    ends = endings_of(alone, framework, *(BEFORE_COMPILING if compiles and framework == "torch" else ()))
+    ends = endings_of(alone, framework, *(BEFORE_COMPILING if spec.startswith("torch-compile") else ()))
     assert {name for name in chance & ends.keys() if ends.pop(name)[0] == "error"} == set()
     assert {name: how for name, how in ends.items() if how[0] != str(ran[name].outcome)} == {}
     told = {name: (gist(ran[name].detail), gist(said)) for name, (how, said) in ends.items() if how == "fail"}

@@ -1,0 +1,12 @@
+"""A compiler that has compiled a function and its backward: forks do not pay again for what it builds at first."""
+
+import torch
+import torch._dynamo.compiled_autograd
+import torch._inductor.compile_fx
+import torch.export._trace
+
+x = torch.ones(2, requires_grad=True)
+with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+    torch.compile(lambda x: (x * x).sum(), backend="aot_eager")(x).backward()
+torch.compiler.reset()
+del x
