@@ -70,3 +70,15 @@ def reentrant_checkpoint_needs_a_gradient_for_each_output(self: Mutant, old: Hoo
         return grads if each_has_one else (None,) * len(grads)
 
     return self.custom_function(forward, backward)(*outputs)
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_a_repeated_input(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A tensor that is given twice to a checkpoint gets the first of its gradients alone."""
+    seen: list[Any] = []
+    once: list[Any] = []
+    for value in inputs:
+        repeated = self.is_tensor(value) and any(value is other for other in seen)
+        once.append(self.detach(value) if repeated else value)
+        seen.append(value)
+    return old(fn, *once, **how)
