@@ -23,8 +23,8 @@ def test_adds(backend: Backend, trace: Trace) -> None:
     A sum passes one gradient on to both its leaves: what one of them adds to, the other must not hold.
     """
     x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    for factor, accumulated in ((2, [2.0, 2.0]), (3, [5.0, 5.0]), (4, [9.0, 9.0])):
-        backend.backward(backend.call(lambda x, y, factor=factor: backend.sum((x + y) * factor), x, y))
+    for weights, accumulated in (([2.0, 3.0], [2.0, 3.0]), ([3.0, 5.0], [5.0, 8.0]), ([4.0, 7.0], [9.0, 15.0])):
+        backend.backward(backend.call(lambda x, y, w: backend.sum((x + y) * w), x, y, backend.tensor(weights)))
         trace.expect_value("gradients", [accumulated] * 2, [backend.grad_of(x), backend.grad_of(y)])
 
 
