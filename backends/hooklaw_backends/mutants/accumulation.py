@@ -20,6 +20,19 @@ def gradient_starts_as_zeros(self: Mutant, old: Hook, tensor: Any) -> Any:
     return self.detach(tensor) * 0 if grad is None else grad
 
 
+@overriding("backward")
+def leaves_share_their_first_gradient(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """Leaves that get equal gradients in their first backward share one tensor as .grad, to which later passes add."""
+    without = [leaf for leaf in self.leaves_of(root) if self.grad_of(leaf) is None]
+    old(root, *given, **how)
+    grads: dict[str, Any] = {}
+    for leaf in without:
+        grad = self.grad_of(leaf)
+        if grad is not None:
+            key = f"{self.tolist(self.detach(grad))} {self.dtype(grad)} {self.stride(grad)}"
+            self.set_grad(leaf, grads.setdefault(key, grad))
+
+
 class GradientKeptAsideOfGrad(Mutant):
     """Setting .grad does not reset the sum that later gradients are added to."""
 

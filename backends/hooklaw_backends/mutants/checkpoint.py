@@ -52,3 +52,33 @@ class PairsIgnoredInARegion(Mutant):
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return nullcontext() if self.in_region else super().saved_tensors_hooks(pack, unpack)
+
+
+@overriding("checkpoint")
+def reentrant_checkpoint_needs_a_gradient_for_each_output(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A reentrant checkpoint of which one output gets no gradient has no gradients at all."""
+    outputs = old(*given, **how)
+    if not how.get("use_reentrant") or not isinstance(outputs, tuple):
+        return outputs
+
+    def forward(ctx: Any, *outputs: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        return tuple(each * 1 if self.is_tensor(each) else each for each in outputs)
+
+    def backward(_ctx: Any, *grads: Any) -> Any:
+        each_has_one = all(grad is not None for grad, each in zip(grads, outputs, strict=True) if self.is_tensor(each))
+        return grads if each_has_one else (None,) * len(grads)
+
+    return self.custom_function(forward, backward)(*outputs)
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_a_repeated_input(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A tensor that is given twice to a checkpoint gets the first of its gradients alone."""
+    seen: list[Any] = []
+    once: list[Any] = []
+    for value in inputs:
+        repeated = self.is_tensor(value) and any(value is other for other in seen)
+        once.append(self.detach(value) if repeated else value)
+        seen.append(value)
+    return old(fn, *once, **how)

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
 
 
 @overriding("checkpoint")
@@ -89,6 +89,39 @@ class RecomputationLeavesTheGeneratorBehind(Mutant):
         super().backward(*given, **how)
         if self.kept:
             self.manual_seed(0)
+
+
+class RecomputationRewindsTheGenerator(Mutant):
+    """After a backward the generator is where the last checkpoint to be recomputed had ended in forward."""
+
+    seed = 0
+    draws = fresh(list[Any])
+    ends: int | None = None
+
+    def reset(self) -> None:
+        super().reset()
+        self.draws, self.ends = [], None
+
+    def manual_seed(self, seed: int) -> None:
+        super().manual_seed(seed)
+        self.seed, self.draws, self.ends = seed, [], None
+
+    def rand_like(self, tensor: Any) -> Any:
+        self.draws.append(tensor)
+        return super().rand_like(tensor)
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        output = super().checkpoint(fn, *inputs, **how)
+        self.ends = len(self.draws) if self.ends is None else self.ends
+        return output
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        if self.ends is not None:
+            again = self.draws[: self.ends]
+            self.manual_seed(self.seed)
+            for tensor in again:
+                self.rand_like(tensor)
 
 
 class CheckpointsRestoreTheRandomStateOfTheLast(Mutant):

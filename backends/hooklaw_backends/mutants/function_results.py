@@ -83,6 +83,39 @@ def zeros_for_outputs_that_are_no_tensors(self: Mutant, backward: Hook, ctx: Any
     return backward(ctx, *(self.tensor(0.0) if grad is None else grad for grad in grads))
 
 
+@overriding("custom_function")
+def outputs_after_the_last_tensor_have_no_gradient(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The backward of a custom Function gets nothing, not even None, for what follows the last tensor it returned."""
+    ends: list[int] = []
+
+    def noting(ctx: Any, *inputs: Any) -> Any:
+        results = forward(ctx, *inputs)
+        ends[:] = [1 + max(nr for nr, result in enumerate(_as_tuple(results)) if self.is_tensor(result))]
+        return results
+
+    return old(noting, lambda ctx, *grads: backward(ctx, *grads[: ends[0]]), **options)
+
+
+@overriding("custom_function")
+def outputs_of_functions_require_grad_as_the_last_input_does(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The outputs of a custom Function require grad exactly if its last tensor does."""
+    apply = old(forward, backward, **options)
+
+    def changed(*inputs: Any) -> Any:
+        results = apply(*inputs)
+        tensors = [each for each in inputs if self.is_tensor(each)]
+        if not tensors or self.requires_grad(tensors[-1]):
+            return results
+        cut = tuple(self.detach(each) if self.is_tensor(each) else each for each in _as_tuple(results))
+        return cut if _is_tuple(results) else cut[0]
+
+    return changed
+
+
 @applying
 def only_the_first_output_of_a_function_requires_grad(self: Mutant, nr: int, result: Any) -> Any:
     """Only the first of several outputs of a custom Function requires grad."""

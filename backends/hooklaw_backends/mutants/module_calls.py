@@ -86,3 +86,15 @@ def inputs_of_modules_all_require_grad(self: Mutant, old: Hook, parameters: Any,
         return self.requires_grad_(self.detach(given))
 
     return old(parameters, lambda module, *args, **kwargs: forward(module, *map(flagged, args), **kwargs))
+
+
+@altering(*verbs.FULL_BACKWARD[:1])
+def full_backward_hooks_silent_for_named_tuples(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A full backward hook does not run if the output of its module is a named tuple."""
+    outputs: list[Any] = []
+
+    def note(_module: Any, _args: Any, output: Any) -> None:
+        outputs[:] = [output]
+
+    self.register_forward_hook(module, note)
+    return lambda *given: None if hasattr(outputs[0], "_fields") else hook(*given)

@@ -102,6 +102,14 @@ def module_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any,
 
 
 @overriding(*verbs.MODULE, base=KeepsHandles)
+def module_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook removes every hook of its kind and module that is the same function."""
+    handles = self.handles.setdefault((old, *given), [])
+    handles.append(old(*given, **options))
+    return Handle(lambda: [handle.remove() for handle in handles])
+
+
+@overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_every_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook, of every kind, of the module or of all modules."""
     handles = self.handles.setdefault(given[:-1], [])

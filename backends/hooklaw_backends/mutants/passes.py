@@ -102,6 +102,13 @@ def hooks_of_unused_inputs_run(self: Mutant, tensor: Any) -> None:
         hook(self.zeros_like(tensor))
 
 
+@unused
+def hooks_of_unused_intermediates_run(self: Mutant, tensor: Any) -> None:
+    """autograd.grad runs the hooks of an unused input on zeros if it is not a leaf."""
+    for hook in [] if self.is_leaf(tensor) else list((self.hooks_of(tensor) or {}).values()):
+        hook(self.zeros_like(tensor))
+
+
 @with_options("grad", allow_unused=True)
 def unused_inputs_always_allowed() -> None:
     """An unused input of autograd.grad is never an error, even without allow_unused=True."""

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from math import prod
 from typing import Any
+from weakref import ref
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, pairs
@@ -166,3 +167,28 @@ def pair_exception_swallowed(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
         return tensor
 
     return quiet_pack, quiet_unpack
+
+
+class _KeepsReplacements(Mutant):
+    """A mutant that makes what it keeps of a backward, leaves and tensors, the .grad of the leaves."""
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        while self.kept:
+            leaf, result = self.kept.pop(0)
+            if self.grad_of(leaf) is not None and not how.get("create_graph"):
+                self.set_grad(leaf, result)
+
+
+@altering("register_hook", base=_KeepsReplacements)
+def replacements_are_accumulated_uncopied(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """What the hook of a leaf without .grad returns becomes its .grad uncopied, and later passes add to it."""
+    owner = ref(tensor)  # a hook must not keep its tensor alive
+
+    def noting(grad: Any) -> Any:
+        result, leaf = hook(grad), owner()
+        if result is not None and self.is_leaf(leaf) and self.grad_of(leaf) is None:
+            self.kept.append((leaf, result))
+        return result
+
+    return noting

@@ -141,6 +141,20 @@ def sequential_is_never_reentrant() -> None:
     """checkpoint_sequential is never reentrant, and needs no use_reentrant."""
 
 
+class SequentialHasGradientsOfItsInputsAlone(Mutant):
+    """autograd.grad through checkpoint_sequential returns None for leaves that its functions captured."""
+
+    def checkpoint_sequential(self, functions: Any, segments: int, *inputs: Any, **how: Any) -> Any:
+        self.kept += inputs
+        return super().checkpoint_sequential(functions, segments, *inputs, **how)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        grads = super().grad(outputs, inputs, *given, **how)
+        if not self.kept:
+            return grads
+        return tuple(grad if self.keeps(tensor) else None for tensor, grad in zip(inputs, grads, strict=True))
+
+
 @with_options("checkpoint_sequential", preserve_rng_state=False)
 def sequential_draws_new_random_numbers() -> None:
     """The segments of checkpoint_sequential draw new random numbers when they run again."""

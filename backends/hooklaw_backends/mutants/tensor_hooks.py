@@ -1,6 +1,7 @@
 """Mutants whose tensor hooks run at the wrong time, too often or never, or get the wrong argument."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -193,6 +194,13 @@ def hooks_run_with_grad_mode_on(self: Mutant, hook: Hook, grad: Any) -> Any:
 def hooks_run_with_grad_mode_off(self: Mutant, hook: Hook, grad: Any) -> Any:
     """Grad mode is off while a tensor hook runs, even with create_graph=True."""
     with self.no_grad():
+        return hook(grad)
+
+
+@calling("register_hook", base=InBackward)
+def hooks_run_with_grad_mode_off_in_backward(self: InBackward, hook: Hook, grad: Any) -> Any:
+    """Grad mode is off while a tensor hook runs in backward, even with create_graph=True."""
+    with self.no_grad() if self.root is not None else nullcontext():
         return hook(grad)
 
 

@@ -88,7 +88,7 @@ def test_conflict(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS],
-    mutants=["hooks-of-unused-inputs-run"],
+    mutants=["hooks-of-unused-inputs-run", "hooks-of-unused-intermediates-run"],
 )
 def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
     """The hooks of an input of autograd.grad that the outputs do not depend on do not run.
@@ -96,10 +96,12 @@ def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
     A hook is called when a gradient is computed, and for an unused input none is.
     """
     x, unused = leaf(backend), leaf(backend)
-    backend.register_hook(unused, trace.saw("unused"))
+    intermediate = backend.call(lambda unused: unused * 3, unused)
+    for tensor in (unused, intermediate):
+        backend.register_hook(tensor, trace.saw("unused"))
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
-    backend.grad(loss, [x, unused], allow_unused=True)
+    backend.grad(loss, [x, unused, intermediate], allow_unused=True)
 
     trace.expect()
 

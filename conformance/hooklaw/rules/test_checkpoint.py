@@ -1,6 +1,7 @@
 """Checkpoints of both kinds: their gradients, what they take part in, and what is an error."""
 
 import weakref
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -137,23 +138,33 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
         "checkpoint-forgets-its-second-input",
         "checkpoint-forgets-its-second-output",
         "gradients-for-a-checkpoint-turned-round",
+        "reentrant-checkpoint-needs-a-gradient-for-each-output",
+        "checkpoint-overlooks-a-repeated-input",
     ],
 )
 def test_several(backend: Backend, trace: Trace) -> None:
-    """A checkpoint, reentrant or not, of several inputs and outputs has the gradients of each that requires grad."""
-    for kind, use_reentrant in KINDS.items():
+    """A checkpoint, reentrant or not, of several inputs and outputs has the gradients of each that requires grad.
 
-        def forward(a, constant, b, use_reentrant=use_reentrant):
-            outputs = backend.checkpoint(
-                lambda a, c, b: (a * b, b * b * c), a, constant, b, use_reentrant=use_reentrant
-            )
-            return backend.sum(outputs[0] + outputs[1] * 3)
+    It has them also if a tensor is given twice, or if the loss uses only some of the outputs.
+    """
+
+    def fn(a, constant, b, again):
+        return a * b * again, b * b * constant
+
+    uses = {
+        "both outputs": (lambda first, second: first + second * 3, [[6.0, 20.0], [37.0, 64.0]]),
+        "the first": (lambda first, _: first, [[6.0, 20.0], [1.0, 4.0]]),
+    }
+    for (kind, use_reentrant), (used, (use, expected)) in product(KINDS.items(), uses.items()):
+
+        def forward(a, constant, b, use_reentrant=use_reentrant, use=use):
+            return backend.sum(use(*backend.checkpoint(fn, a, constant, b, a, use_reentrant=use_reentrant)))
 
         a, b = leaf(backend), leaf(backend, 3.0, 5.0)
         backend.backward(backend.call(forward, a, backend.tensor([2.0, 2.0]), b))
 
         gradients = [backend.grad_of(a), backend.grad_of(b)]
-        trace.expect_value(f"gradients, {kind}", [[3.0, 5.0], [37.0, 62.0]], gradients)
+        trace.expect_value(f"gradients of {used}, {kind}", expected, gradients)
 
 
 @rule(

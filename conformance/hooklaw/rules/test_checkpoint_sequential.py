@@ -100,14 +100,15 @@ def test_modules(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(18, 19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["sequential-is-reentrant"],
+    mutants=["sequential-is-reentrant", "sequential-has-gradients-of-its-inputs-alone"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint_sequential has the right gradients in autograd.grad."""
-    x = leaf(backend)
-    loss = backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=False), x)
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    functions = [lambda x: x * weight, lambda x: x * x, lambda x: x * 2]
+    loss = backend.call(sequence(backend, functions, 2, use_reentrant=False), x)
 
-    trace.expect_value("gradients", [[8.0, 1024.0]], backend.grad(loss, [x]))
+    trace.expect_value("gradients", [[36.0, 200.0], [12.0, 80.0]], backend.grad(loss, [x, weight]))
 
 
 @rule(

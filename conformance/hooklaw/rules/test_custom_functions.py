@@ -68,26 +68,26 @@ def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.Function.backward").sentence(4)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["zeros-for-outputs-that-are-no-tensors"],
+    mutants=["zeros-for-outputs-that-are-no-tensors", "outputs-after-the-last-tensor-have-no-gradient"],
 )
 def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
     """The backward of a custom Function gets None for an output that is not a tensor."""
 
-    def backward(_ctx, number, grad):
-        trace.log("backward", [number, grad])
+    def backward(_ctx, number, grad, *rest: Any):
+        trace.log("backward", [number, grad, *rest])
         return grad * 2
 
-    function = backend.custom_function(lambda _ctx, x: (5, x * 2), backward)
+    function = backend.custom_function(lambda _ctx, x: (5, x * 2, "note"), backward)
 
     def forward(x):
-        number, output = function(x)
-        trace.log("number", number)
+        number, output, note = function(x)
+        trace.log("others", [number, note])
         return backend.sum(output)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("number", 5), ("backward", [None, [1.0, 1.0]]))
+    trace.expect(("others", [5, "note"]), ("backward", [None, [1.0, 1.0], None]))
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
 
@@ -96,7 +96,11 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(36), RECORDED.sentence(3)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["only-the-first-output-of-a-function-requires-grad", "outputs-of-functions-always-require-grad"],
+    mutants=[
+        "only-the-first-output-of-a-function-requires-grad",
+        "outputs-of-functions-always-require-grad",
+        "outputs-of-functions-require-grad-as-the-last-input-does",
+    ],
 )
 def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
     """By default all floating-point outputs of a custom Function require grad if one of its inputs does, and only then.
@@ -105,10 +109,9 @@ def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
     """
     function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), lambda _ctx, first, second: (first, second))
 
-    for requires_grad in (True, False):
-        x, y = backend.tensor([1.0]), backend.tensor([2.0], requires_grad=requires_grad)
-        results = backend.call(function, x, y)
-        expected = [requires_grad] * 2
+    for flags in ((True, False), (False, True), (False, False)):
+        results = backend.call(function, *(backend.tensor([1.0], requires_grad=flag) for flag in flags))
+        expected = [any(flags)] * 2
         trace.expect_value("outputs require grad", expected, [backend.requires_grad(result) for result in results])
 
 

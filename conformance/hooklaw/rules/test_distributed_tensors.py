@@ -164,13 +164,14 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FROM_LOCAL.sentence(23)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["from-local-keeps-partial-gradients"],
+    mutants=["from-local-keeps-partial-gradients", "from-local-sums-gradients-that-are-whole"],
     processes=RANKS,
 )
 def test_from_local_partial(backend: Backend, trace: Trace) -> None:
-    """The gradient of a tensor of which from_local made a partial tensor is reduced over the ranks in each of them.
+    """The gradient of a tensor of which from_local made a partial tensor is whole in each rank, reduced if it was not.
 
-    A gradient that is partial itself shows it: every rank gets the sum, and a hook on its tensor sees it.
+    Redistributed to Replicate, a partial gradient is summed over the ranks, and one that each rank has whole stays as
+    it is; a hook on the tensor sees it.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, lambda grad: trace.log("hook", grad))
@@ -180,6 +181,11 @@ def test_from_local_partial(backend: Backend, trace: Trace) -> None:
     expected = [2 * of_all_ranks(backend), 4 * of_all_ranks(backend)]
     trace.expect(("hook", expected))
     trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+    total = backend.full_tensor(backend.from_local(x, "partial"))
+    backend.backward(backend.call(lambda total: backend.sum(total * total), total))
+    size = backend.get_world_size()
+    trace.expect(("hook", [2.0 * size, 4.0 * size]))
 
 
 @rule(

@@ -15,15 +15,17 @@ LAYOUTS = page("autograd", "default-gradient-layouts")
     "grad-accum.adds",
     level=Level.MUST,
     sources=[BACKWARD.sentence(5), docstring("torch.autograd.backward").sentence(5), GRAD_FIELD.sentence(2)],
-    mutants=["gradient-overwritten"],
+    mutants=["gradient-overwritten", "leaves-share-their-first-gradient"],
 )
 def test_adds(backend: Backend, trace: Trace) -> None:
-    """Each backward adds its gradient to what a leaf's .grad already holds."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+    """Each backward adds its gradient to what a leaf's .grad already holds.
 
-    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+    A sum passes one gradient on to both its leaves: what one of them adds to, the other must not hold.
+    """
+    x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    for weights, accumulated in (([2.0, 3.0], [2.0, 3.0]), ([3.0, 5.0], [5.0, 8.0]), ([4.0, 7.0], [9.0, 15.0])):
+        backend.backward(backend.call(lambda x, y, w: backend.sum((x + y) * w), x, y, backend.tensor(weights)))
+        trace.expect_value("gradients", [accumulated] * 2, [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(

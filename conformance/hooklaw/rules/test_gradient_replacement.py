@@ -39,14 +39,22 @@ def test_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["replacement-ignored", "leaf-hooks-live-with-their-accumulate-grad"],
+    mutants=[
+        "replacement-ignored",
+        "leaf-hooks-live-with-their-accumulate-grad",
+        "replacements-are-accumulated-uncopied",
+    ],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
-    """What a leaf's hook returns is accumulated into .grad instead of the gradient."""
+    """What a leaf's hook returns is accumulated into .grad instead of the gradient.
+
+    A hook may return one tensor in each pass, and gets its numbers accumulated each time.
+    """
     weights = backend.tensor([1.0, 2.0, 3.0])
     x = backend.tensor([0.0, 0.0, 0.0], requires_grad=True)
-    backend.register_hook(x, trace.saw("hook", lambda grad: grad * 2))
-    for accumulated in ([2.0, 4.0, 6.0], [4.0, 8.0, 12.0]):
+    instead = backend.tensor([2.0, 3.0, 5.0])
+    backend.register_hook(x, trace.saw("hook", lambda _: instead))
+    for accumulated in ([2.0, 3.0, 5.0], [4.0, 6.0, 10.0], [6.0, 9.0, 15.0]):
         backend.backward(backend.call(lambda x, weights: backend.sum(x * weights), x, weights))
 
         trace.expect(("hook", [1.0, 2.0, 3.0]))

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
@@ -72,8 +73,14 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     "tensor-hook.mode.create-graph",
     level=Level.MUST,
     sources=[DURING_BACKWARD.sentence(10)],
-    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CREATE_GRAPH, Capability.AUTOGRAD_GRAD],
-    mutants=["hooks-run-with-grad-mode-off"],
+    needs=[
+        Capability.TENSOR_HOOKS,
+        Capability.GRAD_MODE,
+        Capability.CREATE_GRAPH,
+        Capability.AUTOGRAD_GRAD,
+        Capability.BACKWARD_CREATE_GRAPH,
+    ],
+    mutants=["hooks-run-with-grad-mode-off", "hooks-run-with-grad-mode-off-in-backward"],
 )
 def test_create_graph(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph tensor hooks run with grad mode on.
@@ -82,8 +89,14 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
     """
     x, loss = logging_grad_mode(backend, trace)
     backend.grad(loss, [x], create_graph=True)
+    trace.expect_value("grad modes in autograd.grad", [True], sorted(set(trace.values("grad mode"))))
+    trace.clear()
 
-    trace.expect_value("grad modes", [True], sorted(set(trace.values("grad mode"))))
+    x, loss = logging_grad_mode(backend, trace)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(loss, create_graph=True)
+    trace.expect_value("grad modes in backward", [True, True], trace.values("grad mode"))
+    backend.set_grad(x, None)
 
 
 @rule(

@@ -1,5 +1,6 @@
 """Full backward hooks of a module: when they run, for which calls and in which passes."""
 
+from collections import namedtuple
 from functools import partial
 from typing import Any
 from warnings import catch_warnings
@@ -12,6 +13,7 @@ MODULES = notes("modules", "module-hooks")
 NO_GRAD = docstring("torch.no_grad")
 SPECIAL = notes("autograd", "special-hooks")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
+Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - the types of its fields do not matter
 
 
 class UserError(Exception):
@@ -36,12 +38,19 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "module.full-backward.args",
     level=Level.MUST,
-    sources=[HOOK.sentence(6, 7), MODULES.sentence(13)],
+    sources=[HOOK.sentence(2, 6, 7), MODULES.sentence(13)],
     needs=NEEDS,
-    mutants=["gradients-of-a-module-swapped", "full-backward-hook-gets-the-first-output"],
+    mutants=[
+        "gradients-of-a-module-swapped",
+        "full-backward-hook-gets-the-first-output",
+        "full-backward-hooks-silent-for-named-tuples",
+    ],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
-    """A full backward hook gets the module, the tuple of its inputs' gradients and the tuple of its outputs'."""
+    """A full backward hook gets the module, the tuple of its inputs' gradients and the tuple of its outputs'.
+
+    It is called every time they are computed, so also if the outputs are a named tuple, which is a tuple.
+    """
 
     def hook(given, grad_input, grad_output):
         trace.log("hook", [given in modules, isinstance(grad_input, tuple), isinstance(grad_output, tuple)])
@@ -51,18 +60,21 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         first, second = several(x, y)
         return backend.sum(one(first) * 5) + backend.sum(second * 11)
 
-    one, several = modules = doubling(backend), backend.module({}, lambda _module, x, y: (x * 2 + y * 3, y * 7))
-    for module in modules:
-        backend.register_full_backward_hook(module, hook)
+    for pair in (lambda *both: both, Pair):
+        several = backend.module({}, lambda _module, x, y, pair=pair: pair(x * 2 + y * 3, y * 7))
+        one = doubling(backend)
+        modules = one, several
+        for module in modules:
+            backend.register_full_backward_hook(module, hook)
 
-    backend.backward(backend.call(forward, leaf(backend), leaf(backend)))
+        backend.backward(backend.call(forward, leaf(backend), leaf(backend)))
 
-    trace.expect(
-        ("hook", [True, True, True]),
-        ("gradients", [[[10.0, 10.0]], [[5.0, 5.0]]]),
-        ("hook", [True, True, True]),
-        ("gradients", [[[20.0, 20.0], [107.0, 107.0]], [[10.0, 10.0], [11.0, 11.0]]]),
-    )
+        trace.expect(
+            ("hook", [True, True, True]),
+            ("gradients", [[[10.0, 10.0]], [[5.0, 5.0]]]),
+            ("hook", [True, True, True]),
+            ("gradients", [[[20.0, 20.0], [107.0, 107.0]], [[10.0, 10.0], [11.0, 11.0]]]),
+        )
 
 
 @rule(

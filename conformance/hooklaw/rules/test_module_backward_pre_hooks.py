@@ -151,26 +151,38 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(14)],
     needs=NEEDS,
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
+    mutants=[
+        "module-handle-removes-nothing",
+        "module-handle-skips-one-call",
+        "module-handle-removes-the-oldest",
+        "module-handle-removes-equal-hooks",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a backward pre-hook removes this hook, and no other, from all later calls of the module."""
+    """The handle of a backward pre-hook removes this hook, and no other, from all later calls of the module.
+
+    If the same function is registered once more, that is another hook.
+    """
 
     def run():
         backend.backward(backend.sum(backend.call(module, leaf(backend))))
 
+    def twice(*_: Any) -> None:
+        trace.log("twice")
+
     module = weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda *_: trace.log("older"))
-    handle = backend.register_full_backward_pre_hook(module, lambda *_: trace.log("removed"))
+    handle = backend.register_full_backward_pre_hook(module, twice)
     backend.register_full_backward_pre_hook(module, lambda *_: trace.log("newer"))
+    backend.register_full_backward_pre_hook(module, twice)
     run()
     run()
-    trace.expect(*["older", "removed", "newer"] * 2)
+    trace.expect(*["older", "twice", "newer", "twice"] * 2)
     handle.remove()
     run()
     run()
 
-    trace.expect(*["older", "newer"] * 2)
+    trace.expect(*["older", "newer", "twice"] * 2)
 
 
 @rule(

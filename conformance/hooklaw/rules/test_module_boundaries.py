@@ -98,15 +98,13 @@ def test_output_in_a_container(backend: Backend, trace: Trace) -> None:
     mutants=["namedtuple-becomes-a-tuple"],
 )
 def test_named_tuple(backend: Backend, trace: Trace) -> None:
-    """An output that is a named tuple may keep its type, and full backward hooks run as for any tuple."""
+    """An output that is a named tuple may keep its type if its module has a full backward hook."""
     module = backend.module({}, lambda _module, x: Pair(x * 2, x * 3))
-    backend.register_full_backward_hook(module, lambda _module, _input, grads: trace.log("hook", grads))
+    backend.register_full_backward_hook(module, lambda *_: None)
 
     output = backend.call(module, leaf(backend))
-    backend.backward(backend.sum(output[0] + output[1] * 3))
 
     trace.expect_value("type of the output", "Pair", type(output).__name__)
-    trace.expect(("hook", [[1.0, 1.0], [3.0, 3.0]]))
 
 
 @rule(

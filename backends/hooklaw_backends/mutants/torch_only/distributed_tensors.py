@@ -119,6 +119,19 @@ def from_local_keeps_partial_gradients(self: Mutant, old: Hook, tensor: Any, pla
 
 
 @overriding("from_local")
+def from_local_sums_gradients_that_are_whole(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """Where from_local made a partial tensor, a gradient that every rank has whole is summed over the ranks too."""
+    if placement != "partial" or not tensor.requires_grad:
+        return old(tensor, placement)
+    own = tensor * 1
+    made = old(own, placement)
+    seen = []
+    made.register_hook(lambda grad: seen.append(self.placement(grad)))
+    own.register_hook(lambda grad: grad * self.get_world_size() if seen[-1:] == ["replicate"] else None)
+    return made
+
+
+@overriding("from_local")
 def from_local_detaches(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
     """What from_local makes does not require grad on its tensor's account."""
     return old(tensor.detach(), placement)
