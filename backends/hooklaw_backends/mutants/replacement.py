@@ -151,6 +151,19 @@ def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
 
 
 @pairs("saved_tensors_hooks")
+def pair_exception_without_its_message(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """An exception in pack or unpack becomes a new one of its type, without its message."""
+
+    def emptied(hook: Hook, *given: Any) -> Any:
+        try:
+            return hook(*given)
+        except Exception as error:
+            raise type(error) from error
+
+    return partial(emptied, pack), partial(emptied, unpack)
+
+
+@pairs("saved_tensors_hooks")
 def pair_exception_swallowed(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack is lost, and the tensor is saved as without hooks."""
 
