@@ -88,7 +88,16 @@ def full_backward_hook_replaces_for_leaves_alone(
 @calling(*verbs.FULL_BACKWARD)
 def full_backward_hook_replaces_without_gaps(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """The first gradient that a full backward hook returns replaces that of the first input that has one, and so on."""
-    result = hook(module, grads, outputs)
+    return _without_gaps(hook(module, grads, outputs), grads)
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def backward_pre_hook_replaces_without_gaps(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
+    """The first gradient that a backward pre-hook returns replaces that of the first output that has one, and so on."""
+    return _without_gaps(hook(module, grads), grads)
+
+
+def _without_gaps(result: Any, grads: Sequence[Any]) -> Any:
     if not isinstance(result, tuple) or len(result) != len(grads) or not any(grad is not None for grad in grads):
         return result
     returned = iter(result)
