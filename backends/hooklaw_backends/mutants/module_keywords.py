@@ -136,3 +136,25 @@ def forward_pre_hooks_with_keywords_run_last(
     hooks.insert(0 if prepend else len(hooks), own)
     register_all()
     return Handle(remove)
+
+
+@overriding("register_forward_hook", base=_InTwoLists)
+def forward_hooks_with_keywords_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
+
+    def register_all() -> None:
+        for handle in self.handles.pop(module, ()):
+            handle.remove()
+        self.handles[module] = [register() for some in lists for register in some]
+
+    def remove() -> None:
+        if own in hooks:
+            hooks.remove(own)
+            register_all()
+
+    prepend = options.pop("prepend", False)
+    lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
+    hooks = lists[options.get("with_kwargs", False)]
+    hooks.insert(0 if prepend else len(hooks), own)
+    register_all()
+    return Handle(remove)

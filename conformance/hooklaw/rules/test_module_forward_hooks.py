@@ -220,15 +220,16 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "global-module-hooks-run-last",
         "module-hooks-run-in-reverse-order",
         "prepended-hooks-as-registered",
+        "forward-hooks-with-keywords-run-last",
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
     module = doubling(backend)
-    backend.register_forward_hook(module, saw(trace, "first"))
+    backend.register_forward_hook(module, saw(trace, "first"), with_kwargs=True)
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
-    backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True, with_kwargs=True)
     backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True)
 
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
