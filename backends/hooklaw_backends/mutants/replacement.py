@@ -144,6 +144,20 @@ def hook_exception_wrapped(self: Mutant, hook: Hook, *given: Any) -> Any:
     return wrapped(hook, *given)
 
 
+def emptied(hook: Hook, *given: Any) -> Any:
+    """Call a hook; every exception becomes a new one of its type, without its message."""
+    try:
+        return hook(*given)
+    except Exception as error:
+        raise type(error) from error
+
+
+@calling(*verbs.IN_BACKWARD)
+def hook_exception_without_its_message(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """An exception in a hook that runs during backward becomes a new one of its type, without its message."""
+    return emptied(hook, *given)
+
+
 @pairs("saved_tensors_hooks")
 def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack becomes a RuntimeError."""
@@ -153,13 +167,6 @@ def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
 @pairs("saved_tensors_hooks")
 def pair_exception_without_its_message(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack becomes a new one of its type, without its message."""
-
-    def emptied(hook: Hook, *given: Any) -> Any:
-        try:
-            return hook(*given)
-        except Exception as error:
-            raise type(error) from error
-
     return partial(emptied, pack), partial(emptied, unpack)
 
 
