@@ -78,6 +78,23 @@ def forward_hooks_after_the_first_call_ignored(self: _InCall, old: Hook, *given:
     return Handle() if self.calls else old(*given, **options)
 
 
+class _KnowsForwardHooks(_InCall):
+    """A mutant that keeps when the forward hooks that a module has were registered, by verb and module."""
+
+    registered = fresh(dict[Any, list[int]])
+
+
+@overriding(*verbs.FORWARD, *verbs.FORWARD_PRE, base=_KnowsForwardHooks)
+def forward_hooks_beside_earlier_ones_ignored(self: _KnowsForwardHooks, old: Hook, *given: Any, **options: Any) -> Any:
+    """Forward hooks and pre-hooks that are registered after a call of a module that has some never run."""
+    times = self.registered.setdefault((old, given[:-1]), [])
+    if any(time < len(self.calls) for time in times):
+        return Handle()
+    times.append(len(self.calls))
+    handle = old(*given, **options)
+    return Handle(lambda: (times and times.pop(), handle.remove()))
+
+
 @overriding("register_hook", "register_post_accumulate_grad_hook", *verbs.FULL_BACKWARD, base=_InCall)
 def hooks_between_calls_ignored(self: _InCall, old: Hook, *given: Any, **options: Any) -> Any:
     """Hooks that are registered outside of any call, after a function has run, never run."""

@@ -85,6 +85,25 @@ def full_backward_hook_replaces_for_leaves_alone(
     return old(module, for_leaves, **options)
 
 
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_replaces_without_gaps(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """The first gradient that a full backward hook returns replaces that of the first input that has one, and so on."""
+    return _without_gaps(hook(module, grads, outputs), grads)
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def backward_pre_hook_replaces_without_gaps(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
+    """The first gradient that a backward pre-hook returns replaces that of the first output that has one, and so on."""
+    return _without_gaps(hook(module, grads), grads)
+
+
+def _without_gaps(result: Any, grads: Sequence[Any]) -> Any:
+    if not isinstance(result, tuple) or len(result) != len(grads) or not any(grad is not None for grad in grads):
+        return result
+    returned = iter(result)
+    return tuple(None if grad is None else next(returned) for grad in grads)
+
+
 @altering(*verbs.FULL_BACKWARD)
 def full_backward_hook_gets_the_gradients_of_the_first_pass(self: Mutant, *given: Any) -> Hook:
     """A full backward hook gets the gradients of its first call in every later one."""

@@ -88,6 +88,14 @@ def global_module_hooks_on_the_outermost_module(self: _KnowsInnerModules, hook: 
     return None if self.depth or self.keeps(module) else hook(module, *rest)
 
 
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, base=_KnowsInnerModules)
+def hooks_of_inner_modules_only_where_it_is_recorded(
+    self: _KnowsInnerModules, hook: Hook, *given: Any, **named: Any
+) -> Any:
+    """Under no_grad the forward hooks and pre-hooks of a module that another module calls do not run."""
+    return hook(*given, **named) if self.is_grad_enabled() or not self.depth else None
+
+
 @overriding(*verbs.MODULE)
 def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook does not remove the hook."""

@@ -1,9 +1,11 @@
 """Mutants of the options of forward hooks: keyword arguments, always_call, and hooks on all modules."""
 
+from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle
 
 
 @overriding("register_forward_hook")
@@ -103,3 +105,56 @@ def keyword_arguments_among_the_positional(self: Mutant, old: Hook, module: Any,
         return (result if isinstance(result, tuple) else (result,)), kwargs
 
     return old(module, hook if options.get("with_kwargs") else given_more, **{**options, "with_kwargs": True})
+
+
+class _InTwoLists(Mutant):
+    """A mutant that keeps the forward pre-hooks of a module in two lists: with keyword arguments, and without."""
+
+    lists = fresh(dict[Any, tuple[list[Hook], list[Hook]]])
+    handles = fresh(dict[Any, list[Any]])
+
+
+@overriding("register_forward_pre_hook", base=_InTwoLists)
+def forward_pre_hooks_with_keywords_run_last(
+    self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A forward pre-hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
+
+    def register_all() -> None:
+        for handle in self.handles.pop(module, ()):
+            handle.remove()
+        self.handles[module] = [register() for some in lists for register in some]
+
+    def remove() -> None:
+        if own in hooks:
+            hooks.remove(own)
+            register_all()
+
+    prepend = options.pop("prepend", False)
+    lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
+    hooks = lists[options.get("with_kwargs", False)]
+    hooks.insert(0 if prepend else len(hooks), own)
+    register_all()
+    return Handle(remove)
+
+
+@overriding("register_forward_hook", base=_InTwoLists)
+def forward_hooks_with_keywords_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
+
+    def register_all() -> None:
+        for handle in self.handles.pop(module, ()):
+            handle.remove()
+        self.handles[module] = [register() for some in lists for register in some]
+
+    def remove() -> None:
+        if own in hooks:
+            hooks.remove(own)
+            register_all()
+
+    prepend = options.pop("prepend", False)
+    lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
+    hooks = lists[options.get("with_kwargs", False)]
+    hooks.insert(0 if prepend else len(hooks), own)
+    register_all()
+    return Handle(remove)

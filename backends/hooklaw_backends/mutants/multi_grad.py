@@ -1,9 +1,11 @@
 """Mutants whose multi-grad hooks wait for the wrong gradients, get wrong ones, or run at the wrong time."""
 
+import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, KeepsHandles, handle_of, move_to_front, once
 
 
@@ -199,3 +201,41 @@ class MultiGradHookGetsTheLatestGradients(Mutant):
             return hook([self._latest.get(place, grad) for place, grad in zip(places, grads, strict=True)])
 
         return super().register_multi_grad_hook(tensors, late, mode=mode)
+
+
+class _CallsTheRestOfALimitedPass(InBackward, CallsTheRest):
+    """A mutant that calls the hooks that did not run in a backward with inputs after it."""
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        before = self.waiting.copy()
+        result = super().around(run) if self.is_limited else run()
+        self.waiting = before
+        return result
+
+
+@overriding("register_multi_grad_hook", base=_CallsTheRestOfALimitedPass)
+def multi_grad_hook_called_for_other_inputs(self: CallsTheRest, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """A multi-grad hook of whose gradients a backward's inputs need none is called with None after the backward."""
+    nothing = None if how.get("mode") == "any" else [None] * len(tensors)
+    return old(tensors, self.waiting_for(hook, nothing), **how)
+
+
+class _KnowsRoots(Mutant):
+    """A mutant that knows whether the running backward starts at a root of an earlier one."""
+
+    roots = fresh(list[weakref.ref[Any]])
+    again = False
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        before, self.again = self.again, any(earlier() is root for earlier in self.roots)
+        self.roots += [weakref.ref(root)] if self.is_tensor(root) else []
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.again = before
+
+
+@calling("register_multi_grad_hook", base=_KnowsRoots)
+def multi_grad_hook_once_a_graph(self: _KnowsRoots, hook: Hook, given: Any) -> Any:
+    """A multi-grad hook in mode all runs in the first backward through a graph, and in no later backward."""
+    return None if self.again and not self.is_tensor(given) else hook(given)

@@ -248,3 +248,13 @@ class LeafHooksRunBeforeThePostHooksOfAConsumer(Mutant):
 def node_post_hook_gets_the_first_grad_output(self: Mutant, hook: Hook, grad_inputs: Any, grad_outputs: Any) -> Any:
     """A Node post-hook gets the gradient of the Node's first output alone."""
     return hook(grad_inputs, grad_outputs[:1])
+
+
+@calling("node_register_hook")
+def node_post_hook_replaces_without_gaps(self: Mutant, hook: Hook, grads: Any, outputs: Any) -> Any:
+    """The first gradient that a Node post-hook returns replaces the first that was computed, and so on."""
+    result = hook(grads, outputs)
+    if not isinstance(result, tuple) or len(result) != len(grads):
+        return result
+    returned = iter(result)
+    return tuple(None if grad is None else next(returned) for grad in grads)

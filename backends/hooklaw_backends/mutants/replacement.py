@@ -145,10 +145,30 @@ def hook_exception_wrapped(self: Mutant, hook: Hook, *given: Any) -> Any:
     return wrapped(hook, *given)
 
 
+def emptied(hook: Hook, *given: Any) -> Any:
+    """Call a hook; every exception becomes a new one of its type, without its message."""
+    try:
+        return hook(*given)
+    except Exception as error:
+        raise type(error) from error
+
+
+@calling(*verbs.IN_BACKWARD)
+def hook_exception_without_its_message(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """An exception in a hook that runs during backward becomes a new one of its type, without its message."""
+    return emptied(hook, *given)
+
+
 @pairs("saved_tensors_hooks")
 def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack becomes a RuntimeError."""
     return partial(wrapped, pack), partial(wrapped, unpack)
+
+
+@pairs("saved_tensors_hooks")
+def pair_exception_without_its_message(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """An exception in pack or unpack becomes a new one of its type, without its message."""
+    return partial(emptied, pack), partial(emptied, unpack)
 
 
 @pairs("saved_tensors_hooks")

@@ -173,3 +173,15 @@ def retained_gradient_of_the_root_lost(self: Mutant, old: Hook, root: Any, *give
     old(root, *given, **how)
     if self.retains_grad(root):
         self.set_grad(root, None)
+
+
+class RetainGradSharedByTheNode(Mutant):
+    """retain_grad on one output of a Node retains the gradients of its other outputs too."""
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        self.kept = list(super().split(tensor, size))
+        return tuple(self.kept)
+
+    def retain_grad(self, tensor: Any) -> None:
+        for each in self.kept if self.keeps(tensor) else [tensor]:
+            super().retain_grad(each)

@@ -1,5 +1,6 @@
 """Mutants whose tensor hooks run at the wrong time, too often or never, or get the wrong argument."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -181,6 +182,22 @@ def hooks_of_the_graph_run_from_the_leaves(self: Deferring, hook: Hook, *given: 
 def hook_accepted_without_requires_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Registering a hook on a tensor that does not require grad is not an error."""
     return old(tensor, hook) if self.requires_grad(tensor) else Handle()
+
+
+class _KnowsConstants(Mutant):
+    """A mutant that knows which tensors the user made, and no operation."""
+
+    def tensor(self, data: Any, **how: Any) -> Any:
+        made = super().tensor(data, **how)
+        self.kept.append(weakref.ref(made))
+        return made
+
+
+@overriding("register_hook", base=_KnowsConstants)
+def hook_accepted_on_what_was_not_recorded(self: _KnowsConstants, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Registering a hook on the result of an operation that does not require grad is not an error."""
+    is_made = any(tensor is made() for made in self.kept)
+    return old(tensor, hook) if is_made or self.requires_grad(tensor) else Handle()
 
 
 @calling("register_hook")

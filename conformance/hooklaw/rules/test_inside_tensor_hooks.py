@@ -122,13 +122,13 @@ def test_create_graph_in_no_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the exception arrives with its own type, nothing upstream is touched")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
+    mutants=["hook-exception-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception in a tensor hook ends the backward and reaches its caller; nothing upstream is accumulated."""
 
     def hook(_):
-        raise UserError
+        raise UserError("from the hook")
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, x)
@@ -136,7 +136,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         handle = backend.register_hook(tensor, hook)
         loss = backend.call(backend.sum, tensor)
 
-        with trace.raises_type(UserError):
+        with trace.raises_type(UserError, "from the hook"):
             backend.backward(loss)
         trace.expect_value("x.grad", None, backend.grad_of(x))
         handle.remove()

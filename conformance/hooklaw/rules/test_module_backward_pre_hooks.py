@@ -89,24 +89,28 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4, 5)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored", "backward-pre-hook-replaces-the-first-output"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "backward-pre-hook-replaces-the-first-output",
+        "backward-pre-hook-replaces-without-gaps",
+    ],
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets the gradients of all outputs in their order, and may replace each of them."""
-    x, module = leaf(backend), backend.module({}, lambda _module, x: (x * 2, x * 3))
+    x, module = leaf(backend), backend.module({}, lambda _module, x: (x * 2, "text", x * 3))
 
     def pre_hook(_, grad_output):
         trace.log("pre-hook", grad_output)
-        return grad_output[0] * 4, grad_output[1] * 8
+        return grad_output[0] * 4, None, grad_output[2] * 8
 
     def forward(x):
-        doubled, tripled = module(x)
+        doubled, _, tripled = module(x)
         return backend.sum(doubled * 5) + backend.sum(tripled * 7)
 
     backend.register_full_backward_pre_hook(module, pre_hook)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("pre-hook", [[5.0, 5.0], [7.0, 7.0]]))
+    trace.expect(("pre-hook", [[5.0, 5.0], None, [7.0, 7.0]]))
     trace.expect_value("x.grad", [208.0, 208.0], backend.grad_of(x))
 
 

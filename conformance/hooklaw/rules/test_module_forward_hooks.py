@@ -220,15 +220,16 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "global-module-hooks-run-last",
         "module-hooks-run-in-reverse-order",
         "prepended-hooks-as-registered",
+        "forward-hooks-with-keywords-run-last",
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
     module = doubling(backend)
-    backend.register_forward_hook(module, saw(trace, "first"))
+    backend.register_forward_hook(module, saw(trace, "first"), with_kwargs=True)
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
-    backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True, with_kwargs=True)
     backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True)
 
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
@@ -338,18 +339,21 @@ def test_handle_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2), FORWARD_PRE.sentence(2)],
     needs=[Capability.MODULES, Capability.GRAD_MODE],
-    mutants=["module-hooks-only-where-it-is-recorded"],
+    mutants=["module-hooks-only-where-it-is-recorded", "hooks-of-inner-modules-only-where-it-is-recorded"],
 )
 def test_without_recording(backend: Backend, trace: Trace) -> None:
     """Forward pre-hooks and forward hooks run whether grad mode is on or off."""
-    module = doubling(backend)
-    backend.register_forward_pre_hook(module, saw(trace, "pre-hook"))
-    backend.register_forward_hook(module, saw(trace, "hook"))
+    inner = doubling(backend)
+    outer = backend.module({}, lambda _module, x: inner(x))
+    for module, label in ((inner, "inner"), (outer, "outer")):
+        backend.register_forward_pre_hook(module, saw(trace, f"{label} pre-hook"))
+        backend.register_forward_hook(module, saw(trace, f"{label} hook"))
 
-    with backend.no_grad():
-        backend.call(module, backend.tensor([1.0, 2.0], requires_grad=True))
+    for mode in (backend.no_grad, backend.enable_grad):
+        with mode():
+            backend.call(outer, backend.tensor([1.0, 2.0], requires_grad=True))
 
-    trace.expect("pre-hook", "hook")
+        trace.expect("outer pre-hook", "inner pre-hook", "inner hook", "outer hook")
 
 
 @rule(

@@ -215,15 +215,17 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(13)],
     needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
-    mutants=["prepend-ignored", "prepended-hooks-as-registered"],
+    mutants=["prepend-ignored", "prepended-hooks-as-registered", "forward-pre-hooks-with-keywords-run-last"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered with prepend=True runs before those that the module already has."""
     module = backend.module({}, lambda _module, x: x * 2)
-    for label in ("first", "second, prepended", "third, prepended"):
-        backend.register_forward_pre_hook(
-            module, lambda *_, label=label: trace.log(label), prepend="prepended" in label
-        )
+    for label, options in (
+        ("first", {}),
+        ("second, prepended", {"prepend": True, "with_kwargs": True}),
+        ("third, prepended", {"prepend": True}),
+    ):
+        backend.register_forward_pre_hook(module, lambda *_, label=label: trace.log(label), **options)
 
     backend.call(module, backend.tensor([1.0, 2.0]))
 
@@ -303,14 +305,16 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "module.forward-pre.removes-itself",
-    level=Level.SHOULD,
-    basis=Basis.OBSERVED,
-    sources=[observed("a call runs the hooks that were registered when it began")],
+    level=Level.MUST,
+    sources=[HOOK.sentence(2, 19)],
     needs=[Capability.MODULES],
     mutants=["forward-pre-hooks-cannot-remove-themselves", "module-handle-removes-the-oldest"],
 )
 def test_removes_itself(backend: Backend, trace: Trace) -> None:
-    """A forward pre-hook may remove itself while it runs: the call goes on, and later calls do not run it."""
+    """A forward pre-hook may remove itself while it runs: the call goes on, and later calls do not run it.
+
+    The docstring says that the handle's remove removes the hook, and excepts no moment.
+    """
     module = doubling(backend, trace)
     handles: list[Any] = []
 

@@ -123,15 +123,19 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(7, 8)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored", "full-backward-hook-replaces-the-first-input"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "full-backward-hook-replaces-the-first-input",
+        "full-backward-hook-replaces-without-gaps",
+    ],
 )
 def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient that a full backward hook returns replaces that of the input in its position."""
     x, y = leaf(backend), leaf(backend)
-    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
-    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10, grad_input[1] * 20))
+    module = backend.module({}, lambda _module, _name, x, number, y: x * number + y * 3)
+    backend.register_full_backward_hook(module, lambda _, grads, _output: (None, grads[1] * 10, None, grads[3] * 20))
 
-    backend.backward(backend.sum(backend.call(module, x, y)))
+    backend.backward(backend.sum(backend.call(lambda x, y: module("name", x, 2, y), x, y)))
 
     trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
     trace.expect_value("y.grad", [60.0, 60.0], backend.grad_of(y))

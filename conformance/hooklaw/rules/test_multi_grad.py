@@ -116,8 +116,8 @@ def test_ignored(backend: Backend, trace: Trace) -> None:
     "multi-grad.all.every-backward",
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4)],
-    needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-fires-once-ever"],
+    needs=[Capability.MULTI_GRAD, Capability.RETAIN_GRAPH],
+    mutants=["multi-grad-hook-fires-once-ever", "multi-grad-hook-once-a-graph"],
 )
 def test_every_backward(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode all runs in each backward pass that computes the gradient of any of its tensors."""
@@ -125,14 +125,15 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.register_multi_grad_hook([a, b], trace.saw("hook"))
 
-    backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+    both = backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b)
+    backend.backward(both, retain_graph=True)
     backend.backward(backend.call(lambda b: backend.sum(b * 4), b))
-    backend.backward(backend.call(lambda a, b: backend.sum(a * 5 + b * 6), a, b))
+    backend.backward(both)
 
     trace.expect(
         ("hook", [[2.0, 2.0], [3.0, 3.0]]),
         ("hook", [None, [4.0, 4.0]]),
-        ("hook", [[5.0, 5.0], [6.0, 6.0]]),
+        ("hook", [[2.0, 2.0], [3.0, 3.0]]),
     )
 
 
@@ -181,16 +182,17 @@ def test_autograd_grad_of_leaves(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the hook is not called with None for every tensor")],
-    needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-called-for-nothing"],
+    needs=[Capability.MULTI_GRAD, Capability.BACKWARD_INPUTS],
+    mutants=["multi-grad-hook-called-for-nothing", "multi-grad-hook-called-for-other-inputs"],
 )
 def test_none_takes_part(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode all is not called in a pass that computes the gradient of none of its tensors."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    elsewhere = [backend.tensor([3.0], requires_grad=True) for _ in range(2)]
-    backend.register_multi_grad_hook(elsewhere, trace.saw("all"))
+    others = [backend.tensor([3.0, 4.0], requires_grad=True) for _ in range(2)]
+    backend.register_multi_grad_hook(others, trace.saw("all"))
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    backend.backward(backend.call(lambda x, a, b: backend.sum(x * a + b), x, *others), inputs=[x])
 
     trace.expect()
 
@@ -199,8 +201,8 @@ def test_none_takes_part(backend: Backend, trace: Trace) -> None:
     "multi-grad.any.none-participating",
     level=Level.MUST,
     sources=[HOOK.sentence(7)],
-    needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-called-for-nothing"],
+    needs=[Capability.MULTI_GRAD, Capability.BACKWARD_INPUTS],
+    mutants=["multi-grad-hook-called-for-nothing", "multi-grad-hook-called-for-other-inputs"],
 )
 def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any is not called in a pass that computes the gradient of none of its tensors.
@@ -208,10 +210,11 @@ def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
     It is called after the first gradient, and there is none.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    elsewhere = [backend.tensor([3.0], requires_grad=True) for _ in range(2)]
-    backend.register_multi_grad_hook(elsewhere, trace.saw("any"), mode="any")
+    others = [backend.tensor([3.0, 4.0], requires_grad=True) for _ in range(2)]
+    backend.register_multi_grad_hook(others, trace.saw("any"), mode="any")
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    backend.backward(backend.call(lambda x, a, b: backend.sum(x * a + b), x, *others), inputs=[x])
 
     trace.expect()
 

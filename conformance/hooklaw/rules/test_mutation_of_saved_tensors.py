@@ -173,7 +173,11 @@ def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MUTATION.sentence(7)],
     needs=[Capability.ALLOW_MUTATION, Capability.WEAK_REFERENCES],
-    mutants=["mutation-context-open-until-backward", "mutation-of-saved-tensors-not-allowed"],
+    mutants=[
+        "mutation-context-open-until-backward",
+        "mutation-of-saved-tensors-not-allowed",
+        "mutation-context-left-by-an-exception-is-not-cleared",
+    ],
 )
 def test_cleared(backend: Backend, trace: Trace) -> None:
     """A tensor saved inside an allow_mutation_on_saved_tensors context is freed when the context ends.
@@ -185,17 +189,19 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
         y = x * 1
         return backend.sum(y * y), y
 
-    with backend.allow_mutation_on_saved_tensors():
-        loss, y = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-        alive = weakref.ref(y)
-        del y
-        trace.expect_value("is freed inside", expected=False, observed=alive() is None)
-    freed = alive() is None
-    backend.backward(
-        backend.call(backend.sum, backend.tensor([1.0], requires_grad=True))
-    )  # ends what still waits for it
-    trace.expect_value("is freed after it", expected=True, observed=freed)
-    trace.expect_value("loss", [5.0], [backend.tolist(loss)])
+    for fails in (False, True):
+        with suppress(KeyError), backend.allow_mutation_on_saved_tensors():
+            loss, y = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+            alive = weakref.ref(y)
+            del y
+            if fails:
+                raise KeyError
+        freed = alive() is None
+        backend.backward(
+            backend.call(backend.sum, backend.tensor([1.0], requires_grad=True))
+        )  # ends what still waits for it
+        trace.expect_value("is freed after it", expected=True, observed=freed)
+        trace.expect_value("loss", [5.0], [backend.tolist(loss)])
 
 
 @rule(

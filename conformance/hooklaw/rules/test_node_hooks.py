@@ -139,21 +139,27 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4)],
     needs=NODE_HOOKS,
-    mutants=["node-hook-replaces-the-first-gradient"],
+    mutants=["node-hook-replaces-the-first-gradient", "node-post-hook-replaces-without-gaps"],
 )
 def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient in the tuple that a Node post-hook returns replaces the computed gradient in its position."""
 
-    def forward(x, w):
-        y = x * 5 * w
-        backend.node_register_hook(backend.grad_fn(y), lambda grads, _: (grads[0] * 2, grads[1] * 3))
-        return backend.sum(y)
+    def product(hook):
+        def forward(a, b):
+            y = a * 5 * b
+            backend.node_register_hook(backend.grad_fn(y), hook)
+            return backend.sum(y)
+
+        return forward
 
     x, w = (backend.tensor(numbers, requires_grad=True) for numbers in ([1.0, 2.0], [3.0, 4.0]))
-    backend.backward(backend.call(forward, x, w))
-
+    backend.backward(backend.call(product(lambda grads, _: (grads[0] * 2, grads[1] * 3)), x, w))
     trace.expect_value("x.grad", [30.0, 40.0], backend.grad_of(x))
     trace.expect_value("w.grad", [15.0, 30.0], backend.grad_of(w))
+
+    constant = backend.tensor([6.0, 7.0])
+    backend.backward(backend.call(product(lambda grads, _: (None, grads[1] * 4)), constant, w))
+    trace.expect_value("w.grad of both passes", [135.0, 170.0], backend.grad_of(w))
 
 
 @rule(

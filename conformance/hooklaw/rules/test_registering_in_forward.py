@@ -281,7 +281,7 @@ def test_handle_kept(backend: Backend, trace: Trace) -> None:
         docstring("torch.nn.Module.register_forward_pre_hook").sentence(2, 19),
     ],
     needs=[Capability.MODULES],
-    mutants=["forward-hooks-after-the-first-call-ignored"],
+    mutants=["forward-hooks-after-the-first-call-ignored", "forward-hooks-beside-earlier-ones-ignored"],
 )
 def test_between_calls(backend: Backend, trace: Trace) -> None:
     """A forward hook or pre-hook registered after a call of a module runs in the next call, and not once removed.
@@ -295,12 +295,14 @@ def test_between_calls(backend: Backend, trace: Trace) -> None:
         return module(x)
 
     trace.expect_value("without hooks", [3.0, 6.0], backend.call(forward, x))
-    handles = [
-        backend.register_forward_pre_hook(module, trace.saw("pre-hook", lambda _, args: (args[0] + 1,))),
-        backend.register_forward_hook(module, trace.saw("hook", lambda _, _args, output: output * 10)),
-    ]
-    trace.expect_value("with hooks", [60.0, 90.0], backend.call(forward, x))
-    trace.expect("pre-hook", "hook")
+    handles = []
+    for number, output in ((1, [60.0, 90.0]), (2, [900.0, 1200.0])):
+        handles += [
+            backend.register_forward_pre_hook(module, trace.saw("pre-hook", lambda _, args: (args[0] + 1,))),
+            backend.register_forward_hook(module, trace.saw("hook", lambda _, _args, output: output * 10)),
+        ]
+        trace.expect_value("with hooks", output, backend.call(forward, x))
+        trace.expect(*["pre-hook"] * number, *["hook"] * number)
     for handle in handles:
         handle.remove()
     trace.expect_value("once removed", [3.0, 6.0], backend.call(forward, x))

@@ -89,14 +89,14 @@ def test_same_function_twice(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("only the error's own text says it")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hook-accepted-without-requires-grad"],
+    mutants=["hook-accepted-without-requires-grad", "hook-accepted-on-what-was-not-recorded"],
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
     """Registering a hook on a tensor that does not require grad is an error."""
-    x = backend.tensor([1.0, 2.0])
-
-    with trace.raises(ErrorKind.NO_GRADIENT):
-        backend.register_hook(x, trace.saw("hook"))
+    constant, leaf = backend.tensor([1.0, 2.0]), backend.tensor([1.0, 2.0], requires_grad=True)
+    for x in (constant, backend.call(lambda x: x * 2, constant), backend.detach(leaf)):
+        with trace.raises(ErrorKind.NO_GRADIENT):
+            backend.register_hook(x, trace.saw("hook"))
 
 
 @rule(

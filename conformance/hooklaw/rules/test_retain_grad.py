@@ -41,22 +41,26 @@ def test_populates(backend: Backend, trace: Trace) -> None:
     "retain-grad.default-none",
     level=Level.MUST,
     sources=[IS_LEAF.sentence(4, 5)],
-    mutants=["every-intermediate-gradient-retained", "root-gets-its-gradient"],
+    needs=[Capability.RETAIN_GRAD, Capability.MULTI_OUTPUT],
+    mutants=["every-intermediate-gradient-retained", "root-gets-its-gradient", "retain-grad-shared-by-the-node"],
 )
 def test_default_none(backend: Backend, trace: Trace) -> None:
     """Without retain_grad a non-leaf tensor has no .grad after backward."""
 
     def forward(x):
-        y = x * 2
-        return backend.sum(y * 3), y
+        output, other = backend.split(x * 2, 1)
+        backend.retain_grad(other)
+        y = output * 3
+        return backend.sum(y + other), y, output
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y = backend.call(forward, x)
+    loss, y, output = backend.call(forward, x)
     backend.backward(loss)
 
     with catch_warnings(action="ignore"):  # torch warns when it is read
         trace.expect_value("y.grad", None, backend.grad_of(y))
         trace.expect_value("loss.grad", None, backend.grad_of(loss))
+        trace.expect_value("gradient of one output of two", None, backend.grad_of(output))
 
 
 @rule(

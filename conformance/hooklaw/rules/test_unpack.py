@@ -181,13 +181,18 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception raised by unpack comes out of backward")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pair-exception-wrapped", "pair-exception-swallowed", "unpacked-during-forward"],
+    mutants=[
+        "pair-exception-wrapped",
+        "pair-exception-swallowed",
+        "unpacked-during-forward",
+        "pair-exception-without-its-message",
+    ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by an unpack hook reaches the caller of the backward that needs the tensor, unchanged."""
 
     def unpack(_):
-        raise UnpackError
+        raise UnpackError("from the hook")
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, unpack):
@@ -195,5 +200,5 @@ def test_exception(backend: Backend, trace: Trace) -> None:
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
-    with trace.raises_type(UnpackError):
+    with trace.raises_type(UnpackError, "from the hook"):
         backend.backward(loss)

@@ -29,14 +29,18 @@ def expect_mean_in_each_pass(
     level=Level.MUST,
     sources=[DDP.sentence(74, 75), DESIGN.sentence(17)],
     needs=NEEDS,
-    mutants=["ddp-finds-no-unused-parameters", "ddp-reduces-nothing"],
+    mutants=["ddp-finds-no-unused-parameters", "ddp-reduces-nothing", "ddp-finds-nothing-in-a-dict"],
     processes=RANKS,
 )
 def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True, passes that leave a parameter out average the gradients of the others."""
-    module = two_weights(backend, lambda module, x: x * module.weight)
+    plain = two_weights(backend, lambda module, x: x * module.weight)
+    nested = two_weights(backend, lambda module, x: {"outputs": [x * module.weight]})
 
-    expect_mean_in_each_pass(backend, trace, module, find_unused_parameters=True)
+    expect_mean_in_each_pass(backend, trace, plain, find_unused_parameters=True)
+    expect_mean_in_each_pass(
+        backend, trace, nested, loss=lambda found: found["outputs"][0], find_unused_parameters=True
+    )
 
 
 @rule(

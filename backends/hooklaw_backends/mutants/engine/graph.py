@@ -2,13 +2,14 @@
 
 # ruff: noqa: SLF001 - these mutants replace private parts of tensors and saved tensors
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import ANY
 
-from hooklaw.model import _selective, modes, ops, record, views
+from hooklaw.model import _mutation, _selective, modes, ops, record, views
 from hooklaw.model.modes import innermost_pair
 from hooklaw.model.node import AccumulateGrad
 from hooklaw.model.record import SavedTensor
@@ -199,3 +200,10 @@ def changes_of_selected_tensors_after_forward_undetected(self: Inside, old: Hook
     with old(this):
         yield
     _trust(this, [place for place, (data, version) in this._saved.items() if data.storage.version == version])
+
+
+@inside(vars(_mutation)["_Allowance"], "close")
+def mutation_context_left_by_an_exception_is_not_cleared(self: Inside, old: Hook, this: Any) -> None:
+    """What was saved inside allow_mutation_on_saved_tensors stays there if an exception ends the context."""
+    if sys.exc_info()[0] is None:
+        old(this)

@@ -3,9 +3,10 @@
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants import verbs
@@ -150,6 +151,15 @@ def ddp_finds_unused_parameters_once(parallel: Any, old: Hook, *inputs: Any) -> 
     outputs = old(*inputs)
     parallel.find_unused_parameters = False
     return outputs
+
+
+@parallel_by("forward")
+def ddp_finds_nothing_in_a_dict(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """Unused parameters are not looked for from the tensors in a dict that forward returns."""
+    wrapper = nn.parallel.distributed
+    find = vars(wrapper)["_find_tensors"]
+    with patch.object(wrapper, "_find_tensors", lambda found: [] if isinstance(found, dict) else find(found)):
+        return old(*inputs)
 
 
 @overriding("distributed_data_parallel")
