@@ -223,21 +223,3 @@ def later_gradient_of_a_view_lays_grad_out(self: Inside, old: Hook, leaf: Any, n
     if leaf.grad is not None and new.data.is_dense() and not new.data.is_contiguous():
         leaf.grad = ops.clone(leaf.grad, new.data.strides)
     old(leaf, new, **how)
-
-
-class GradientsFitAfterTheHooks(Inside):
-    """The gradient of a tensor that was broadcast is summed to the tensor's shape only after the tensor's hooks."""
-
-    @instead_of(engine, "_fitting")
-    def as_computed(self, old: Hook, node: Any, results: Any) -> Any:
-        ways = zip(node.next_edges, results, old(node, results), strict=True)
-        return tuple(result if edge and _is_hooked(edge) else fitting for edge, result, fitting in ways)
-
-    @instead_of(engine, "_tensor_hooks")
-    def then_fit(self, old: Hook, node: Any, grads: Any) -> Any:
-        after = zip(old(node, grads), node.outputs, strict=True)
-        return tuple(grad and ops.cast(ops.sum_to(grad, shape), dtype) for grad, (shape, dtype) in after)
-
-
-def _is_hooked(edge: Any) -> bool:
-    return any(nr == edge.nr for nr, _ in edge.node.hooked())
