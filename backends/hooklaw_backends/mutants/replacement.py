@@ -197,6 +197,7 @@ class _KeepsReplacements(Mutant):
         while self.kept:
             leaf, result = self.kept.pop(0)
             if self.grad_of(leaf) is not None and not how.get("create_graph"):
+                self.overwrite_unseen(result, self.detach(result))  # what never adds in place does not show the fault
                 self.set_grad(leaf, result)
 
 
