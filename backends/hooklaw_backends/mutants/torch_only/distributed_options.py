@@ -2,11 +2,12 @@
 
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import distributed, nn
+from torch import distributed
 
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants import verbs
@@ -156,7 +157,7 @@ def ddp_finds_unused_parameters_once(parallel: Any, old: Hook, *inputs: Any) -> 
 @parallel_by("forward")
 def ddp_finds_nothing_in_a_dict(parallel: Any, old: Hook, *inputs: Any) -> Any:
     """Unused parameters are not looked for from the tensors in a dict that forward returns."""
-    wrapper = nn.parallel.distributed
+    wrapper = import_module("torch.nn.parallel.distributed")
     find = vars(wrapper)["_find_tensors"]
     with patch.object(wrapper, "_find_tensors", lambda found: [] if isinstance(found, dict) else find(found)):
         return old(*inputs)
