@@ -156,7 +156,7 @@ def expect_endings(spec, tmp_path):
         backend = load(spec)
     except NotRunError as reason:
         pytest.skip(str(reason))
-    compiles = getattr(backend, "has_frames", False) or spec.startswith("torch-compile")
+    compiles = getattr(backend, "has_frames", False)
     number = OF_A_COMPILER if compiles else SAMPLE
     results = run_of(spec, tmp_path, [] if spec == "torch-eager" else some_of(backend, number))
     rules, silent = load_rules(), {"unsupported", "not-run"}

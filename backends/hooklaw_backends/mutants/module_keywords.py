@@ -108,10 +108,30 @@ def keyword_arguments_among_the_positional(self: Mutant, old: Hook, module: Any,
 
 
 class _InTwoLists(Mutant):
-    """A mutant that keeps the forward pre-hooks of a module in two lists: with keyword arguments, and without."""
+    """A mutant that keeps the hooks of a module in two lists: with keyword arguments, and without."""
 
     lists = fresh(dict[Any, tuple[list[Hook], list[Hook]]])
     handles = fresh(dict[Any, list[Any]])
+
+    def register_in_two(self, old: Hook, module: Any, hook: Hook, **options: bool) -> Handle:
+        """Register a hook in one of the lists, then register all again, so that they run list by list."""
+
+        def register_all() -> None:
+            for handle in self.handles.pop(module, ()):
+                handle.remove()
+            self.handles[module] = [register() for some in lists for register in some]
+
+        def remove() -> None:
+            if own in hooks:
+                hooks.remove(own)
+                register_all()
+
+        prepend = options.pop("prepend", False)
+        lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
+        hooks = lists[options.get("with_kwargs", False)]
+        hooks.insert(0 if prepend else len(hooks), own)
+        register_all()
+        return Handle(remove)
 
 
 @overriding("register_forward_pre_hook", base=_InTwoLists)
@@ -119,42 +139,10 @@ def forward_pre_hooks_with_keywords_run_last(
     self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool
 ) -> Any:
     """A forward pre-hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
-
-    def register_all() -> None:
-        for handle in self.handles.pop(module, ()):
-            handle.remove()
-        self.handles[module] = [register() for some in lists for register in some]
-
-    def remove() -> None:
-        if own in hooks:
-            hooks.remove(own)
-            register_all()
-
-    prepend = options.pop("prepend", False)
-    lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
-    hooks = lists[options.get("with_kwargs", False)]
-    hooks.insert(0 if prepend else len(hooks), own)
-    register_all()
-    return Handle(remove)
+    return self.register_in_two(old, module, hook, **options)
 
 
 @overriding("register_forward_hook", base=_InTwoLists)
 def forward_hooks_with_keywords_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
-
-    def register_all() -> None:
-        for handle in self.handles.pop(module, ()):
-            handle.remove()
-        self.handles[module] = [register() for some in lists for register in some]
-
-    def remove() -> None:
-        if own in hooks:
-            hooks.remove(own)
-            register_all()
-
-    prepend = options.pop("prepend", False)
-    lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
-    hooks = lists[options.get("with_kwargs", False)]
-    hooks.insert(0 if prepend else len(hooks), own)
-    register_all()
-    return Handle(remove)
+    return self.register_in_two(old, module, hook, **options)
