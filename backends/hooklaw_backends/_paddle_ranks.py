@@ -18,6 +18,7 @@ HOOK = "no hook can take the place of the all-reduce of paddle.DataParallel"
 LACKS: Mapping[Capability, str] = {
     Capability.PROCESS_SUBGROUPS: "two groups over gloo were joined to each other: a rank got what another group sent",
     Capability.INIT_SYNC: "paddle.DataParallel always shares the parameters of rank 0 at first",
+    Capability.BUFFER_SYNC: "paddle.DataParallel shares buffers once, when it is made",
     Capability.STATIC_GRAPH: "paddle.DataParallel cannot be told that the graph is the same in each pass",
     Capability.GRADIENT_BUCKETS: "paddle.DataParallel takes the size of its buckets, but no gradient_as_bucket_view",
     Capability.COMM_HOOKS: HOOK,

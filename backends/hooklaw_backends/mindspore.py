@@ -75,6 +75,7 @@ LACKS = {
     Capability.MODULE_HOOK_OPTIONS: "the hooks of a Cell's backward take no prepend",
     Capability.GLOBAL_MODULE_HOOKS: "a hook belongs to one Cell",
     Capability.GLOBAL_HOOK_KWARGS: "a hook belongs to one Cell",
+    Capability.MODULE_PARTS: "no rule that MindSpore can be judged by has submodules or buffers",
     Capability.REGISTRATION_HOOKS: "no hook runs when a parameter, buffer or Cell is registered",
     Capability.MODULE_SWITCHES: "a Cell cannot freeze its parameters at once, and set_train has another name",
     Capability.OPTIMIZERS: "an optimizer has no hooks",

@@ -195,6 +195,7 @@ class Paddle(_paddle_ranks.Ranks, TorchLike):
     retain_grad = method("retain_grad", "retain_grads")
     accumulate_grad = attribute("accumulate_grad", "grad_fn")
     node_next = attribute("node_next", "next_functions")
+    add_module = method("add_module", "add_sublayer")  # before 3.3 the only name
     register_forward_hook = method("register_forward_hook", "register_forward_post_hook")
     saved_tensors_hooks = function("saved_tensors_hooks", "autograd")
 

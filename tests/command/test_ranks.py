@@ -120,6 +120,19 @@ def test_failing_rank_is_named(backend, rank):
     assert (Outcome.FAIL, f"rank {rank}: ranks should be fine, was not fine") == (done.outcome, done.detail)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "said"), [(True, "denied, and it does not hold: nodes: none"), (False, "processes: none; nodes: none")]
+)
+def test_probed_in_ranks(backend, ranks, said):
+    """A rule of several processes is probed in ranks: in one process alone it may hold by itself."""
+    backend.lacks = dict.fromkeys((Capability.PROCESSES, Capability.NODES), "none")
+    backend.capabilities = frozenset({Capability.PROCESSES} if ranks else ())
+    found = rule_of(lambda backend, trace: trace.expect_value("number", 0, max(0, backend.number)))
+    found.rule.needs.append("nodes")
+
+    assert execute(found, backend, probe=True).detail == said
+
+
 def test_rank_that_waits_for_a_failed_one(backend):
     """A rank that failed is the culprit, not the rank that waits for it, and the wait is short."""
 

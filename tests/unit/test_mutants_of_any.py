@@ -74,6 +74,7 @@ def test_verbs_of_capabilities():
     assert verbs_of(Capability) == set(VERBS)
     assert verbs_of([]) == set(CORE_VERBS)
     assert capabilities_of("add_module") == [
+        Capability.MODULE_PARTS,
         Capability.MODULE_SWITCHES,
         Capability.REGISTRATION_HOOKS,
         Capability.STATE_DICT,

@@ -199,6 +199,7 @@ class Capability(StrEnum):
         "register_forward_pre_hook",
         "register_forward_hook",
     )
+    MODULE_PARTS = "module-parts", "modules hold submodules and buffers", "add_module", "register_buffer"
     MODULE_FORWARD = "module-forward", "a module's forward can be called without its hooks", "forward"
     MODULE_SWITCHES = (
         "module-switches",
@@ -300,6 +301,10 @@ class Capability(StrEnum):
         "new_group",
     )
     INIT_SYNC = "init-sync", "distributed data parallel can leave each rank the parameters that it has"
+    BUFFER_SYNC = (
+        "buffer-sync",
+        "distributed data parallel makes the buffers of all ranks those of rank 0 before forward, unless told not to",
+    )
     STATIC_GRAPH = "static-graph", "distributed data parallel can be told that the graph is the same in each pass"
     GRADIENT_BUCKETS = (
         "gradient-buckets",
@@ -372,6 +377,7 @@ SEVERAL_PROCESSES = (
     Capability.DISTRIBUTED_DATA_PARALLEL,
     Capability.PROCESS_SUBGROUPS,
     Capability.INIT_SYNC,
+    Capability.BUFFER_SYNC,
     Capability.STATIC_GRAPH,
     Capability.GRADIENT_BUCKETS,
     Capability.COMM_HOOKS,

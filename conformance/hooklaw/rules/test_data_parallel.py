@@ -162,7 +162,7 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         Capability.MODULES,
         Capability.MODULE_BACKWARD_HOOKS,
         Capability.MODULE_BACKWARD_PRE_HOOKS,
-        Capability.REGISTRATION_HOOKS,
+        Capability.MODULE_PARTS,
     ],
     mutants=[
         "module-hooks-run-once-for-all-replicas",

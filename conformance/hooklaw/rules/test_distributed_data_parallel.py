@@ -142,7 +142,7 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
     "ddp.parameters-broadcast",
     level=Level.MUST,
     sources=[DESIGN.sentence(4)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS, Capability.REQUIRES_GRAD_FLAG],
+    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.REQUIRES_GRAD_FLAG],
     mutants=[
         "ddp-starts-from-each-rank",
         "ddp-starts-from-the-last-rank",
@@ -195,7 +195,7 @@ def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
     "ddp.buffers-broadcast",
     level=Level.MUST,
     sources=[DDP.sentence(30, 63, 103)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS, Capability.IN_PLACE],
+    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC, Capability.IN_PLACE],
     mutants=[
         "ddp-broadcasts-no-buffers",
         "ddp-broadcasts-buffers-once",

@@ -44,7 +44,7 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
     "dtensor.module.parameters",
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(7, 12)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    needs=[*NEEDS, Capability.MODULE_PARTS],
     mutants=["distribute-module-does-nothing", "distribute-module-leaves-submodules"],
     processes=RANKS,
 )

@@ -35,7 +35,7 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
     "ddp.buffers-broadcast.off",
     level=Level.MUST,
     sources=[DDP.sentence(63, 103)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS, Capability.IN_PLACE],
+    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC, Capability.IN_PLACE],
     mutants=["ddp-broadcasts-buffers-always", "ddp-without-buffer-broadcasts-averages-nothing"],
     processes=RANKS,
 )

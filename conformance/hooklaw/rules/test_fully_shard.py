@@ -182,7 +182,7 @@ def test_no_reshard(backend: Backend, trace: Trace) -> None:
     "fsdp.fully-shard.groups",
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(10)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    needs=[*NEEDS, Capability.MODULE_PARTS],
     mutants=["fully-shard-gathers-all-groups", "fully-shard-never-reshards"],
     processes=RANKS,
 )

@@ -9,7 +9,7 @@ FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
 MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
 FORWARD_METHOD = docstring("torch.distributed.fsdp.register_fsdp_forward_method")
 NEEDS = [Capability.FULLY_SHARD, Capability.MODULES]
-NESTED = [*NEEDS, Capability.REGISTRATION_HOOKS]
+NESTED = [*NEEDS, Capability.MODULE_PARTS]
 VALUES = [2.0, 3.0, 4.0, 5.0]
 
 

@@ -73,7 +73,7 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
     "fsdp.no-sync.nested",
     level=Level.MUST,
     sources=[NO_SYNC.sentence(3)],
-    needs=[*NEEDS, Capability.REGISTRATION_HOOKS],
+    needs=[*NEEDS, Capability.MODULE_PARTS],
     mutants=["no-sync-of-the-outermost-alone", "no-sync-does-nothing"],
     except_under=FLAT,
     processes=RANKS,

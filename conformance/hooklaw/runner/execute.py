@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from hooklaw.backend.conditions import UNCHANGED, Condition
-from hooklaw.backend.protocol import Backend
+from hooklaw.backend.protocol import Backend, Capability
 from hooklaw.errors import is_users_interrupt
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Trace
@@ -29,16 +29,17 @@ def execute(
     """Execute a rule on a backend; every other way to run a rule goes through here.
 
     A rule that needs what the backend lacks is unsupported, and runs only to `probe` whether it holds all the same.
-    A rule of several processes is executed in each of them, unless it is only probed.
+    A rule of several processes is executed in each of them, and is not probed on a backend that has no ranks.
     Under a condition the rule is given the condition's backend, in the condition's surroundings.
     `on_error` is given the exception that the rule raised. The user's Ctrl-C is passed on.
     """
     denied = _denied(found.rule, backend)
-    if denied and not probe:
+    if denied and not (probe and _can_start(found.rule, backend)):
         return Execution(rule=found.rule.id, outcome=Outcome.UNSUPPORTED, detail=denied)
-    if found.rule.processes and not denied:
-        return in_ranks.execute_in_ranks(found, backend, condition, _execute_here)
-    done = _execute_here(found, backend, condition, on_error)
+    if found.rule.processes:
+        done = in_ranks.execute_in_ranks(found, backend, condition, _execute_here)
+    else:
+        done = _execute_here(found, backend, condition, on_error)
     if denied:
         word = HOLDS_THOUGH_DENIED if done.outcome is Outcome.PASS else "denied, and it does not hold: "
         return msgspec.structs.replace(done, outcome=Outcome.UNSUPPORTED, detail=word + denied, where="")
@@ -77,6 +78,11 @@ def _error_of(body: Callable[[], None], backend: Backend) -> BaseException | Non
             raise
         return error
     return None
+
+
+def _can_start(rule: Rule, backend: Backend) -> bool:
+    """Whether a backend has the ranks that a rule takes, if it takes any: in one process it may hold by itself."""
+    return not rule.processes or Capability.PROCESSES in backend.capabilities
 
 
 def _denied(rule: Rule, backend: Backend) -> str:
