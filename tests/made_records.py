@@ -37,7 +37,7 @@ def events(*labels: str | tuple[str, Any]) -> list[Event]:
 def passed(rule_id: str = "order.first", **parts: Any) -> Result:
     """Make a result that holds."""
     lanes = {"expected": events("first", "second"), "observed": events(("first", [1.0, 2.0]), ("second", [1.0, 2.0]))}
-    return Result(run="", rule=rule_id, outcome=Outcome.PASS, **(lanes | parts))
+    return Result(run="", rule=rule_id, **({"outcome": Outcome.PASS} | lanes | parts))
 
 
 def failed(rule_id: str = "order.first", outcome: Outcome = Outcome.FAIL, **parts: Any) -> Result:

@@ -11,7 +11,7 @@ from hooklaw.cli.annotations import MOST, annotations
 from hooklaw.results.badge import badge
 from hooklaw.results.junit import junit
 from hooklaw.results.text import printable
-from hooklaw.results.verdict import Outcome
+from hooklaw.results.verdict import FAILS_AS_DENIED, HOLDS_THOUGH_DENIED, Outcome
 
 HOSTILE = "a\0b\x1b[2J\u202e]]> <b> & \"'|`*\nnext"
 
@@ -199,3 +199,27 @@ def test_what_was_judged_where_most_is_unsupported():
     assert row["lacking"] == {"nodes": 3}
     assert "LACKING" in summary.render([run], "markdown")
     assert "LACKING" not in summary.render([made.three()[0]], "text")
+
+
+def test_probed_capabilities():
+    """A denied capability is stale if each rule that lacks nothing else holds; otherwise those that hold are named."""
+    legacy, both = ["legacy-backward-hooks"], ["backward-hooks", "legacy-backward-hooks"]
+    found = {
+        "a.holds": (["backward-hooks"], HOLDS_THOUGH_DENIED),
+        "b.holds": (["backward-hooks"], HOLDS_THOUGH_DENIED),
+        "c.holds": (legacy, HOLDS_THOUGH_DENIED),
+        "c.fails": (legacy, FAILS_AS_DENIED),
+        "d.fails": (both, FAILS_AS_DENIED),
+        "e.not-probed": (["ranks"], ""),
+    }
+    rules = [made.rule(name, needs=both if lacks == legacy else lacks) for name, (lacks, _) in found.items()]
+    results = [
+        made.passed(name, outcome=Outcome.UNSUPPORTED, detail=word + "; ".join(f"{lack}: none" for lack in lacks))
+        for name, (lacks, word) in found.items()
+    ]
+    said = summary.render([made.run("toy", rules, results)], "text")
+
+    assert [line.split("PROBED")[1].strip() for line in said.splitlines() if "PROBED" in line] == [
+        "backward-hooks: stale: denied, yet each rule that lacks nothing else holds: a.holds, b.holds",
+        "legacy-backward-hooks: denied, yet 1 of 2 rules that lack nothing else hold: c.holds",
+    ]

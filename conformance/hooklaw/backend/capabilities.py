@@ -226,10 +226,14 @@ class Capability(StrEnum):
         "register_backward_hook",
         "register_module_backward_hook",
     )
-    MODULE_HOOK_OPTIONS = (
-        "module-hook-options",
-        "module hooks take prepend, and forward hooks take with_kwargs and always_call",
+    FORWARD_PRE_HOOK_KWARGS = "forward-pre-hook-kwargs", "the forward pre-hooks of a module take with_kwargs"
+    FORWARD_HOOK_KWARGS = "forward-hook-kwargs", "the forward hooks of a module take with_kwargs"
+    FORWARD_HOOK_PREPEND = "forward-hook-prepend", "the forward hooks and forward pre-hooks of a module take prepend"
+    BACKWARD_HOOK_PREPEND = (
+        "backward-hook-prepend",
+        "the backward hooks and backward pre-hooks of a module take prepend",
     )
+    ALWAYS_CALL = "always-call", "forward hooks take always_call"
     GLOBAL_MODULE_HOOKS = (
         "global-module-hooks",
         "hooks can be registered on all modules at once",
@@ -372,6 +376,20 @@ class Capability(StrEnum):
     UNEVEN_INPUTS = "uneven-inputs", "the ranks of distributed data parallel can have unequal numbers of inputs", "join"
 
 
+ONLY_WITH = {
+    ("grad", "materialize_grads"): Capability.MATERIALIZE_GRADS,
+    ("grad", "is_grads_batched"): Capability.BATCHED_GRADIENTS,
+    ("register_forward_pre_hook", "with_kwargs"): Capability.FORWARD_PRE_HOOK_KWARGS,
+    ("register_forward_pre_hook", "prepend"): Capability.FORWARD_HOOK_PREPEND,
+    ("register_forward_hook", "with_kwargs"): Capability.FORWARD_HOOK_KWARGS,
+    ("register_forward_hook", "prepend"): Capability.FORWARD_HOOK_PREPEND,
+    ("register_forward_hook", "always_call"): Capability.ALWAYS_CALL,
+    ("register_full_backward_pre_hook", "prepend"): Capability.BACKWARD_HOOK_PREPEND,
+    ("register_full_backward_hook", "prepend"): Capability.BACKWARD_HOOK_PREPEND,
+    ("register_module_forward_hook", "with_kwargs"): Capability.GLOBAL_HOOK_KWARGS,
+    ("register_module_forward_hook", "always_call"): Capability.ALWAYS_CALL,
+}
+"""The keywords of verbs that rules give only if a capability is declared."""
 SEVERAL_PROCESSES = (
     Capability.PROCESSES,
     Capability.DISTRIBUTED_DATA_PARALLEL,

@@ -8,9 +8,9 @@ import msgspec
 from hooklaw.law.rule import Rule
 from hooklaw.results.naming import names
 from hooklaw.results.records import Result, Run
-from hooklaw.results.summary import by_chapter, count, counted, lacking, sentence, words
+from hooklaw.results.summary import by_chapter, count, counted, denied, lacking, sentence, words
 from hooklaw.results.text import code, markdown, printable
-from hooklaw.results.verdict import FAILS_DIFFERENTLY, HOLDS_THOUGH_DENIED, Outcome, Verdict, as_known
+from hooklaw.results.verdict import FAILS_AS_DENIED, FAILS_DIFFERENTLY, HOLDS_THOUGH_DENIED, Verdict, as_known
 
 FORMATS = ("text", "json", "markdown")
 LIMIT = 1 << 20
@@ -76,9 +76,7 @@ def _one(run: Run) -> list[str]:
         lines += [f"           known: {as_known(result.expectation)}"] if result.expectation and what != "fixed" else []
         lines += [f"           stderr: {line}" for line in result.stderr.splitlines()]
     lines += [f"  STALE    {entry.file}:{entry.line}: the entry for {entry.rule!r} {entry.why}" for entry in run.stale]
-    lines += [
-        f"  PROBED   {rule.id}: {result.detail}" for rule, result, _ in cells(run) if _holds_though_denied(result)
-    ]
+    lines += [f"  PROBED   {line}" for line in _what_holds_though_denied(run)]
     lost = [rule.id for rule in run.header.rules if rule.id not in run.results]
     lines += [f"  LOST     {rule}" for rule in lost[:10]]
     lines += [f"  LOST     and {len(lost) - 10} more"] if len(lost) > 10 else []  # noqa: PLR2004 - enough to see which
@@ -97,8 +95,19 @@ def _what_was_judged(run: Run) -> list[str]:
     return [f"  JUDGED   {judged or 'no chapter'}", f"  LACKING  {needs}{more}"]
 
 
-def _holds_though_denied(result: Result) -> bool:
-    return result.outcome is Outcome.UNSUPPORTED and result.detail.startswith(HOLDS_THOUGH_DENIED)
+def _what_holds_though_denied(run: Run) -> Iterable[str]:
+    """Yield what probing found of each capability, or of several at once: it is stale if no rule bears it out."""
+    found: dict[str, dict[str, bool]] = {}
+    for rule, result, _ in cells(run):
+        if result.detail.startswith((HOLDS_THOUGH_DENIED, FAILS_AS_DENIED)):
+            lacks = " and ".join(denied(run, rule))
+            found.setdefault(lacks, {})[rule.id] = result.detail.startswith(HOLDS_THOUGH_DENIED)
+    for lacks, rules in found.items():
+        hold = [rule for rule, held in rules.items() if held]
+        if len(hold) == len(rules):
+            yield f"{lacks}: stale: denied, yet each rule that lacks nothing else holds: {', '.join(hold)}"
+        elif hold:
+            yield f"{lacks}: denied, yet {len(hold)} of {len(rules)} rules that lack nothing else hold: {', '.join(hold)}"
 
 
 def _why_fixed(result: Result) -> str:

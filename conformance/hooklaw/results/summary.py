@@ -4,6 +4,7 @@ from collections import Counter
 
 import msgspec
 
+from hooklaw.law.rule import Rule
 from hooklaw.results.records import Run, RunKind
 from hooklaw.results.verdict import JUDGED, Exit, Outcome, Verdict, describe, exit_of
 
@@ -137,13 +138,14 @@ def by_chapter(run: Run) -> dict[str, ChapterCounts]:
     }
 
 
+def denied(run: Run, rule: Rule) -> list[str]:
+    """Return the capabilities that the backend lacks, of those that a rule needs."""
+    result = run.results.get(rule.id)
+    if not result or result.outcome is not Outcome.UNSUPPORTED:
+        return []
+    return [str(need) for need in rule.needs if f" {need}: " in f" {result.detail}"]
+
+
 def lacking(run: Run) -> Counter[str]:
     """Return the capabilities that the backend lacks, with the number of rules that need them."""
-    results = run.results
-    return Counter(
-        str(need)
-        for rule in run.header.rules
-        if run.outcome(rule.id) is Outcome.UNSUPPORTED
-        for need in rule.needs
-        if f"{need}: " in results[rule.id].detail
-    )
+    return Counter(need for rule in run.header.rules for need in denied(run, rule))

@@ -34,6 +34,9 @@ UNEXPLAINED = "unexplained: "
 HOLDS_THOUGH_DENIED = "denied, yet it holds: "
 """Prefix of the detail of an unsupported rule that passed when it was probed."""
 
+FAILS_AS_DENIED = "denied, and it does not hold: "
+"""Prefix of the detail of an unsupported rule that did not pass when it was probed."""
+
 
 class Verdict(StrEnum):
     """An outcome, compared with its expectation."""

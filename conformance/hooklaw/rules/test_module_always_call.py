@@ -33,7 +33,7 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     "module.forward.always-call",
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL],
     mutants=["always-call-ignored", "every-forward-hook-always-called", "only-the-first-always-called-hook"],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
@@ -52,7 +52,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
     "module.forward.always-call.once",
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL],
     mutants=["always-called-hook-called-twice", "always-called-hook-skipped-if-it-ran-before"],
 )
 def test_always_called_once(backend: Backend, trace: Trace) -> None:
@@ -73,7 +73,7 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
     "module.forward.always-call.replace",
     level=Level.MUST,
     sources=[HOOK.sentence(5, 7)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL],
     mutants=["output-of-an-always-called-hook-ignored"],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
@@ -88,7 +88,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     "module.forward.always-call.prehook-error",
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL],
     mutants=["always-call-ignored", "always-called-hook-needs-forward"],
 )
 def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
@@ -108,7 +108,7 @@ def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     basis=Basis.OBSERVED,
     sources=[observed("an always-called hook that fails after another error is a warning")],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL],
     mutants=["error-after-another-is-lost"],
 )
 def test_always_called_fails(backend: Backend, trace: Trace) -> None:
@@ -133,7 +133,7 @@ def test_always_called_fails(backend: Backend, trace: Trace) -> None:
     "module.forward.always-call.global",
     level=Level.MUST,
     sources=[GLOBAL.sentence(9, 10, 12)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["always-call-ignored", "every-forward-hook-always-called", "global-module-hooks-run-last"],
 )
 def test_global_always_called(backend: Backend, trace: Trace) -> None:
@@ -159,7 +159,7 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
     sources=[observed("the signature of register_module_forward_hook has with_kwargs; its docstring does not name it")],
     needs=[
         Capability.MODULES,
-        Capability.MODULE_HOOK_OPTIONS,
+        Capability.ALWAYS_CALL,
         Capability.GLOBAL_MODULE_HOOKS,
         Capability.GLOBAL_HOOK_KWARGS,
     ],

@@ -201,7 +201,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     "module.full-backward.order",
     level=Level.MUST,
     sources=[HOOK.sentence(8, 15, 16, 17), GLOBAL.sentence(5)],
-    needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    needs=[*NEEDS, Capability.BACKWARD_HOOK_PREPEND, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "module-hooks-run-in-reverse-order",
         "prepend-ignored",

@@ -246,7 +246,7 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     "module.full-backward-pre.order",
     level=Level.MUST,
     sources=[HOOK.sentence(5, 11, 12, 13), GLOBAL.sentence(5)],
-    needs=[*NEEDS, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    needs=[*NEEDS, Capability.BACKWARD_HOOK_PREPEND, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "module-hooks-run-in-reverse-order",
         "prepend-ignored",

@@ -127,7 +127,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     "module.forward.kwargs",
     level=Level.MUST,
     sources=[HOOK.sentence(8, 9)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS],
     mutants=[
         "keyword-arguments-given-to-every-module-hook",
         "with-kwargs-ignored",
@@ -156,7 +156,7 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     "module.forward.kwargs.modified",
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS],
     mutants=["replaced-keyword-arguments-not-seen"],
 )
 def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
@@ -176,7 +176,7 @@ def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     "module.forward.kwargs.replace",
     level=Level.MUST,
     sources=[HOOK.sentence(8, 9)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS],
     mutants=["output-of-a-hook-with-kwargs-ignored"],
 )
 def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> None:
@@ -214,7 +214,12 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     "module.forward.order-prepend",
     level=Level.MUST,
     sources=[HOOK.sentence(11, 12, 13), GLOBAL.sentence(12)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    needs=[
+        Capability.MODULES,
+        Capability.FORWARD_HOOK_PREPEND,
+        Capability.FORWARD_HOOK_KWARGS,
+        Capability.GLOBAL_MODULE_HOOKS,
+    ],
     mutants=[
         "prepend-ignored",
         "global-module-hooks-run-last",

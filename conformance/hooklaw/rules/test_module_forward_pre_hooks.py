@@ -134,7 +134,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     "module.forward-pre.with-kwargs",
     level=Level.MUST,
     sources=[HOOK.sentence(9, 10, 11)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
     mutants=[
         "replacement-by-a-module-hook-ignored",
         "with-kwargs-ignored",
@@ -161,7 +161,7 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     "module.forward-pre.with-kwargs.none-keeps",
     level=Level.MUST,
     sources=[HOOK.sentence(11)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
     mutants=["none-of-a-pre-hook-with-kwargs-drops-them"],
 )
 def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
@@ -180,7 +180,7 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook returns None or a tuple of args and kwargs")],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
     mutants=["wrong-return-of-a-module-hook-accepted", "any-tuple-of-a-pre-hook-with-kwargs-accepted"],
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
@@ -214,7 +214,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     "module.forward-pre.prepend",
     level=Level.MUST,
     sources=[HOOK.sentence(13)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_PREPEND, Capability.FORWARD_PRE_HOOK_KWARGS],
     mutants=["prepend-ignored", "prepended-hooks-as-registered", "forward-pre-hooks-with-keywords-run-last"],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
@@ -236,7 +236,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     "module.forward-pre.global-first",
     level=Level.MUST,
     sources=[HOOK.sentence(15), GLOBAL.sentence(10)],
-    needs=[Capability.MODULES, Capability.MODULE_HOOK_OPTIONS, Capability.GLOBAL_MODULE_HOOKS],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_PREPEND, Capability.GLOBAL_MODULE_HOOKS],
     mutants=["global-module-hooks-run-last"],
 )
 def test_global_first(backend: Backend, trace: Trace) -> None:

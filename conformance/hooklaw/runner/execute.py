@@ -14,7 +14,7 @@ from hooklaw.errors import is_users_interrupt
 from hooklaw.law.rule import Registered, Rule
 from hooklaw.law.trace import Trace
 from hooklaw.results.records import Execution
-from hooklaw.results.verdict import HOLDS_THOUGH_DENIED, Outcome
+from hooklaw.results.verdict import FAILS_AS_DENIED, HOLDS_THOUGH_DENIED, Outcome
 from hooklaw.runner import _classify, examples, in_ranks
 
 
@@ -41,7 +41,7 @@ def execute(
     else:
         done = _execute_here(found, backend, condition, on_error)
     if denied:
-        word = HOLDS_THOUGH_DENIED if done.outcome is Outcome.PASS else "denied, and it does not hold: "
+        word = HOLDS_THOUGH_DENIED if done.outcome is Outcome.PASS else FAILS_AS_DENIED
         return msgspec.structs.replace(done, outcome=Outcome.UNSUPPORTED, detail=word + denied, where="")
     return done
 

@@ -7,21 +7,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hooklaw.backend.capabilities import CORE_VERBS, Capability, ErrorKind
+from hooklaw.backend.capabilities import CORE_VERBS, ONLY_WITH, Capability, ErrorKind
 from hooklaw.backend.check._fault import Fault
 from hooklaw.backend.protocol import Backend
 from hooklaw.errors import did_you_mean
 
 ATTRIBUTES = ("name", "capabilities", "lacks", "errors", "versions", "notes", "expectations")
 EXCEPTIONS = "a tuple of exception types"
-ONLY_WITH = {
-    "materialize_grads": Capability.MATERIALIZE_GRADS,
-    "is_grads_batched": Capability.BATCHED_GRADIENTS,
-    "prepend": Capability.MODULE_HOOK_OPTIONS,
-    "with_kwargs": Capability.MODULE_HOOK_OPTIONS,
-    "always_call": Capability.MODULE_HOOK_OPTIONS,
-}
-"""Keywords that rules give only if a capability is declared."""
 TAKES_ALL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
@@ -158,5 +150,5 @@ def _calls(verb: str, backend: Any) -> Iterator[tuple[list[str], dict[str, str]]
     required = [name for name in keywords if name not in (function.__kwdefaults__ or {})]
     more = ["..."] * bool(code.co_flags & inspect.CO_VARARGS)
     yield positional[: len(positional) - len(function.__defaults__ or ())], dict.fromkeys(required, "")
-    given = [name for name in keywords if ONLY_WITH.get(name) in {None, *backend.capabilities}]
+    given = [name for name in keywords if ONLY_WITH.get((verb, name)) in {None, *backend.capabilities}]
     yield [*positional, *more], dict.fromkeys(given, "")

@@ -7,7 +7,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from hooklaw.backend.protocol import Capability
+from hooklaw.backend.capabilities import ONLY_WITH, Capability
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.hooks import Hook, Register, put, put_everywhere
 from hooklaw.fuzz.replay.operations import operation
@@ -169,7 +169,12 @@ def _of_kind(instruction: Instruction) -> tuple[Capability, ...]:
     return HOOK_CAPABILITIES.get(instruction.how[0], ())
 
 
-@operation(needs=(Capability.MODULES, Capability.MODULE_HOOK_OPTIONS), also_needs=_of_kind, hooks="module")
+def _of_kind_and_options(instruction: Instruction) -> tuple[Capability, ...]:
+    kind, _, options = instruction.how
+    return (*_of_kind(instruction), *(ONLY_WITH[f"register_{kind}_hook", option] for option in options))
+
+
+@operation(needs=(Capability.MODULES,), also_needs=_of_kind_and_options, hooks="module")
 def module_hook(run: Replay, instruction: Instruction) -> None:
     """Register a hook on a module: its kind, its action, and options."""
     register = getattr(run.backend, f"register_{instruction.how[0]}_hook")
