@@ -72,10 +72,9 @@ LACKS = {
     Capability.DATA_PARALLEL: "paddle.DataParallel runs one process for each device, not one thread for each replica",
 }
 if "prepend" not in signature(paddle.nn.Layer.register_forward_pre_hook).parameters:
-    LACKS |= dict.fromkeys(
-        (Capability.FORWARD_HOOK_PREPEND, Capability.ALWAYS_CALL, Capability.FORWARD_HOOK_KWARGS),
-        "before Paddle 3.3 the only option of a hook is the with_kwargs of forward pre-hooks",
-    )
+    only = "before Paddle 3.3 the only option of a hook is the with_kwargs of forward pre-hooks"
+    LACKS.update(dict.fromkeys((Capability.FORWARD_HOOK_PREPEND, Capability.ALWAYS_CALL), only))
+    LACKS[Capability.FORWARD_HOOK_KWARGS] = only
 if not hasattr(paddle.nn.Layer, "requires_grad_"):
     LACKS[Capability.MODULE_SWITCHES] = (
         "before Paddle 3.3 a Layer cannot freeze its parameters at once, and train takes no mode"

@@ -107,7 +107,8 @@ def _what_holds_though_denied(run: Run) -> Iterable[str]:
         if len(hold) == len(rules):
             yield f"{lacks}: stale: denied, yet each rule that lacks nothing else holds: {', '.join(hold)}"
         elif hold:
-            yield f"{lacks}: denied, yet {len(hold)} of {len(rules)} rules that lack nothing else hold: {', '.join(hold)}"
+            some = f"{len(hold)} of {len(rules)} rules that lack nothing else hold"
+            yield f"{lacks}: denied, yet {some}: {', '.join(hold)}"
 
 
 def _why_fixed(result: Result) -> str:
