@@ -106,6 +106,37 @@ def test_argument(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.arg.gradient.broadcast",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK.sentence(2, 3)],
+    needs=[Capability.TENSOR_HOOKS, Capability.BROADCASTING],
+    mutants=["gradients-fit-after-the-hooks", "gradients-of-non-leaves-fit-after-the-hooks"],
+)
+def test_argument_of_a_broadcast_tensor(backend: Backend, trace: Trace) -> None:
+    """The hook of a tensor that an operation broadcasts gets the gradient in the tensor's own shape.
+
+    The gradient with respect to a tensor has the tensor's shape: it sums up those of the copies that broadcasting made.
+    """
+
+    def forward(x, column, table):
+        y = x * 2
+        backend.register_hook(y, trace.saw("y"))
+        return backend.sum(y * table + column)
+
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    column = backend.tensor([[1.0], [2.0]], requires_grad=True)
+    table = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    loss = backend.call(forward, x, column, table)
+    for leaf, label in ((x, "x"), (column, "column")):
+        backend.register_hook(leaf, trace.saw(label))
+    backend.backward(loss)
+
+    trace.expect_value("gradient of y", [[5.0, 7.0, 9.0]], trace.values("y"))
+    trace.expect_value("gradient of x", [[10.0, 14.0, 18.0]], trace.values("x"))
+    trace.expect_value("gradient of column", [[[3.0], [3.0]]], trace.values("column"))
+
+
+@rule(
     "tensor-hook.arg.gradient.float64",
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 3)],
