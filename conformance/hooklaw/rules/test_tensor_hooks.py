@@ -14,7 +14,11 @@ FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["tensor-hook-fires-only-in-the-first-backward"],
+    mutants=[
+        "tensor-hook-fires-only-in-the-first-backward",
+        "hooks-on-a-graph-that-ran-lost",
+        "hook-of-a-non-leaf-that-ran-is-not-removed",
+    ],
 )
 def test_every_gradient(backend: Backend, trace: Trace) -> None:
     """A tensor's hook fires each time its gradient is computed: once in every backward through a retained graph."""
@@ -22,16 +26,24 @@ def test_every_gradient(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 2
         backend.register_hook(y, trace.saw("y"))
-        return backend.sum(y * 3)
+        return y, backend.sum(y * 3)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("x"))
-    loss = backend.call(forward, x)
+    y, loss = backend.call(forward, x)
 
     for _ in range(3):
         backend.backward(loss, retain_graph=True)
 
         trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+    handle = backend.register_hook(y, trace.saw("registered later"))
+    backend.backward(loss, retain_graph=True)
+    trace.expect(("y", [3.0, 3.0]), ("registered later", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+    handle.remove()
+    backend.backward(loss)
+    trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
 
 
 @rule(
@@ -343,7 +355,11 @@ def test_grad_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2), FIRED.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["tensor-hooks-shared-by-the-node"],
+    mutants=[
+        "tensor-hooks-shared-by-the-node",
+        "handle-of-a-later-output-removes-nothing",
+        "handle-of-an-output-removes-the-hooks-of-others",
+    ],
 )
 def test_multi_output_node(backend: Backend, trace: Trace) -> None:
     """Hooks on different outputs of one Node are separate: each sees the gradient of its own output only."""
@@ -352,6 +368,7 @@ def test_multi_output_node(backend: Backend, trace: Trace) -> None:
         a, b = backend.split(x, 2)
         backend.register_hook(a, trace.saw("a"))
         backend.register_hook(b, trace.saw("b"))
+        backend.register_hook(b, trace.saw("removed")).remove()
         return backend.sum(a * 2 + b * 3)
 
     x = backend.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
@@ -445,16 +462,22 @@ def test_callable_object(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a gradient that something else refers to is copied into .grad")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["kept-gradients-become-grad"],
+    mutants=["kept-gradients-become-grad", "kept-gradients-of-non-leaves-become-grad"],
 )
 def test_kept_gradient(backend: Backend, trace: Trace) -> None:
-    """A gradient that a leaf's hook kept does not change when a later backward adds to the leaf's .grad."""
+    """A gradient that a tensor's hook kept does not change when a later backward adds to a leaf's .grad."""
     kept: list[Any] = []
+
+    def forward(x):
+        y = x + 1
+        backend.register_hook(y, kept.append)
+        return backend.sum(y * 2)
+
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, kept.append)
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    backend.backward(backend.call(forward, x))
     handle.remove()
     backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
-    trace.expect_value("kept", [[2.0, 2.0]], kept)
+    trace.expect_value("kept", [[2.0, 2.0], [2.0, 2.0]], kept)
     trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
