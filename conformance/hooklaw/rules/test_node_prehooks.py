@@ -229,22 +229,39 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(2), docstring("torch.autograd.graph.Node.register_hook").sentence(2)],
     needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["node-hooks-run-once"],
+    mutants=[
+        "node-hooks-run-once",
+        "hooks-of-accumulate-grad-run-once",
+        "node-pre-hooks-registered-in-a-backward-wait",
+    ],
 )
 def test_every_backward(backend: Backend, trace: Trace) -> None:
     """A pre-hook and a post-hook of a Node run in every backward in which the Node computes a gradient."""
 
+    def register_on(node):
+        backend.node_register_prehook(node, trace.saw("pre-hook"))
+        backend.node_register_hook(node, trace.saw("post-hook"))
+
     def forward(x):
         y = x * 5
-        backend.node_register_prehook(backend.grad_fn(y), trace.saw("pre-hook"))
-        backend.node_register_hook(backend.grad_fn(y), trace.saw("post-hook"))
+        register_on(backend.grad_fn(y))
         return backend.sum(y)
 
-    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    node = backend.accumulate_grad(x)
+    register_on(node)
+    loss = backend.call(forward, x)
     for retain in (True, True, False):
         backend.backward(loss, retain_graph=retain)
 
-    trace.expect(*["pre-hook", "post-hook"] * 3)
+        trace.expect(*["pre-hook", "post-hook"] * 2)
+
+    y = backend.call(lambda x: x * 5, backend.tensor([1.0, 2.0], requires_grad=True))
+    loss = backend.call(lambda y: backend.sum(y * 3), y)
+    backend.node_register_prehook(backend.grad_fn(loss), lambda _: register_on(backend.grad_fn(y)))
+    backend.backward(loss)
+
+    trace.expect("pre-hook", "post-hook")
 
 
 @rule(
