@@ -141,12 +141,16 @@ class HandleOfAnOutputRemovesTheHooksOfOthers(Mutant):
         def remove() -> None:
             handle.remove()
             for other, of_other in self._hooked:
-                if None not in (place := [each() and self.gradient_edge(each()) for each in (alive, other)]):
-                    same_node = place[0][0] is place[1][0]
-                    if same_node and place[0][1] != place[1][1]:
-                        of_other.remove()
+                if self._are_outputs_of_one_node(alive(), other()):
+                    of_other.remove()
 
         return Handle(remove)
+
+    def _are_outputs_of_one_node(self, one: Any, other: Any) -> bool:
+        if one is None or other is None:
+            return False
+        (node, nr), (other_node, other_nr) = map(self.gradient_edge, (one, other))
+        return node is other_node and nr != other_nr
 
 
 @overriding(*verbs.NODE)

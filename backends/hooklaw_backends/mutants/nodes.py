@@ -266,6 +266,18 @@ def hooks_of_accumulate_grad_run_once(self: Mutant, node: Any, hook: Hook) -> Ho
     return hook if self.leaf_of(node) is None else once(hook)
 
 
+@altering(*verbs.NODE)
+def node_hooks_get_the_gradients_of_the_first_pass(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A hook of a Node gets in every backward the gradients of the first."""
+    first: list[Any] = []
+
+    def run(*grads: Any) -> Any:
+        first[:] = first or grads
+        return hook(*first)
+
+    return run
+
+
 @overriding("node_register_prehook", base=PutsOff)
 def node_pre_hooks_registered_in_a_backward_wait(self: PutsOff, old: Hook, node: Any, hook: Hook) -> Any:
     """A Node pre-hook that is registered during a backward does not run before the next backward."""
