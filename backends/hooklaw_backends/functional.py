@@ -7,7 +7,13 @@ from hooklaw import Capability, ErrorKind, TorchLike
 
 KEPT = "kept by the backend, since the framework has no such thing"
 CAPABILITIES = frozenset(
-    {Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.SEED_GRADIENT, Capability.SIN_COS}
+    {
+        Capability.AUTOGRAD_GRAD,
+        Capability.BROADCASTING,
+        Capability.RETAIN_GRAPH,
+        Capability.SEED_GRADIENT,
+        Capability.SIN_COS,
+    }
 )
 
 

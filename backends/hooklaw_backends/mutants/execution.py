@@ -1,5 +1,6 @@
 """Mutants that execute too many or too few Nodes when a pass is limited to some tensors."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,3 +95,26 @@ def backward_inputs_skip_accumulate_grad_hooks(self: InBackward, node: Any, hook
 def backward_spares_the_nodes_of_its_inputs(self: InBackward, node: Any, hook: Hook) -> Hook:
     """A backward with inputs skips the hooks on the Nodes of non-leaf tensors."""
     return lambda *grads: None if self.is_limited and self.leaf_of(node) is None else hook(*grads)
+
+
+class _KnowsHooked(Mutant):
+    """A mutant that runs the tensor hooks that did not run in a backward with inputs after it, with zeros."""
+
+    hooked = fresh(list[weakref.ref[Any]])
+    ran = fresh(set[int])
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        rest = {id(tensor): tensor for alive in self.hooked if (tensor := alive()) is not None}
+        for tensor in (rest[place] for place in rest.keys() - self.ran if how.get("inputs") is not None):
+            for hook in list((self.hooks_of(tensor) or {}).values()):
+                hook(self.zeros_like(tensor))
+        self.ran.clear()
+
+
+@altering("register_hook", base=_KnowsHooked)
+def backward_with_inputs_runs_every_tensor_hook(self: _KnowsHooked, tensor: Any, hook: Hook) -> Hook:
+    """A backward with inputs runs the hooks of all tensors, with zeros where no gradient is computed."""
+    self.hooked.append(weakref.ref(tensor))
+    place = id(tensor)
+    return lambda grad: (self.ran.add(place), hook(grad))[1]

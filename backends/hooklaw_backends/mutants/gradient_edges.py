@@ -1,5 +1,6 @@
 """Mutants that confuse gradient edges."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
@@ -37,3 +38,30 @@ def gradient_edge_follows_its_tensor(self: Mutant, old: Hook, tensor: Any) -> An
     """A gradient edge follows its tensor through later in-place changes."""
     old(tensor)
     return tensor
+
+
+def _is_edge(self: Mutant, outputs: Any) -> bool:
+    return not self.is_tensor(outputs) and type(outputs) not in {list, tuple}
+
+
+@overriding("grad")
+def grad_of_the_edge_of_the_first_output(self: Mutant, old: Hook, outputs: Any, *given: Any, **how: Any) -> Any:
+    """autograd.grad of a gradient edge starts at the first output of the edge's Node."""
+    edge = outputs
+    return old(type(edge)(edge[0], 0, *edge[2:]) if _is_edge(self, edge) else edge, *given, **how)
+
+
+class GradOfEdgesSkipsHooks(Mutant):
+    """autograd.grad of a gradient edge runs no tensor hooks."""
+
+    _is_from_edge = False
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self._is_from_edge = _is_edge(self, outputs)
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self._is_from_edge = False
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return super().register_hook(tensor, lambda grad: None if self._is_from_edge else hook(grad))

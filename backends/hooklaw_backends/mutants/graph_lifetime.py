@@ -91,3 +91,23 @@ def graph_of_the_first_call_used_again(self: Mutant, old: Hook, fn: Hook, *tenso
             return result
     self.kept.append((fn, old(fn, *tensors)))
     return self.kept[-1][1]
+
+
+class HooksOnAGraphThatRanLost(Mutant):
+    """A tensor hook that is registered on a non-leaf after a backward through it never runs."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        ahead, seen = [self.gradient_edge(root)[0]] if self.is_tensor(root) else [], set[Any]()
+        while ahead:
+            node = ahead.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                self.node_metadata(node)["ran"] = True
+                ahead += self.node_next(node)
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle = super().register_hook(tensor, hook)
+        if not self.is_leaf(tensor) and "ran" in self.node_metadata(self.gradient_edge(tensor)[0]):
+            handle.remove()
+        return handle

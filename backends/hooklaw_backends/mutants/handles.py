@@ -4,8 +4,8 @@ import weakref
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, PutsOff
 
 
 @overriding(*verbs.IN_BACKWARD)
@@ -109,3 +109,66 @@ def late_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
         handle.remove()
 
     return Handle(remove)
+
+
+@overriding("register_hook")
+def hook_of_a_non_leaf_that_ran_is_not_removed(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The remove of a handle on a non-leaf removes the hook only if it has not run yet."""
+    handle = old(tensor, hook)
+    if self.is_leaf(tensor):
+        return handle
+    ran: list[bool] = []
+    old(tensor, lambda _: ran.append(True))
+    return Handle(lambda: None if ran else handle.remove())
+
+
+@overriding("register_hook")
+def handle_of_a_later_output_removes_nothing(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The remove of a handle on an output of a Node after the first does not remove the hook."""
+    handle = old(tensor, hook)
+    return Handle() if self.gradient_edge(tensor)[1] else handle
+
+
+class HandleOfAnOutputRemovesTheHooksOfOthers(Mutant):
+    """The remove of a handle on an output of a Node removes the hooks of the Node's other outputs too."""
+
+    _hooked = fresh(list[tuple[weakref.ref[Any], Any]])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle, alive = super().register_hook(tensor, hook), weakref.ref(tensor)
+        self._hooked.append((alive, handle))
+
+        def remove() -> None:
+            handle.remove()
+            for other, of_other in self._hooked:
+                if self._are_outputs_of_one_node(alive(), other()):
+                    of_other.remove()
+
+        return Handle(remove)
+
+    def _are_outputs_of_one_node(self, one: Any, other: Any) -> bool:
+        if one is None or other is None:
+            return False
+        (node, nr), (other_node, other_nr) = map(self.gradient_edge, (one, other))
+        return node is other_node and nr != other_nr
+
+
+@overriding(*verbs.NODE)
+def hooks_of_accumulate_grad_not_removed(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """A handle's remove does not remove the hook of an AccumulateGrad Node."""
+    handle = old(node, hook)
+    return handle if self.leaf_of(node) is None else Handle()
+
+
+@overriding(*verbs.NODE, base=PutsOff)
+def removal_of_node_hooks_waits_for_the_end_of_the_pass(self: PutsOff, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node hook removed during a backward still runs in it."""
+    return self.removing_later(old(node, hook))
+
+
+@overriding("register_post_accumulate_grad_hook", base=PutsOff)
+def removal_of_post_accumulate_hooks_waits_for_the_end_of_the_pass(
+    self: PutsOff, old: Hook, tensor: Any, hook: Hook
+) -> Any:
+    """A post-accumulate hook removed during a backward still runs in it."""
+    return self.removing_later(old(tensor, hook))

@@ -6,7 +6,15 @@ from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, KeepsHandles, handle_of, move_to_front, once
+from hooklaw_backends.mutants.shared import (
+    CallsTheRest,
+    Deferring,
+    KeepsHandles,
+    Passes,
+    handle_of,
+    move_to_front,
+    once,
+)
 
 
 @overriding("register_multi_grad_hook")
@@ -239,3 +247,63 @@ class _KnowsRoots(Mutant):
 def multi_grad_hook_once_a_graph(self: _KnowsRoots, hook: Hook, given: Any) -> Any:
     """A multi-grad hook in mode all runs in the first backward through a graph, and in no later backward."""
     return None if self.again and not self.is_tensor(given) else hook(given)
+
+
+@altering("register_multi_grad_hook")
+def multi_grad_hook_waits_for_unused_outputs(self: Mutant, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode all does not run if an output of a Node gets no gradient and another output does."""
+    nodes = [self.gradient_edge(tensor)[0] if self.requires_grad(tensor) else None for tensor in tensors]
+
+    def unless_unused(given: Any) -> Any:
+        if self.is_tensor(given):
+            return hook(given)
+        has = [node for node, grad in zip(nodes, given, strict=True) if grad is not None]
+        unused = [node for node, grad in zip(nodes, given, strict=True) if grad is None and node is not None]
+        return None if any(node is other for node in unused for other in has) else hook(given)
+
+    return unless_unused
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_takes_lists_alone(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """The tensors of a multi-grad hook must be in a list, not in a tuple."""
+    if type(tensors) is not list:
+        raise RuntimeError("the tensors must be in a list")
+    return old(tensors, hook, **how)
+
+
+class MultiGradHookAnyNotInAnInnerPass(Passes):
+    """A multi-grad hook in mode any that ran in a pass does not run in a pass inside it, nor the other way round."""
+
+    _depth = 0
+    _ran = fresh(list[Hook])
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        self._depth += 1
+        try:
+            return run()
+        finally:
+            self._depth -= 1
+            self._ran = self._ran if self._depth else []
+
+    def register_multi_grad_hook(self, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
+        def unless_ran(given: Any) -> Any:
+            if mode == "any":
+                if hook in self._ran:
+                    return None
+                self._ran.append(hook)
+            return hook(given)
+
+        return super().register_multi_grad_hook(tensors, unless_ran, mode=mode)
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_in_mode_any_before_earlier_tensor_hooks(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode any runs before tensor hooks that were registered earlier."""
+    handle = old(tensors, hook, mode=mode)
+    own = getattr(handle, "handles", handle) if mode == "any" else []
+    for tensor, each in zip(filter(self.requires_grad, tensors), own, strict=False):
+        move_to_front(self.hooks_of(tensor), each.id)
+    return handle

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, as_prehook, without_result
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle, PutsOff, as_prehook, once, without_result
 
 
 @overriding("node_next")
@@ -258,3 +258,40 @@ def node_post_hook_replaces_without_gaps(self: Mutant, hook: Hook, grads: Any, o
         return result
     returned = iter(result)
     return tuple(None if grad is None else next(returned) for grad in grads)
+
+
+@altering(*verbs.NODE)
+def hooks_of_accumulate_grad_run_once(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A hook of an AccumulateGrad Node runs in the first backward only."""
+    return hook if self.leaf_of(node) is None else once(hook)
+
+
+@altering(*verbs.NODE)
+def node_hooks_get_the_gradients_of_the_first_pass(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A hook of a Node gets in every backward the gradients of the first."""
+    first: list[Any] = []
+
+    def run(*grads: Any) -> Any:
+        first[:] = first or grads
+        return hook(*first)
+
+    return run
+
+
+@overriding("node_register_prehook", base=PutsOff)
+def node_pre_hooks_registered_in_a_backward_wait(self: PutsOff, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node pre-hook that is registered during a backward does not run before the next backward."""
+    return self.registered_later(old, node, hook)
+
+
+@altering("node_register_hook", base=InGrad)
+def autograd_grad_returns_what_post_hooks_were_given(self: InGrad, node: Any, hook: Hook) -> Hook:
+    """What a Node post-hook returns does not change the gradient that autograd.grad returns for the Node's input."""
+    receivers = {id(receiver) for receiver in self.node_next(node)}
+
+    def unless_asked(*grads: Any) -> Any:
+        result = hook(*grads)
+        asked = [tensor for tensor in self.inputs if self.is_tensor(tensor)]
+        return None if any(id(self.gradient_edge(tensor)[0]) in receivers for tensor in asked) else result
+
+    return unless_asked

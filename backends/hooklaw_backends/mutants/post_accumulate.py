@@ -1,11 +1,12 @@
 """Mutants whose post-accumulate hooks run at the wrong time, get the wrong argument, or change too much."""
 
+import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Deferring, Handle, move_to_front, without_result
 
 
@@ -122,3 +123,57 @@ def gradient_restored_after_post_accumulate(self: Mutant, hook: Hook, param: Any
     grad = self.grad_of(param)
     hook(param)
     self.set_grad(param, grad)
+
+
+class GradientRestoredBeforeTheNextBackward(Mutant):
+    """A backward adds to the .grad from before the changes that post-accumulate hooks made to it."""
+
+    _changed = fresh(list[tuple[weakref.ref[Any], Any]])
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        def noting(param: Any) -> None:
+            before = self.clone(self.detach(self.grad_of(param)))
+            hook(param)
+            after = self.grad_of(param)
+            if after is None or self.tolist(after) != self.tolist(before):
+                self._changed.append((weakref.ref(param), before))
+
+        return super().register_post_accumulate_grad_hook(tensor, noting)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        while self._changed:
+            alive, before = self._changed.pop()
+            if alive() is not None:
+                self.set_grad(alive(), before)
+        super().backward(root, gradient, **how)
+
+
+@calling("register_post_accumulate_grad_hook", base=InBackward)
+def post_accumulate_skipped_for_a_root(self: InBackward, hook: Hook, param: Any) -> Any:
+    """The post-accumulate hooks of a leaf do not run in a backward from the leaf itself."""
+    return None if self.root is param else hook(param)
+
+
+class PostAccumulateBeforeARecordedAccumulation(Mutant):
+    """In a backward with create_graph=True a post-accumulate hook runs before the sum becomes .grad."""
+
+    _before: Sequence[tuple[Any, Any]] = ()
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        if how.get("create_graph"):
+            self._before = [(leaf, self.grad_of(leaf)) for leaf in self.leaves_of(root)]
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self._before = ()
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        def early(param: Any) -> None:
+            after = self.grad_of(param)
+            for before in (grad for leaf, grad in self._before if leaf is param):
+                self.set_grad(param, before)
+            hook(param)
+            if self._before:
+                self.set_grad(param, after)
+
+        return super().register_post_accumulate_grad_hook(tensor, early)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial, wraps
+from itertools import product
 from math import prod
 from typing import Any
 from weakref import ref
@@ -211,5 +212,46 @@ def replacements_are_accumulated_uncopied(self: Mutant, tensor: Any, hook: Hook)
         if result is not None and self.is_leaf(leaf) and self.grad_of(leaf) is None:
             self.kept.append((leaf, result))
         return result
+
+    return noting
+
+
+class _GradsFromNonLeaves(Mutant):
+    """A mutant that makes what it keeps of a backward the first .grad of the leaves that got the same numbers."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        leaves = [leaf for leaf in self.leaves_of(root) if self.grad_of(leaf) is None]
+        super().backward(root, gradient, **how)
+        for leaf, tensor in product(() if how.get("create_graph") else leaves, self.kept):
+            if self._are_alike(self.grad_of(leaf), tensor):
+                self.overwrite_unseen(tensor, self.detach(tensor))  # as for _KeepsReplacements
+                self.set_grad(leaf, tensor)
+        self.kept.clear()
+
+    def _are_alike(self, grad: Any, tensor: Any) -> bool:
+        return grad is not None and all(of(grad) == of(tensor) for of in (self.stride, self.dtype, self.tolist))
+
+
+@altering("register_hook", base=_GradsFromNonLeaves)
+def replacements_of_non_leaves_are_accumulated_uncopied(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """What the hook of a non-leaf returns becomes the .grad of a leaf uncopied, if no operation changes it."""
+    is_leaf = self.is_leaf(tensor)
+
+    def noting(grad: Any) -> Any:
+        result = hook(grad)
+        self.kept += [] if result is None or is_leaf else [result]
+        return result
+
+    return noting
+
+
+@altering("register_hook", base=_GradsFromNonLeaves)
+def kept_gradients_of_non_leaves_become_grad(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """The gradient that a non-leaf's hook gets becomes the .grad of a leaf, if no operation changes it."""
+    is_leaf = self.is_leaf(tensor)
+
+    def noting(grad: Any) -> Any:
+        self.kept += [] if grad is None or is_leaf else [grad]
+        return hook(grad)
 
     return noting

@@ -1,9 +1,12 @@
 """Mutants that retain the gradient of a non-leaf tensor wrongly, or not at all."""
 
+import weakref
+from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
-from hooklaw_backends.mutants.shared import move_to_front
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
+from hooklaw_backends.mutants.shared import Handle, move_to_front
 
 
 @overriding("retain_grad")
@@ -185,3 +188,80 @@ class RetainGradSharedByTheNode(Mutant):
     def retain_grad(self, tensor: Any) -> None:
         for each in self.kept if self.keeps(tensor) else [tensor]:
             super().retain_grad(each)
+
+
+class RetainGradAfterUseHasNoEffect(Mutant):
+    """retain_grad has no effect on a tensor that was a factor of a product before."""
+
+    _used = fresh(list[weakref.ref[Any]])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        def multiply(original: Hook, left: Any, right: Any) -> Any:
+            self._used += [weakref.ref(factor) for factor in (left, right) if self.is_tensor(factor)]
+            return original(left, right)
+
+        with self.products_by(multiply):
+            return super().call(fn, *tensors)
+
+    def retain_grad(self, tensor: Any) -> None:
+        if self.is_leaf(tensor) or all(used() is not tensor for used in self._used):
+            super().retain_grad(tensor)
+
+
+class _KnowsRetaining(Mutant):
+    """A mutant that knows the non-leaves that retain their gradient."""
+
+    _retaining = fresh(list[weakref.ref[Any]])
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        if not self.is_leaf(tensor):
+            self._retaining.append(weakref.ref(tensor))
+
+    def retaining(self) -> Iterable[Any]:
+        """Return those that are alive."""
+        return [tensor for alive in self._retaining if (tensor := alive()) is not None]
+
+
+@overriding("backward", base=_KnowsRetaining)
+def retained_gradient_is_the_grad_of_a_leaf(
+    self: _KnowsRetaining, old: Hook, root: Any, *given: Any, **how: Any
+) -> None:
+    """A first retained gradient and the equal first .grad of a leaf are one tensor, to which later passes add."""
+    tensors = [tensor for tensor in self.retaining() if self.grad_of(tensor) is None]
+    leaves = [leaf for leaf in self.leaves_of(root) if self.grad_of(leaf) is None] if tensors else []
+    old(root, *given, **how)
+    for tensor, leaf in product(tensors, () if how.get("create_graph") else leaves):
+        grads = [self.grad_of(tensor), self.grad_of(leaf)]
+        if all(grad is not None for grad in grads) and self.tolist(grads[0]) == self.tolist(grads[1]):
+            self.set_grad(tensor, grads[1])
+
+
+class RetainedGradientKeptAsideOfGrad(_KnowsRetaining):
+    """Setting .grad to None does not reset the sum of a non-leaf's retained gradients."""
+
+    _sums = fresh(list[tuple[Any, Any]])
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        for alive, before in self._sums:
+            if alive() is not None and self.grad_of(alive()) is None:
+                self.set_grad(alive(), before)
+        super().backward(root, gradient, **how)
+        sums = [(tensor, self.grad_of(tensor)) for tensor in self.retaining()]
+        self._sums = [(weakref.ref(tensor), self.detach(grad)) for tensor, grad in sums if grad is not None]
+
+
+class RetainedGradientLostWithARemovedHook(_KnowsRetaining):
+    """A handle's remove also makes its tensor stop retaining its gradient."""
+
+    _lost = fresh(list[weakref.ref[Any]])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle, alive = super().register_hook(tensor, hook), weakref.ref(tensor)
+        return Handle(lambda: (self._lost.append(alive), handle.remove())[1])
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        for tensor in self.retaining():
+            if any(tensor is alive() for alive in self._lost):
+                self.set_grad(tensor, None)

@@ -1,9 +1,10 @@
 """Mutants that misread the roots, inputs or gradient edges of a backward, some of them in one case only."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, overriding
 from hooklaw_backends.mutants.shared import handle_of
 
 
@@ -222,3 +223,41 @@ def gradients_beyond_a_non_leaf_input_computed(
     if not self.is_tensor(outputs) or not all(map(self.is_tensor, inputs)) or all(map(self.is_leaf, inputs)):
         return old(outputs, inputs, *given, **how)
     return old(outputs, [*inputs, *self.leaves_of(outputs)], *given, **how)[: len(inputs)]
+
+
+class _KnowsOutputs(InGrad):
+    """A mutant that knows the outputs of the running autograd.grad, too."""
+
+    outputs: Sequence[Any] = ()
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.outputs = outputs if _is_several(outputs) else [outputs]
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.outputs = ()
+
+    def starts_at(self, tensor: Any, first: int = 0) -> bool:
+        """Whether a tensor is among these outputs, apart from those before the place `first`."""
+        return any(tensor is output for output in self.outputs[first:])
+
+
+@altering("register_hook", base=_KnowsOutputs)
+def hooks_of_grad_outputs_skipped(self: _KnowsOutputs, tensor: Any, hook: Hook) -> Hook:
+    """The hooks of the outputs of autograd.grad do not run."""
+    alive = weakref.ref(tensor)
+    return lambda grad: None if self.starts_at(alive()) else hook(grad)
+
+
+@altering("register_hook", base=_KnowsOutputs)
+def hooks_of_later_grad_outputs_skipped(self: _KnowsOutputs, tensor: Any, hook: Hook) -> Hook:
+    """The hooks of the outputs of autograd.grad do not run, except those of the first output."""
+    alive = weakref.ref(tensor)
+    return lambda grad: None if self.starts_at(alive(), 1) else hook(grad)
+
+
+@altering("register_hook", base=_KnowsOutputs)
+def hooks_of_outputs_among_grad_inputs_skipped(self: _KnowsOutputs, tensor: Any, hook: Hook) -> Hook:
+    """The hooks of a tensor that is both an output and an input of autograd.grad do not run."""
+    alive = weakref.ref(tensor)
+    return lambda grad: None if self.starts_at(alive()) and self.asks_for(alive()) else hook(grad)

@@ -143,6 +143,30 @@ class Deferring(Passes):
         self.kept.append(partial(hook, *given))
 
 
+class PutsOff(Deferring):
+    """A mutant that knows whether a pass is running, and does some things only after it."""
+
+    running = 0
+
+    def around(self, run: Callable[[], Any]) -> Any:
+        self.running += 1
+        try:
+            return super().around(run)
+        finally:
+            self.running -= 1
+
+    def registered_later(self, register: Hook, owner: Any, hook: Hook) -> Any:
+        """Register a hook, after the running pass if there is one."""
+        if not self.running:
+            return register(owner, hook)
+        self.later(register, owner, hook)
+        return Handle()
+
+    def removing_later(self, handle: Any) -> Handle:
+        """Return a handle that removes the hook, after the running pass if there is one."""
+        return Handle(lambda: self.later(handle.remove) if self.running else handle.remove())
+
+
 class CallsTheRest(Passes):
     """A mutant that calls the hooks that did not run in a backward after it."""
 

@@ -1,33 +1,29 @@
 """Mutants whose tensor hooks run at the wrong time, too often or never, or get the wrong argument."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, chained, dispatching, move_to_front, once
+from hooklaw_backends.mutants.shared import (
+    CallsTheRest,
+    Deferring,
+    Handle,
+    PutsOff,
+    chained,
+    dispatching,
+    move_to_front,
+    once,
+)
 
 
-class TensorHooksRegisteredInABackwardWait(Deferring):
+@overriding("register_hook", base=PutsOff)
+def tensor_hooks_registered_in_a_backward_wait(self: PutsOff, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A tensor hook that is registered during a backward does not run before the next backward."""
-
-    running = 0
-
-    def around(self, run: Callable[[], Any]) -> Any:
-        self.running += 1
-        try:
-            return super().around(run)
-        finally:
-            self.running -= 1
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        if not self.running:
-            return super().register_hook(tensor, hook)
-        self.later(super().register_hook, tensor, hook)
-        return Handle()
+    return self.registered_later(old, tensor, hook)
 
 
 @altering("register_hook")
@@ -166,6 +162,23 @@ def hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, 
     return Handle(remove)
 
 
+@overriding("register_hook")
+def hook_of_a_non_leaf_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """After a non-leaf's first hook was removed, the next one to be registered runs first."""
+    handle = old(tensor, hook)
+    if self.is_leaf(tensor):
+        return handle
+    hooks = self.hooks_of(tensor)
+    if self.keeps(hooks):
+        move_to_front(hooks, handle.id)
+
+    def remove() -> None:
+        self.kept += [hooks] if next(iter(hooks), None) == handle.id else []
+        handle.remove()
+
+    return Handle(remove)
+
+
 @dispatching
 def same_hook_registered_once(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """A hook that is registered twice in the same place runs once."""
@@ -204,6 +217,13 @@ def hook_accepted_on_what_was_not_recorded(self: _KnowsConstants, old: Hook, ten
 def hooks_run_with_grad_mode_on(self: Mutant, hook: Hook, grad: Any) -> Any:
     """Grad mode is on while a tensor hook runs."""
     with self.enable_grad():
+        return hook(grad)
+
+
+@calling("register_hook", base=InGrad)
+def hooks_run_with_grad_mode_on_in_autograd_grad(self: InGrad, hook: Hook, grad: Any) -> Any:
+    """Grad mode is on while a tensor hook runs in autograd.grad, even without create_graph=True."""
+    with self.enable_grad() if self.inputs else nullcontext():
         return hook(grad)
 
 

@@ -86,6 +86,7 @@ class Capability(StrEnum):
     INCREMENT_VERSION = "increment-version", "the version counter can be incremented by hand", "increment_version"
     ANOMALY = "detect-anomaly", "backward can check gradients for NaN", "detect_anomaly"
     MULTI_OUTPUT = "multi-output", "a Node can have several outputs", "split"
+    BROADCASTING = "broadcasting", "operations broadcast operands of different shapes"
     VIEWS = (
         "views",
         "tensors can be views of other tensors",

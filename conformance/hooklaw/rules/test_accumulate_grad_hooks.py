@@ -22,7 +22,7 @@ def _put_every_hook(backend, trace, leaf):
     level=Level.MUST,
     sources=[FIRED.sentence(11, 12)],
     needs=[*EVERY_LEAF_HOOK, Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-skip-accumulate-grad-hooks"],
+    mutants=["backward-inputs-skip-accumulate-grad-hooks", "backward-with-inputs-runs-every-tensor-hook"],
 )
 def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     """When a leaf is in the inputs of backward, its AccumulateGrad Node is executed and hooks of every kind run.
@@ -30,10 +30,11 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     The note says that executing the Nodes of inputs is unnecessary and may change; for a leaf the Node is what
     accumulates, so without it backward could not do what it must.
     """
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     _node = _put_every_hook(backend, trace, x)
+    backend.register_hook(other, trace.saw("tensor hook of a leaf that is no input"))
 
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x), inputs=[x])
+    backend.backward(backend.call(lambda x, other: backend.sum(x * other), x, other), inputs=[x])
 
     trace.expect_in_any_order("tensor hook", "node pre-hook", "post-accumulate hook", "node post-hook")
 

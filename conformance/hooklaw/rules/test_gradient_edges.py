@@ -146,17 +146,33 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
     "gradient-edge.grad-outputs",
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(7)],
-    needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT],
-    mutants=["grad-of-edges-ignores-grad-outputs"],
+    needs=[
+        *NEEDS,
+        Capability.EDGE_ROOTS,
+        Capability.SEED_GRADIENT,
+        Capability.TENSOR_HOOKS,
+        Capability.MULTI_OUTPUT,
+    ],
+    mutants=[
+        "grad-of-edges-ignores-grad-outputs",
+        "grad-of-edges-skips-hooks",
+        "grad-of-the-edge-of-the-first-output",
+    ],
 )
 def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     """autograd.grad with a gradient edge as its output returns what it returns for the tensor of that edge."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y = backend.call(lambda x: x * x, x)
 
-    grads = backend.grad(backend.get_gradient_edge(y), [x], backend.tensor([10.0, 100.0]))
+    def forward(x):
+        first, second = backend.split(x * x, 2)
+        backend.register_hook(second, trace.saw("hook", lambda grad: None if grad is None else grad * 5))
+        return first, second
 
-    trace.expect_value("gradients", [[20.0, 400.0]], grads)
+    x = backend.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    _, second = backend.call(forward, x)
+    grads = backend.grad(backend.get_gradient_edge(second), [x], backend.tensor([2.0, 3.0]))
+
+    trace.expect(("hook", [2.0, 3.0]))
+    trace.expect_value("gradients", [[0.0, 0.0, 60.0, 120.0]], grads)
 
 
 @rule(

@@ -66,7 +66,11 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(4), ORDER.sentence(2, 5)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["replacement-ignored", "replacement-not-propagated"],
+    mutants=[
+        "replacement-ignored",
+        "replacement-not-propagated",
+        "replacements-of-non-leaves-are-accumulated-uncopied",
+    ],
 )
 def test_propagates(backend: Backend, trace: Trace) -> None:
     """What a non-leaf's hook returns is what its grad_fn receives, so every gradient upstream is computed from it."""
@@ -83,6 +87,19 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("z", [1.0, 1.0]), ("y", [30.0, 30.0]))
     trace.expect_value("x.grad", [60.0, 60.0], backend.grad_of(x))
+
+    instead = backend.tensor([2.0, 3.0])
+
+    def unchanged(x):
+        y = x + 1
+        backend.register_hook(y, lambda _: instead)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for accumulated in ([2.0, 3.0], [4.0, 6.0], [6.0, 9.0]):
+        backend.backward(backend.call(unchanged, x))
+
+        trace.expect_value("x.grad, of a tensor that is returned each time", accumulated, backend.grad_of(x))
 
 
 @rule(
@@ -118,7 +135,12 @@ def test_sibling(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(4), FIRED.sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["gradient-captured-before-hooks"],
+    mutants=[
+        "gradient-captured-before-hooks",
+        "hooks-of-grad-outputs-skipped",
+        "hooks-of-later-grad-outputs-skipped",
+        "hooks-of-outputs-among-grad-inputs-skipped",
+    ],
 )
 def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
     """What a non-leaf's hook returns is also what `grad` returns for that tensor."""
@@ -126,10 +148,17 @@ def test_grad_of_non_leaf(backend: Backend, trace: Trace) -> None:
     y, z = backend.call(lambda x: (x * 2, x * 5), x)
     backend.register_hook(y, lambda grad: grad * 10)
     backend.register_hook(z, lambda grad: grad * 100)
-    of_y, of_z = backend.grad(backend.call(lambda y, z: backend.sum(y * 3 + z * 4), y, z), [y, z])
+    outputs = backend.call(lambda y, z: (backend.sum(y * 3), backend.sum(z * 4)), y, z)
+    for output, factor in zip(outputs, (2, 5), strict=True):
+        backend.register_hook(output, lambda grad, factor=factor: grad * factor)
+    of_y, of_z = backend.grad(list(outputs), [y, z])
 
-    trace.expect_value("gradient of y", [30.0, 30.0], of_y)
-    trace.expect_value("gradient of z", [400.0, 400.0], of_z)
+    trace.expect_value("gradient of y", [60.0, 60.0], of_y)
+    trace.expect_value("gradient of z", [2000.0, 2000.0], of_z)
+
+    output = backend.call(backend.sum, y)
+    backend.register_hook(output, lambda grad: grad * 7)
+    trace.expect_value("gradient of the output itself", [7.0], backend.grad(output, [output]))
 
 
 @rule(

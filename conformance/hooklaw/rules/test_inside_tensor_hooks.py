@@ -54,18 +54,26 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     "tensor-hook.mode.no-grad",
     level=Level.MUST,
     sources=[DURING_BACKWARD.sentence(10)],
-    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE],
-    mutants=["hooks-run-with-grad-mode-on", "backward-records-as-its-caller-does"],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.AUTOGRAD_GRAD],
+    mutants=[
+        "hooks-run-with-grad-mode-on",
+        "hooks-run-with-grad-mode-on-in-autograd-grad",
+        "backward-records-as-its-caller-does",
+    ],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
     """Tensor hooks run with grad mode off, even if backward was called with grad mode on.
 
     The docstring says why a post-accumulate-grad hook does: it runs during the backward pass, as tensor hooks do.
     """
-    _, loss = logging_grad_mode(backend, trace)
-    backend.backward(loss)
+    for in_grad in (False, True):
+        x, loss = logging_grad_mode(backend, trace)
+        if in_grad:
+            backend.grad(loss, [x])
+        else:
+            backend.backward(loss)
 
-    trace.expect(("grad mode", False), ("grad mode", False))
+        trace.expect(("grad mode", False), ("grad mode", False))
     trace.expect_value("grad mode after backward", expected=True, observed=backend.is_grad_enabled())
 
 

@@ -49,21 +49,25 @@ def test_root(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4, 6)],
     needs=[Capability.MULTI_GRAD, Capability.BACKWARD_INPUTS],
-    mutants=["multi-grad-hook-waits-for-every-tensor", "multi-grad-hook-gets-zeros-for-none"],
+    mutants=[
+        "multi-grad-hook-waits-for-every-tensor",
+        "multi-grad-hook-gets-zeros-for-none",
+        "multi-grad-hook-takes-lists-alone",
+    ],
 )
 def test_documented_example(backend: Backend, trace: Trace) -> None:
     """In a backward with inputs a multi-grad hook gets None for a tensor whose gradient these inputs do not need."""
 
     def forward(a, b):
-        c = a * b
-        backend.register_multi_grad_hook([a, b, c], trace.saw("hook"))
+        c, d = a * b, a * b
+        backend.register_multi_grad_hook((a, b, c, d), trace.saw("hook"))
         return backend.sum(c)
 
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
     backend.backward(backend.call(forward, a, b), inputs=[a])
 
-    trace.expect(("hook", [[3.0, 4.0], None, [1.0, 1.0]]))
+    trace.expect(("hook", [[3.0, 4.0], None, [1.0, 1.0], None]))
 
 
 @rule(
@@ -95,9 +99,10 @@ def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     "multi-grad.all.ignored",
     level=Level.MUST,
     sources=[HOOK.sentence(4, 6)],
-    needs=[Capability.MULTI_GRAD],
+    needs=[Capability.MULTI_GRAD, Capability.MULTI_OUTPUT],
     mutants=[
         "multi-grad-hook-waits-for-every-tensor",
+        "multi-grad-hook-waits-for-unused-outputs",
         "multi-grad-hook-gets-zeros-for-none",
         "multi-grad-gradients-without-gaps",
     ],
@@ -110,6 +115,15 @@ def test_ignored(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
     trace.expect(("hook", [[2.0, 2.0], None, [3.0, 3.0]]))
+
+    def forward(x):
+        unused, used = backend.split(x, 1)
+        backend.register_multi_grad_hook([unused, used], trace.saw("hook on outputs"))
+        return backend.sum(used * 3)
+
+    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True)))
+
+    trace.expect(("hook on outputs", [None, [3.0]]))
 
 
 @rule(
@@ -229,6 +243,7 @@ def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-any-gets-a-list",
         "multi-grad-hook-fires-once-ever",
         "multi-grad-hook-any-waits-for-the-last-tensor",
+        "multi-grad-hook-any-not-in-an-inner-pass",
     ],
 )
 def test_first_only(backend: Backend, trace: Trace) -> None:
@@ -247,6 +262,20 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
 
         backend.backward(loss)
         trace.expect(("hook", [3.0, 3.0]))
+
+    waiting = []
+
+    def run_inner_pass(_):
+        if waiting:
+            backend.backward(waiting.pop(), retain_graph=True)
+
+    y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.register_multi_grad_hook([y], trace.saw("hook", run_inner_pass), mode="any")
+    outer, inner = backend.call(lambda y: (backend.sum(y * 3), backend.sum(y * 5)), y)
+    waiting.append(inner)
+    backend.backward(outer)
+
+    trace.expect(("hook", [3.0, 3.0]), ("hook", [5.0, 5.0]))
 
 
 @rule(

@@ -25,6 +25,7 @@ PATIENCE = 3
         "multi-grad-hook-before-earlier-tensor-hooks",
         "multi-grad-hook-gets-the-latest-gradients",
         "multi-grad-hook-after-later-hooks-of-leaves",
+        "multi-grad-hook-in-mode-any-before-earlier-tensor-hooks",
     ],
 )
 def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
@@ -35,6 +36,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} before", lambda grad: grad * 2))
         backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"))
+        backend.register_multi_grad_hook([y, z], trace.saw("multi-grad in mode any"), mode="any")
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} after", lambda grad: grad * 5))
         return backend.sum(z)
@@ -46,6 +48,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
 
         trace.expect(
             ("z before", [1.0, 1.0]),
+            ("multi-grad in mode any", [2.0, 2.0]),
             ("z after", [2.0, 2.0]),
             ("y before", [30.0, 30.0]),
             ("multi-grad", [[60.0, 60.0], [2.0, 2.0]]),

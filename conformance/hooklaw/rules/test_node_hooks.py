@@ -286,30 +286,48 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5), PREHOOK.sentence(5)],
     needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed", "remove-removes-the-oldest-hook"],
+    mutants=[
+        "remove-does-nothing",
+        "hook-that-ran-is-not-removed",
+        "remove-removes-the-oldest-hook",
+        "removal-of-node-hooks-waits-for-the-end-of-the-pass",
+        "hooks-of-accumulate-grad-not-removed",
+    ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a Node pre-hook or post-hook no longer runs, and other hooks still do."""
     handles = []
 
-    def forward(x):
-        y = x * 5
-        node = backend.grad_fn(y)
+    def register_on(node):
         for register in (backend.node_register_prehook, backend.node_register_hook):
             register(node, trace.saw("older"))
             register(node, trace.saw("removed at once")).remove()
             handles.append(register(node, trace.saw("removed later")))
             register(node, trace.saw("kept"))
+
+    def remove(*_: object) -> None:
+        while handles:
+            handles.pop().remove()
+
+    def forward(x):
+        y = x * 5
+        register_on(backend.grad_fn(y))
         return backend.sum(y)
 
-    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-    backend.backward(loss, retain_graph=True)
-    trace.expect_in_any_order(*["older", "removed later", "kept"] * 2)
+    for in_backward in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        node = backend.accumulate_grad(x)
+        register_on(node)
+        loss = backend.call(forward, x)
+        backend.backward(loss, retain_graph=True)
+        trace.expect_in_any_order(*["older", "removed later", "kept"] * 4)
 
-    for handle in handles:
-        handle.remove()
-    backend.backward(loss)
-    trace.expect_in_any_order(*["older", "kept"] * 2)
+        if in_backward:
+            backend.node_register_prehook(backend.grad_fn(loss), remove)
+        else:
+            remove()
+        backend.backward(loss)
+        trace.expect_in_any_order(*["older", "kept"] * 4)
 
 
 @rule(
@@ -318,13 +336,13 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception leaves a Node hook unchanged")],
     needs=NODE_HOOKS,
-    mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
+    mutants=["hook-exception-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a Node pre-hook or post-hook reaches the caller of backward unchanged."""
 
     def stop(_grads, _grad_outputs=None):
-        raise KeyError("stop")
+        raise KeyError("from the hook")
 
     def forward(register, x):
         y = x * 5
@@ -334,7 +352,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for register in (backend.node_register_prehook, backend.node_register_hook):
         loss = backend.call(lambda x, register=register: forward(register, x), x)
-        with trace.raises_type(KeyError):
+        with trace.raises_type(KeyError, "from the hook"):
             backend.backward(loss)
 
 
@@ -343,20 +361,23 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(18), HOOK.sentence(4), PREHOOK.sentence(4)],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["node-hook-results-detached"],
+    mutants=["node-hook-results-detached", "autograd-grad-returns-what-post-hooks-were-given"],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph, what a Node pre-hook or post-hook computes is part of the graph."""
     x = backend.tensor([3.0], requires_grad=True)
+    handles = []
 
     def forward(register, x):
-        y = backend.clone(x * x)
-        register(backend.grad_fn(y), lambda grads, _grad_outputs=None: (grads[0] * x,))
-        return backend.sum(y)
+        y = backend.clone(x)
+        handles.append(register(backend.grad_fn(y), lambda grads, _grad_outputs=None: (grads[0] * x,)))
+        return backend.sum(y * y)
 
     for register in (backend.node_register_prehook, backend.node_register_hook):
         loss = backend.call(lambda x, register=register: forward(register, x), x)
         (first,) = backend.grad(loss, [x], create_graph=True)
+        while handles:
+            handles.pop().remove()
         (second,) = backend.grad(backend.sum(first), [x])
 
         trace.expect_value("first derivative", [18.0], first)

@@ -229,22 +229,41 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(2), docstring("torch.autograd.graph.Node.register_hook").sentence(2)],
     needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["node-hooks-run-once"],
+    mutants=[
+        "node-hooks-run-once",
+        "hooks-of-accumulate-grad-run-once",
+        "node-hooks-get-the-gradients-of-the-first-pass",
+        "node-pre-hooks-registered-in-a-backward-wait",
+    ],
 )
 def test_every_backward(backend: Backend, trace: Trace) -> None:
     """A pre-hook and a post-hook of a Node run in every backward in which the Node computes a gradient."""
 
+    def register_on(node, of=""):
+        backend.node_register_prehook(node, trace.saw(f"pre-hook{of}"))
+        backend.node_register_hook(node, lambda _, grad_outputs: trace.log(f"post-hook{of}", grad_outputs))
+
     def forward(x):
         y = x * 5
-        backend.node_register_prehook(backend.grad_fn(y), trace.saw("pre-hook"))
-        backend.node_register_hook(backend.grad_fn(y), trace.saw("post-hook"))
-        return backend.sum(y)
+        register_on(backend.grad_fn(y))
+        return [backend.sum(y * factor) for factor in (2, 3)]
 
-    loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-    for retain in (True, True, False):
-        backend.backward(loss, retain_graph=retain)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    node = backend.accumulate_grad(x)
+    register_on(node, " of the leaf")
+    losses = backend.call(forward, x)
+    for loss, grads in zip(losses * 2, ([2.0, 2.0], [3.0, 3.0]) * 2, strict=True):
+        backend.backward(loss, retain_graph=True)
 
-    trace.expect(*["pre-hook", "post-hook"] * 3)
+        of_leaf = "pre-hook of the leaf", "post-hook of the leaf"
+        trace.expect(("pre-hook", [grads]), ("post-hook", [grads]), *of_leaf)
+
+    y = backend.call(lambda x: x * 5, backend.tensor([1.0, 2.0], requires_grad=True))
+    loss = backend.call(lambda y: backend.sum(y * 3), y)
+    backend.node_register_prehook(backend.grad_fn(loss), lambda _: register_on(backend.grad_fn(y)))
+    backend.backward(loss)
+
+    trace.expect("pre-hook", "post-hook")
 
 
 @rule(

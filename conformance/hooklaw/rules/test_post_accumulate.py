@@ -15,7 +15,7 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
     level=Level.MUST,
     sources=[HOOK.sentence(2), FIRED.sentence(4)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["post-accumulate-before-accumulation"],
+    mutants=["post-accumulate-before-accumulation", "post-accumulate-skipped-for-a-root"],
 )
 def test_after_accumulation(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs when the leaf's .grad is the old value plus the gradient of this pass."""
@@ -26,6 +26,12 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
     trace.expect(("post-accumulate", [2.0, 2.0]), ("post-accumulate", [5.0, 5.0]))
+
+    root = backend.tensor(5.0, requires_grad=True)
+    backend.register_post_accumulate_grad_hook(root, lambda _: trace.log("of a root", backend.grad_of(root)))
+    backend.backward(root)
+
+    trace.expect(("of a root", 1.0))
 
 
 @rule(
@@ -226,7 +232,11 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(7)],
     needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE],
-    mutants=["post-accumulate-in-place-refused", "gradient-restored-after-post-accumulate"],
+    mutants=[
+        "post-accumulate-in-place-refused",
+        "gradient-restored-after-post-accumulate",
+        "gradient-restored-before-the-next-backward",
+    ],
 )
 def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook can change its leaf, the leaf's .grad in place, or clear it, and this lasts."""
@@ -243,11 +253,12 @@ def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
     x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     backend.register_post_accumulate_grad_hook(x, step)
     backend.register_post_accumulate_grad_hook(w, scale)
-    backend.backward(backend.call(lambda x, w: backend.sum(x * 3 + w * 2), x, w))
+    for changed, scaled in (([3.0, 6.0], [20.0, 20.0]), ([9.0, 18.0], [220.0, 220.0])):
+        backend.backward(backend.call(lambda x, w: backend.sum(x * 3 + w * 2), x, w))
 
-    trace.expect_value("x", [3.0, 6.0], x)
-    trace.expect_value("x.grad", None, backend.grad_of(x))
-    trace.expect_value("w.grad", [20.0, 20.0], backend.grad_of(w))
+        trace.expect_value("x", changed, x)
+        trace.expect_value("x.grad", None, backend.grad_of(x))
+        trace.expect_value("w.grad", scaled, backend.grad_of(w))
 
 
 @rule(
@@ -308,18 +319,27 @@ def test_may_return_the_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(10)],
     needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE, Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["post-accumulate-always-recorded", "post-accumulate-never-recorded"],
+    mutants=[
+        "post-accumulate-always-recorded",
+        "post-accumulate-never-recorded",
+        "post-accumulate-before-a-recorded-accumulation",
+    ],
 )
 def test_mode(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs with grad mode off, unless the backward has create_graph=True."""
+
+    def hook(_):
+        trace.log("grad mode", backend.is_grad_enabled())
+        trace.log(".grad", backend.grad_of(x))
+
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+    backend.register_post_accumulate_grad_hook(x, hook)
 
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
     with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
         backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
 
-    trace.expect(("grad mode", False), ("grad mode", True))
+    trace.expect(("grad mode", False), (".grad", [2.0, 2.0]), ("grad mode", True), (".grad", [4.0, 6.0]))
     backend.set_grad(x, None)
 
 
@@ -350,7 +370,12 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["remove-does-nothing", "hook-that-ran-is-not-removed", "remove-removes-the-oldest-hook"],
+    mutants=[
+        "remove-does-nothing",
+        "hook-that-ran-is-not-removed",
+        "remove-removes-the-oldest-hook",
+        "removal-of-post-accumulate-hooks-waits-for-the-end-of-the-pass",
+    ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
     """After its handle has removed it, a post-accumulate-grad hook no longer runs, and other hooks still do."""
@@ -367,6 +392,14 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
     trace.expect_in_any_order("older", "kept")
 
+    handles = []
+    leaves = [backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2)]
+    for leaf, nr_of_other in zip(leaves, (1, 0), strict=True):
+        hook = trace.saw("whichever is first", lambda _, nr=nr_of_other: handles[nr].remove())
+        handles.append(backend.register_post_accumulate_grad_hook(leaf, hook))
+    backend.backward(backend.call(lambda x, w: backend.sum(x * 2 + w * 3), *leaves))
+    trace.expect("whichever is first")
+
 
 @rule(
     "post-acc.exception",
@@ -374,18 +407,18 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception leaves the hook unchanged, after accumulation")],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["hook-exception-swallowed", "hook-exception-wrapped"],
+    mutants=["hook-exception-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a post-accumulate-grad hook reaches backward's caller; the leaf keeps its new .grad."""
 
     def hook(_param):
-        raise KeyError("stop")
+        raise KeyError("from the hook")
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, hook)
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
-    with trace.raises_type(KeyError):
+    with trace.raises_type(KeyError, "from the hook"):
         backend.backward(loss)
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))

@@ -11,23 +11,28 @@ EXECUTION = notes("autograd", "backward-hooks-execution")
     level=Level.MUST,
     sources=[notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hooks-run-in-reverse-order", "hook-takes-the-place-of-a-removed-one"],
+    mutants=[
+        "hooks-run-in-reverse-order",
+        "hook-takes-the-place-of-a-removed-one",
+        "hook-of-a-non-leaf-takes-the-place-of-a-removed-one",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Hooks on one tensor run in the order in which they were registered."""
-    labels = ("first", "second", "third")
+
+    def register(tensor, name):
+        handles = [backend.register_hook(tensor, trace.saw(f"{name} {label}")) for label in ("removed", "first")]
+        handles[0].remove()
+        for label in ("second", "third"):
+            backend.register_hook(tensor, trace.saw(f"{name} {label}"))
 
     def forward(x):
         y = x * 2
-        for label in labels:
-            backend.register_hook(y, trace.saw(f"y {label}"))
+        register(y, "y")
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    handles = [backend.register_hook(x, trace.saw(f"x {label}")) for label in ("removed", "first")]
-    handles[0].remove()
-    for label in labels[1:]:
-        backend.register_hook(x, trace.saw(f"x {label}"))
+    register(x, "x")
     backend.backward(backend.call(forward, x))
 
     trace.expect("y first", "y second", "y third", "x first", "x second", "x third")

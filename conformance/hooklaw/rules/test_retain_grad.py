@@ -16,25 +16,36 @@ RETAINS_GRAD = docstring("torch.Tensor.retains_grad")
     level=Level.MUST,
     sources=[RETAIN_GRAD.sentence(2), IS_LEAF.sentence(5)],
     needs=[Capability.RETAIN_GRAD],
-    mutants=["retain-grad-has-no-effect", "retained-gradient-of-the-root-lost"],
+    mutants=[
+        "retain-grad-has-no-effect",
+        "retained-gradient-of-the-root-lost",
+        "retain-grad-after-use-has-no-effect",
+        "retained-gradient-is-the-grad-of-a-leaf",
+    ],
 )
 def test_populates(backend: Backend, trace: Trace) -> None:
     """After retain_grad, backward puts the whole gradient of a non-leaf tensor, be it the root, into its .grad."""
 
-    def forward(x):
-        y = x * 2
-        backend.retain_grad(y)
-        loss = backend.sum(y * 3 + y * 4)
+    def forward(y):
+        z = y * 2
+        backend.retain_grad(z)
+        loss = backend.sum(z * 3 + z * 4)
         backend.retain_grad(loss)
-        return loss, y
+        return loss, z
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y = backend.call(forward, x)
+    y = backend.call(lambda x: x + 1, x)
+    loss, z = backend.call(forward, y)
+    backend.retain_grad(y)
     backend.backward(loss)
 
     trace.expect_value("loss.grad", 1.0, backend.grad_of(loss))
-    trace.expect_value("y.grad", [7.0, 7.0], backend.grad_of(y))
+    trace.expect_value("z.grad", [7.0, 7.0], backend.grad_of(z))
+    trace.expect_value("y.grad", [14.0, 14.0], backend.grad_of(y))
     trace.expect_value("x.grad", [14.0, 14.0], backend.grad_of(x))
+
+    backend.backward(backend.call(lambda x: backend.sum(x * 5), x))
+    trace.expect_value("y.grad after a backward without y", [14.0, 14.0], backend.grad_of(y))
 
 
 @rule(
@@ -166,7 +177,11 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(2, 4)],
     needs=[Capability.RETAIN_GRAD, Capability.TENSOR_HOOKS],
-    mutants=["retain-grad-is-an-ordinary-tensor-hook", "retain-grad-before-tensor-hooks"],
+    mutants=[
+        "retain-grad-is-an-ordinary-tensor-hook",
+        "retain-grad-before-tensor-hooks",
+        "retained-gradient-lost-with-a-removed-hook",
+    ],
 )
 def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """The retained gradient is what all tensor hooks of its tensor left, whenever retain_grad was called."""
@@ -179,6 +194,7 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
         backend.retain_grad(between)
         for y in (early, between, late):
             backend.register_hook(y, lambda grad: grad * 5)
+            backend.register_hook(y, lambda grad: grad * 7).remove()
         backend.retain_grad(late)
         return backend.sum(early + between + late), early, between, late
 
@@ -247,7 +263,7 @@ def test_repeat(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.grad").sentence(2)],
     needs=[Capability.RETAIN_GRAD, Capability.RETAIN_GRAPH],
-    mutants=["retained-gradient-overwritten"],
+    mutants=["retained-gradient-overwritten", "retained-gradient-kept-aside-of-grad"],
 )
 def test_accumulates(backend: Backend, trace: Trace) -> None:
     """A retained gradient adds up over several backward passes.
@@ -262,10 +278,13 @@ def test_accumulates(backend: Backend, trace: Trace) -> None:
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss, y = backend.call(forward, x)
-    backend.backward(loss, retain_graph=True)
-    backend.backward(loss)
-
+    for _ in range(2):
+        backend.backward(loss, retain_graph=True)
     trace.expect_value("y.grad", [6.0, 6.0], backend.grad_of(y))
+
+    backend.set_grad(y, None)
+    backend.backward(loss)
+    trace.expect_value("y.grad after it was set to None", [3.0, 3.0], backend.grad_of(y))
 
 
 @rule(

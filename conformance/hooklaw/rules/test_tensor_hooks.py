@@ -14,7 +14,11 @@ FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["tensor-hook-fires-only-in-the-first-backward"],
+    mutants=[
+        "tensor-hook-fires-only-in-the-first-backward",
+        "hooks-on-a-graph-that-ran-lost",
+        "hook-of-a-non-leaf-that-ran-is-not-removed",
+    ],
 )
 def test_every_gradient(backend: Backend, trace: Trace) -> None:
     """A tensor's hook fires each time its gradient is computed: once in every backward through a retained graph."""
@@ -22,16 +26,24 @@ def test_every_gradient(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 2
         backend.register_hook(y, trace.saw("y"))
-        return backend.sum(y * 3)
+        return y, backend.sum(y * 3)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("x"))
-    loss = backend.call(forward, x)
+    y, loss = backend.call(forward, x)
 
     for _ in range(3):
         backend.backward(loss, retain_graph=True)
 
         trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+    handle = backend.register_hook(y, trace.saw("registered later"))
+    backend.backward(loss, retain_graph=True)
+    trace.expect(("y", [3.0, 3.0]), ("registered later", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+    handle.remove()
+    backend.backward(loss)
+    trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
 
 
 @rule(
@@ -103,6 +115,37 @@ def test_argument(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("gradient", [[6.0], [12.0]]), ("kind", [[2, 1], "float32", backend.device(x)]))
+
+
+@rule(
+    "tensor-hook.arg.gradient.broadcast",
+    level=Level.MUST,
+    sources=[REGISTER_HOOK.sentence(2, 3)],
+    needs=[Capability.TENSOR_HOOKS, Capability.BROADCASTING],
+    mutants=["gradients-fit-after-the-hooks", "gradients-of-non-leaves-fit-after-the-hooks"],
+)
+def test_argument_of_a_broadcast_tensor(backend: Backend, trace: Trace) -> None:
+    """The hook of a tensor that an operation broadcasts gets the gradient in the tensor's own shape.
+
+    The gradient with respect to a tensor has the tensor's shape: it sums up those of the copies that broadcasting made.
+    """
+
+    def forward(x, column, table):
+        y = x * 2
+        backend.register_hook(y, trace.saw("y"))
+        return backend.sum(y * table + column)
+
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    column = backend.tensor([[1.0], [2.0]], requires_grad=True)
+    table = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    loss = backend.call(forward, x, column, table)
+    for leaf, label in ((x, "x"), (column, "column")):
+        backend.register_hook(leaf, trace.saw(label))
+    backend.backward(loss)
+
+    trace.expect_value("gradient of y", [[5.0, 7.0, 9.0]], trace.values("y"))
+    trace.expect_value("gradient of x", [[10.0, 14.0, 18.0]], trace.values("x"))
+    trace.expect_value("gradient of column", [[[3.0], [3.0]]], trace.values("column"))
 
 
 @rule(
@@ -312,7 +355,11 @@ def test_grad_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2), FIRED.sentence(1)],
     needs=[Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["tensor-hooks-shared-by-the-node"],
+    mutants=[
+        "tensor-hooks-shared-by-the-node",
+        "handle-of-a-later-output-removes-nothing",
+        "handle-of-an-output-removes-the-hooks-of-others",
+    ],
 )
 def test_multi_output_node(backend: Backend, trace: Trace) -> None:
     """Hooks on different outputs of one Node are separate: each sees the gradient of its own output only."""
@@ -321,6 +368,7 @@ def test_multi_output_node(backend: Backend, trace: Trace) -> None:
         a, b = backend.split(x, 2)
         backend.register_hook(a, trace.saw("a"))
         backend.register_hook(b, trace.saw("b"))
+        backend.register_hook(b, trace.saw("removed")).remove()
         return backend.sum(a * 2 + b * 3)
 
     x = backend.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
@@ -414,16 +462,22 @@ def test_callable_object(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a gradient that something else refers to is copied into .grad")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["kept-gradients-become-grad"],
+    mutants=["kept-gradients-become-grad", "kept-gradients-of-non-leaves-become-grad"],
 )
 def test_kept_gradient(backend: Backend, trace: Trace) -> None:
-    """A gradient that a leaf's hook kept does not change when a later backward adds to the leaf's .grad."""
+    """A gradient that a tensor's hook kept does not change when a later backward adds to a leaf's .grad."""
     kept: list[Any] = []
+
+    def forward(x):
+        y = x + 1
+        backend.register_hook(y, kept.append)
+        return backend.sum(y * 2)
+
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     handle = backend.register_hook(x, kept.append)
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    backend.backward(backend.call(forward, x))
     handle.remove()
     backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
-    trace.expect_value("kept", [[2.0, 2.0]], kept)
+    trace.expect_value("kept", [[2.0, 2.0], [2.0, 2.0]], kept)
     trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))

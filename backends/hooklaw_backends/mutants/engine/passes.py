@@ -10,7 +10,7 @@ from typing import Any
 from hooklaw.model import engine, function, ops
 from hooklaw.model.errors import NotANumberError
 from hooklaw.model.hooks import Hooks
-from hooklaw.model.node import Node
+from hooklaw.model.node import AccumulateGrad, Node
 from hooklaw_backends.mutants.base import Hook, fresh
 from hooklaw_backends.mutants.inside import Inside, another, inside, instead_of
 
@@ -223,3 +223,32 @@ def later_gradient_of_a_view_lays_grad_out(self: Inside, old: Hook, leaf: Any, n
     if leaf.grad is not None and new.data.is_dense() and not new.data.is_contiguous():
         leaf.grad = ops.clone(leaf.grad, new.data.strides)
     old(leaf, new, **how)
+
+
+class _FitsLate(Inside):
+    """A mutant in which the gradients on some edges are summed to their shapes, and cast, after the tensor hooks."""
+
+    def is_late(self, edge: Any) -> bool:
+        """Whether the gradient on an edge is; only one that hooks see makes a difference."""
+        return any(nr == edge.nr for nr, _ in edge.node.hooked())
+
+    @instead_of(engine, "_fitting")
+    def as_computed(self, old: Hook, node: Any, results: Any) -> Any:
+        ways = zip(node.next_edges, results, old(node, results), strict=True)
+        return tuple(result if edge and self.is_late(edge) else fitting for edge, result, fitting in ways)
+
+    @instead_of(engine, "_tensor_hooks")
+    def then_fit(self, old: Hook, node: Any, grads: Any) -> Any:
+        after = zip(old(node, grads), node.outputs, strict=True)
+        return tuple(grad and ops.cast(ops.sum_to(grad, shape), dtype) for grad, (shape, dtype) in after)
+
+
+class GradientsFitAfterTheHooks(_FitsLate):
+    """The gradient of a tensor that was broadcast is summed to the tensor's shape only after the tensor's hooks."""
+
+
+class GradientsOfNonLeavesFitAfterTheHooks(_FitsLate):
+    """The gradient of a non-leaf that was broadcast is summed to its shape only after its hooks."""
+
+    def is_late(self, edge: Any) -> bool:
+        return super().is_late(edge) and not isinstance(edge.node, AccumulateGrad)
