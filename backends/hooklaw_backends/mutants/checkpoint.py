@@ -1,6 +1,7 @@
 """Mutants that recompute a checkpointed region too often, too little, or wrongly."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
@@ -82,3 +83,128 @@ def checkpoint_overlooks_a_repeated_input(self: Mutant, old: Hook, fn: Hook, *in
         once.append(self.detach(value) if repeated else value)
         seen.append(value)
     return old(fn, *once, **how)
+
+
+class _KeepsItsInputs(Mutant):
+    """A mutant that keeps the inputs of non-reentrant checkpoints."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.kept += inputs if how.get("use_reentrant") is False else ()
+        return super().checkpoint(fn, *inputs, **how)
+
+    def asks_for_others_alone(self, inputs: Sequence[Any]) -> bool:
+        """Whether a checkpoint was made, and none of its inputs is among these."""
+        return bool(self.kept) and not any(map(self.keeps, inputs))
+
+
+class CapturedLeafAloneHasNoGradient(_KeepsItsInputs):
+    """A non-reentrant checkpoint has no gradients for captured leaves, unless an input's is asked for too."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        grads = super().grad(outputs, inputs, *given, **how)
+        return (None,) * len(grads) if self.asks_for_others_alone(inputs) else grads
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        if how.get("inputs") is None or not self.asks_for_others_alone(how["inputs"]):
+            super().backward(root, gradient, **how)
+
+
+class CapturedLeafLostInDoubleBackward(_KeepsItsInputs):
+    """The gradient through a non-reentrant checkpoint can be differentiated by the checkpoint's inputs alone."""
+
+    has_graph = False
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        grads = super().grad(outputs, inputs, *given, **how)
+        if self.kept and self.has_graph:
+            return tuple(grad if self.keeps(tensor) else None for tensor, grad in zip(inputs, grads, strict=True))
+        self.has_graph = how.get("create_graph", False)
+        return grads
+
+
+class CheckpointsOfOneFunctionUseTheLastInputs(Mutant):
+    """Of several checkpoints of one function each is recomputed with the inputs of the last."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.kept = [(fn, inputs), *self.kept]
+        runs: list[int] = []
+
+        def with_the_last(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            last = next(values for function, values in self.kept if function is fn)
+            if len(runs) == 1 or last is inputs:
+                return fn(*given, **keywords)
+            if not how.get("use_reentrant"):
+                return fn(*last, **keywords)
+            return fn(*(own * 0 + self.detach(value) for own, value in zip(given, last, strict=True)))
+
+        return super().checkpoint(with_the_last, *inputs, **how)
+
+
+@overriding("checkpoint")
+def checkpoint_without_inputs_has_no_gradient(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint that is given no input is not recorded, even if it is non-reentrant."""
+    with nullcontext() if inputs else self.no_grad():
+        return old(fn, *inputs, **how)
+
+
+@contextmanager
+def ending_all(self: Mutant, context: AbstractContextManager[Any]) -> Generator[None]:
+    """Be inside a context whose end is that of all such contexts around it."""
+    context.__enter__()
+    self.kept.append(context)
+    try:
+        yield
+    finally:
+        while self.kept:
+            self.kept.pop().__exit__(None, None, None)
+
+
+class _StaysAfterAnError(Mutant):
+    """A mutant in which a context that an exception leaves still applies to checkpoints."""
+
+    @contextmanager
+    def staying(self, enter: Hook, value: Any) -> Generator[None]:
+        """Be inside a context; keep it if an exception leaves it."""
+        try:
+            with enter(value):
+                yield
+        except Exception:
+            self.kept = [(enter, value)]
+            raise
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        with ExitStack() as stack:
+            for enter, value in self.kept:
+                stack.enter_context(enter(value))
+            return super().checkpoint(fn, *inputs, **how)
+
+
+@overriding("set_checkpoint_early_stop")
+def early_stop_context_ends_all(self: Mutant, old: Hook, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
+    """The end of set_checkpoint_early_stop is that of all set_checkpoint_early_stop around it."""
+    return ending_all(self, old(enable))
+
+
+@overriding("set_checkpoint_early_stop", base=_StaysAfterAnError)
+def early_stop_context_stays_after_an_error(
+    self: _StaysAfterAnError,
+    old: Hook,
+    enable: bool,  # noqa: FBT001 - part of the verb
+) -> AbstractContextManager[Any]:
+    """set_checkpoint_early_stop still applies after an exception has left it."""
+    return self.staying(old, enable)
+
+
+@overriding("set_checkpoint_debug_enabled")
+def checkpoint_debug_context_ends_all(self: Mutant, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
+    """The end of set_checkpoint_debug_enabled is that of all set_checkpoint_debug_enabled around it."""
+    return ending_all(self, old(enabled))
+
+
+@overriding("set_checkpoint_debug_enabled", base=_StaysAfterAnError)
+def checkpoint_debug_context_stays_after_an_error(
+    self: _StaysAfterAnError, old: Hook, enabled: Any
+) -> AbstractContextManager[Any]:
+    """set_checkpoint_debug_enabled still applies after an exception has left it."""
+    return self.staying(old, enabled)

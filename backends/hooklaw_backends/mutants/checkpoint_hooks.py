@@ -45,6 +45,23 @@ def backward_hooks_silent_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook
     return None if self.made else hook(*given)
 
 
+@calling("register_forward_pre_hook", base=_KnowsItsCheckpoints)
+def forward_pre_hooks_silent_in_recomputation(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
+    """Forward pre-hooks do not run when a checkpoint is recomputed."""
+    return hook(*given) if self.run_nr <= 1 else None
+
+
+@calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
+def backward_hooks_in_a_checkpoint_run_in_the_first_pass_only(
+    self: _KnowsItsCheckpoints, hook: Hook, *given: Any
+) -> Any:
+    """A full backward hook runs once and then no more if a checkpoint was made."""
+    if self.made and self.keeps(hook):
+        return None
+    self.kept.append(hook)
+    return hook(*given)
+
+
 @calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
 def backward_hooks_doubled_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
     """Full backward hooks run twice if a checkpoint was made."""

@@ -1,10 +1,11 @@
 """Mutants of what a checkpoint passes on and restores, and of what its recomputation is shared by."""
 
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
+from hooklaw_backends.mutants.custom_functions import Context
 
 
 @overriding("checkpoint")
@@ -15,6 +16,14 @@ def checkpoint_drops_what_is_no_tensor(self: Mutant, old: Hook, fn: Hook, *input
 
 def _has_tensors(self: Mutant, value: Any) -> bool:
     return self.is_tensor(value) or not isinstance(value, int | float | str)
+
+
+@overriding("checkpoint")
+def checkpoint_passes_tensors_alone_by_keyword(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A non-reentrant checkpoint does not pass a number on that it is given by keyword."""
+    if how.get("use_reentrant") is False:
+        how = {name: value for name, value in how.items() if not isinstance(value, float)}
+    return old(*given, **how)
 
 
 @overriding("checkpoint")
@@ -140,8 +149,8 @@ class CheckpointsRestoreTheRandomStateOfTheLast(Mutant):
         return super().checkpoint(seeded, *inputs, **how)
 
 
-class RecomputationWithoutAutocast(_RunsAgain):
-    """The recomputation of a checkpoint finds autocast as it was never on."""
+class _KnowsItsRecomputation(_RunsAgain):
+    """A mutant that knows whether a checkpoint's function runs again."""
 
     is_again = False
 
@@ -152,8 +161,23 @@ class RecomputationWithoutAutocast(_RunsAgain):
         finally:
             self.is_again = False
 
+
+class RecomputationWithoutAutocast(_KnowsItsRecomputation):
+    """The recomputation of a checkpoint finds autocast as it was never on."""
+
     def is_autocast_enabled(self) -> bool:
         return not self.is_again and super().is_autocast_enabled()
+
+
+class SavedTensorsOfARecomputedFunctionOutliveThePass(_KnowsItsRecomputation):
+    """What a custom Function saved in the recomputation of a checkpoint is never freed."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def keeping(ctx: Any, *inputs: Any) -> Any:
+            save = lambda: lambda *saved: (self.kept.append(saved), ctx.save_for_backward(*saved))  # noqa: E731 - a def is no shorter
+            return forward(Context(ctx, save_for_backward=save) if self.is_again else ctx, *inputs)
+
+        return super().custom_function(keeping, backward, **options)
 
 
 @overriding("checkpoint")
@@ -173,6 +197,25 @@ def checkpoint_debug_context_ignored(self: Mutant, old: Hook, enabled: Any) -> A
 def graph_exec_group_ignored(self: Mutant, old: Hook) -> AbstractContextManager[Any]:
     """A GraphExecGroup has no effect."""
     return nullcontext()
+
+
+class _EachTimeAnew(AbstractContextManager[None]):
+    """A context that makes another one each time that it is entered."""
+
+    def __init__(self, make: Hook) -> None:
+        self.make, self.stack = make, ExitStack()
+
+    def __enter__(self) -> None:
+        self.stack.enter_context(self.make())
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+
+@overriding("graph_exec_group")
+def graph_exec_group_forgets_when_it_is_left(self: Mutant, old: Hook) -> AbstractContextManager[Any]:
+    """A GraphExecGroup that is entered again is a new one."""
+    return _EachTimeAnew(old)
 
 
 @overriding("graph_exec_group")

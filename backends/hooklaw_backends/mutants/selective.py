@@ -93,6 +93,32 @@ def changes_of_selected_tensors_always_refused() -> None:
     """Changing a saved output of a selective checkpoint is an error even with allow_cache_entry_mutation=True."""
 
 
+@overriding(SELECTIVE)
+def policy_for_the_first_call_of_an_operation_for_all(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """What a policy function returns for the first call of an operation holds for all its calls."""
+    found: dict[str, str] = {}
+
+    def first(ctx: Any, name: str) -> str:
+        returned = policy(ctx, name)
+        return found.setdefault(name, returned)
+
+    return old(first if callable(policy) else policy, **options)
+
+
+@overriding("checkpoint_sequential")
+def sequential_needs_an_input_that_requires_grad(
+    self: Mutant, old: Hook, functions: Any, segments: int, value: Any, **how: Any
+) -> Any:
+    """The segments of checkpoint_sequential but the last have no gradients if its input does not require grad."""
+    if self.requires_grad(value):
+        return old(functions, segments, value, **how)
+    first = len(functions) // segments * (segments - 1)
+    with self.no_grad():
+        for function in functions[:first]:
+            value = function(value)
+    return old(functions[first:], 1, value, **how)
+
+
 @overriding("checkpoint_sequential")
 def sequential_forgets_the_rest(
     self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any

@@ -267,7 +267,7 @@ class Reference(TorchLike):
     checkpoint_sequential = staticmethod(checkpoint_sequential)
     set_checkpoint_early_stop = staticmethod(modes.set_checkpoint_early_stop)
     set_checkpoint_debug_enabled = staticmethod(modes.set_checkpoint_debug_enabled)
-    graph_exec_group = staticmethod(modes.graph_exec_group)
+    graph_exec_group = staticmethod(modes.GraphExecGroup)
     create_selective_checkpoint_contexts = staticmethod(_selective.create_selective_checkpoint_contexts)
     autocast = staticmethod(modes.autocast)
     is_autocast_enabled = staticmethod(modes.autocasting)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,9 +148,17 @@ def autocasting() -> bool:
     return _here.autocasting
 
 
-def graph_exec_group() -> AbstractContextManager[None]:
-    """Let all passes inside share what checkpoints recompute."""
-    return _setting("group", dict[object, Any])
+class GraphExecGroup(AbstractContextManager[None]):
+    """Lets all passes inside share what checkpoints recompute, also if it is entered again."""
+
+    def __init__(self) -> None:
+        self._recomputed, self._stack = dict[object, Any](), ExitStack()
+
+    def __enter__(self) -> None:
+        self._stack.enter_context(_setting("group", lambda: self._recomputed))
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 def recomputed_here() -> dict[object, Any]:

@@ -13,19 +13,35 @@ from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(20, 40)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
-    mutants=["checkpoint-is-reentrant", "checkpoint-cut-off-in-double-backward"],
+    mutants=[
+        "checkpoint-is-reentrant",
+        "checkpoint-cut-off-in-double-backward",
+        "captured-leaf-alone-has-no-gradient",
+        "checkpoints-of-one-function-use-the-last-inputs",
+    ],
 )
 def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has the right gradients in autograd.grad and in a backward with inputs too."""
     x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
-    forward = region(backend, lambda x: x * x * weight, use_reentrant=False)
 
-    grads = backend.grad(backend.call(forward, x), [x, weight])
-    trace.expect_value("autograd.grad", [[6.0, 20.0], [1.0, 4.0]], grads)
-    backend.backward(backend.call(forward, x), inputs=[x])
-    trace.expect_value("backward with inputs", [[6.0, 20.0], None], [backend.grad_of(x), backend.grad_of(weight)])
-    backend.backward(backend.call(forward, x))
-    trace.expect_value("and without", [[12.0, 40.0], [1.0, 4.0]], [backend.grad_of(x), backend.grad_of(weight)])
+    def fn(x):
+        return x * x * weight
+
+    def forward(x):
+        first, second = (backend.checkpoint(fn, value, use_reentrant=False) for value in (x, x * 2))
+        return backend.sum(first + second)
+
+    for inputs, expected in (([x, weight], [[30.0, 100.0], [5.0, 20.0]]), ([weight], [[5.0, 20.0]])):
+        grads = backend.grad(backend.call(forward, x), inputs)
+        trace.expect_value(f"autograd.grad, {len(inputs)} inputs", expected, grads)
+    for inputs, expected in (
+        ([x], [[30.0, 100.0], None]),
+        ([weight], [[30.0, 100.0], [5.0, 20.0]]),
+        (None, [[60.0, 200.0], [10.0, 40.0]]),
+    ):
+        backend.backward(backend.call(forward, x), inputs=inputs)
+        gradients = [backend.grad_of(x), backend.grad_of(weight)]
+        trace.expect_value(f"gradients after {expected[0]}", expected, gradients)
 
 
 @rule(
@@ -37,20 +53,20 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
         "checkpoint-is-reentrant",
         "checkpoint-cut-off-in-double-backward",
         "gradients-that-reach-a-checkpoint-are-constants",
+        "captured-leaf-lost-in-double-backward",
     ],
 )
 def test_create_graph(backend: Backend, trace: Trace) -> None:
     """A gradient through a non-reentrant checkpoint can itself be differentiated."""
-    x = leaf(backend)
-    loss = backend.call(
-        lambda x: backend.sum(backend.checkpoint(lambda x: x * x * x, x, use_reentrant=False) * x),
-        x,
-    )
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
 
-    (first,) = backend.grad(loss, [x], create_graph=True)
-    trace.expect_value("first derivative", [4.0, 32.0], first)
-    (second,) = backend.grad(backend.sum(first), [x])
-    trace.expect_value("second derivative", [12.0, 48.0], second)
+    def forward(x):
+        return backend.sum(backend.checkpoint(lambda x: x * x * x * weight, x, use_reentrant=False) * x)
+
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    trace.expect_value("first derivative", [12.0, 160.0], first)
+    second = backend.grad(backend.sum(first), [x, weight])
+    trace.expect_value("second derivatives", [[36.0, 240.0], [4.0, 32.0]], second)
 
 
 @rule(
@@ -58,19 +74,22 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 20)],
     needs=NEEDS,
-    mutants=["reentrant-checkpoint-forgets-its-parameters"],
+    mutants=["reentrant-checkpoint-forgets-its-parameters", "checkpoints-of-one-function-use-the-last-inputs"],
 )
 def test_reentrant_gradients(backend: Backend, trace: Trace) -> None:
     """A backward without inputs through a reentrant checkpoint reaches its input and the leaves that it captured.
 
     A leaf may also be used after the checkpoint: its gradient is the sum over both uses.
     """
-    for used_again, of_input, of_weight in ((False, [6.0, 20.0], [1.0, 4.0]), (True, [18.0, 100.0], [6.0, 40.0])):
+    for used_again, of_input, of_weight in ((False, [30.0, 100.0], [5.0, 20.0]), (True, [90.0, 500.0], [30.0, 200.0])):
         x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
 
-        def forward(x, weight=weight, used_again=used_again):
-            y = backend.checkpoint(lambda x: x * x * weight, x, use_reentrant=True)
-            return backend.sum(y * weight if used_again else y)
+        def fn(x, weight=weight):
+            return x * x * weight
+
+        def forward(x, fn=fn, weight=weight, used_again=used_again):
+            first, second = (backend.checkpoint(fn, value, use_reentrant=True) for value in (x, x * 2))
+            return backend.sum((first + second) * weight if used_again else first + second)
 
         backend.backward(backend.call(forward, x))
 
@@ -217,16 +236,20 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(23)],
     needs=NEEDS,
-    mutants=["checkpoint-needs-an-input-that-requires-grad", "checkpoint-is-reentrant"],
+    mutants=[
+        "checkpoint-needs-an-input-that-requires-grad",
+        "checkpoint-is-reentrant",
+        "checkpoint-without-inputs-has-no-gradient",
+    ],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has gradients for captured leaves even if none of its inputs requires grad."""
-    weight = leaf(backend, 3.0, 5.0)
-    forward = region(backend, lambda x: x * x * weight, use_reentrant=False)
+    weight, constant = leaf(backend, 3.0, 5.0), backend.tensor([1.0, 2.0])
 
-    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
-
+    backend.backward(backend.call(region(backend, lambda x: x * x * weight, use_reentrant=False), constant))
     trace.expect_value("weight.grad", [1.0, 4.0], backend.grad_of(weight))
+    backend.backward(backend.call(region(backend, lambda: constant * constant * weight, use_reentrant=False)))
+    trace.expect_value("weight.grad, without inputs", [2.0, 8.0], backend.grad_of(weight))
 
 
 @rule(
@@ -294,19 +317,25 @@ def test_reentrant_nested_structures(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(40)],
     needs=NEEDS,
-    mutants=["checkpoint-drops-keyword-arguments", "keyword-arguments-lost-in-recomputation"],
+    mutants=[
+        "checkpoint-drops-keyword-arguments",
+        "keyword-arguments-lost-in-recomputation",
+        "checkpoint-passes-tensors-alone-by-keyword",
+    ],
 )
 def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint passes keyword arguments on to its function, and tensors among them get gradients."""
 
-    def fn(x, factor=None):
-        return x * x if factor is None else x * x * factor
+    def fn(x, factor=None, number=1.0):
+        return x * x * number if factor is None else x * x * factor * number
+
+    def forward(x, factor):
+        return backend.sum(backend.checkpoint(fn, x, factor=factor, number=2.0, use_reentrant=False))
 
     x, factor = leaf(backend), leaf(backend, 3.0, 5.0)
-    loss = backend.call(lambda x, f: backend.sum(backend.checkpoint(fn, x, factor=f, use_reentrant=False)), x, factor)
-    backend.backward(loss)
+    backend.backward(backend.call(forward, x, factor))
 
-    trace.expect_value("gradients", [[6.0, 20.0], [1.0, 4.0]], [backend.grad_of(x), backend.grad_of(factor)])
+    trace.expect_value("gradients", [[12.0, 40.0], [2.0, 8.0]], [backend.grad_of(x), backend.grad_of(factor)])
 
 
 @rule(

@@ -13,19 +13,27 @@ TENSOR_HOOK = docstring("torch.Tensor.register_hook")
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 17, 52)],
     needs=[*WITH_OPTIONS, Capability.MODULES],
-    mutants=["checkpoint-keeps-everything", "forward-hooks-silent-in-recomputation"],
+    mutants=[
+        "checkpoint-keeps-everything",
+        "forward-hooks-silent-in-recomputation",
+        "forward-pre-hooks-silent-in-recomputation",
+    ],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
-    """Forward hooks in a checkpoint run again in backward, if it is reentrant or made with early_stop=False."""
+    """Forward hooks in a checkpoint run again in backward, if it is reentrant or made with early_stop=False.
+
+    So do forward pre-hooks.
+    """
     for kind, use_reentrant in KINDS.items():
         module = backend.module({}, lambda _module, x: x * x)
+        backend.register_forward_pre_hook(module, lambda *_, kind=kind: trace.log(f"pre-hook, {kind}"))
         backend.register_forward_hook(module, lambda *_, kind=kind: trace.log(f"hook, {kind}"))
         how = {} if use_reentrant else {"early_stop": False}
 
         loss = backend.call(region(backend, module, use_reentrant=use_reentrant, **how), leaf(backend))
-        trace.expect(f"hook, {kind}")
+        trace.expect(f"pre-hook, {kind}", f"hook, {kind}")
         backend.backward(loss)
-        trace.expect(f"hook, {kind}")
+        trace.expect(f"pre-hook, {kind}", f"hook, {kind}")
 
 
 @rule(
@@ -79,7 +87,11 @@ def test_forward_hook_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5), docstring("torch.nn.Module.register_full_backward_hook").sentence(2)],
     needs=[*NEEDS, Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["backward-hooks-silent-in-a-checkpoint", "backward-hooks-doubled-in-a-checkpoint"],
+    mutants=[
+        "backward-hooks-silent-in-a-checkpoint",
+        "backward-hooks-doubled-in-a-checkpoint",
+        "backward-hooks-in-a-checkpoint-run-in-the-first-pass-only",
+    ],
 )
 def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
     """A full backward hook of a module in a checkpoint, reentrant or not, runs once, with the module's gradients.
@@ -90,9 +102,10 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
         module = backend.module({}, lambda _module, x: x * x)
         backend.register_full_backward_hook(module, lambda _module, *grads: trace.log("hook", grads))
         forward = region(backend, lambda x, module=module: module(x) * x, use_reentrant=use_reentrant)
-        backend.backward(backend.call(forward, leaf(backend)))
+        for _ in range(2):
+            backend.backward(backend.call(forward, leaf(backend)))
 
-        trace.expect(("hook", [[[2.0, 8.0]], [[1.0, 2.0]]]))
+            trace.expect(("hook", [[[2.0, 8.0]], [[1.0, 2.0]]]))
 
 
 @rule(
@@ -103,7 +116,7 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
     mutants=["tensor-hooks-dropped-in-a-checkpoint", "tensor-hooks-in-a-checkpoint-return-nothing"],
 )
 def test_tensor_hook_of_forward(backend: Backend, trace: Trace) -> None:
-    """A tensor hook that the forward of a non-reentrant checkpoint registers runs in backward, and can replace.
+    """A tensor hook that a non-reentrant checkpoint's forward registers runs in backward, and can replace the gradient.
 
     The docstring says that this kind records the graph in forward, so it is this tensor whose gradient is computed.
     """
@@ -157,7 +170,7 @@ def test_tensor_hook_of_recomputation(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-is-never-reentrant", "tensor-hooks-dropped-in-a-checkpoint"],
 )
 def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
-    """A tensor hook registered by the recomputation of a reentrant checkpoint runs in that backward and can replace."""
+    """A tensor hook that the recomputation of a reentrant checkpoint registers runs, and can replace the gradient."""
     runs: list[Any] = []
 
     def fn(x):

@@ -32,7 +32,7 @@ def sequence(backend: Backend, functions: Any, segments: int, **how: Any) -> Any
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(2, 11, 20)],
     needs=NEEDS,
-    mutants=["sequential-forgets-the-rest"],
+    mutants=["sequential-forgets-the-rest", "sequential-needs-an-input-that-requires-grad"],
 )
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential, reentrant or not, has the result and gradients of running the functions one by one.
@@ -48,6 +48,11 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
             backend.backward(loss)
             gradients = [backend.grad_of(x), backend.grad_of(weight)]
             trace.expect_value(f"gradients, {kind}, {segments} segments", [[36.0, 32.0], [6.0, 32.0]], gradients)
+
+    weight = leaf(backend, 3.0, 1.0)
+    forward = sequence(backend, [lambda x: x * weight, lambda x: x * weight], 2, use_reentrant=False)
+    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
+    trace.expect_value("gradient, of an input that requires none", [6.0, 4.0], backend.grad_of(weight))
 
 
 @rule(
@@ -163,12 +168,13 @@ def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(6, 7, 17)],
     needs=NEEDS,
-    mutants=["sequential-is-never-reentrant"],
+    mutants=["sequential-is-never-reentrant", "sequential-of-one-segment-is-of-any-kind"],
 )
 def test_kind_required(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential without use_reentrant is an error."""
-    with trace.raises(ErrorKind.CHECKPOINT_KIND):
-        backend.call(sequence(backend, squares(trace, 3), 2), leaf(backend))
+    for segments in (1, 2):
+        with trace.raises(ErrorKind.CHECKPOINT_KIND):
+            backend.call(sequence(backend, squares(trace, 3), segments), leaf(backend))
 
 
 @rule(

@@ -3,6 +3,7 @@
 Also its errors with debug, and what becomes of it after an error, in a hook, and when it is freed.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -311,7 +312,11 @@ def test_debug(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEBUG.sentence(3, 4)],
     needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
-    mutants=["checkpoint-debug-context-ignored"],
+    mutants=[
+        "checkpoint-debug-context-ignored",
+        "checkpoint-debug-context-ends-all",
+        "checkpoint-debug-context-stays-after-an-error",
+    ],
 )
 def test_debug_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
@@ -323,6 +328,8 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
             return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
 
         with backend.set_checkpoint_debug_enabled(enabled):
+            with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
+                raise ZeroDivisionError
             loss = backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=debug))
         said = ""
         try:
@@ -369,14 +376,18 @@ def _two_parts(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[GROUP.sentence(1)],
     needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP],
-    mutants=["graph-exec-group-ignored"],
+    mutants=["graph-exec-group-ignored", "graph-exec-group-forgets-when-it-is-left"],
 )
 def test_group(backend: Backend, trace: Trace) -> None:
-    """Inside one GraphExecGroup a non-reentrant checkpoint is recomputed once for all backward passes."""
+    """Inside one GraphExecGroup a non-reentrant checkpoint is recomputed once for all backward passes.
+
+    The docstring says so of all that is under the same instance, which can be entered again.
+    """
     x = backend.tensor([0.0, 0.0], requires_grad=True)
     checkpoints = [backend.call(_two_parts(backend, trace), x) for _ in range(2)]
-    with backend.graph_exec_group():
-        for parts in zip(*checkpoints, strict=True):
+    group = backend.graph_exec_group()
+    for parts in zip(*checkpoints, strict=True):
+        with group:
             for part in parts:
                 backend.backward(backend.sum(part))
 

@@ -217,7 +217,12 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DATA_PARALLEL.sentence(4), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.TENSOR_HOOKS],
-    mutants=["gradient-of-one-replica-only", "parameter-hook-once-a-replica", "later-gradients-of-one-replica-only"],
+    mutants=[
+        "gradient-of-one-replica-only",
+        "parameter-hook-once-a-replica",
+        "later-gradients-of-one-replica-only",
+        "replicas-have-gradients-in-the-first-call-only",
+    ],
 )
 def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     """The gradients of all replicas are summed into the original module; its parameter hooks run once, with the sum.
@@ -227,12 +232,17 @@ def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     module = two_weighted(backend)
     backend.register_hook(module.weight, trace.saw("weight"))
     backend.register_hook(module.other, trace.saw("other"))
-    backend.backward(backend.sum(backend.call(backend.data_parallel(module), one_row_each(backend))))
+    parallel = backend.data_parallel(module)
+    for _ in range(2):
+        backend.set_grad(module.weight, None)
+        backend.set_grad(module.other, None)
+        backend.backward(backend.sum(backend.call(parallel, one_row_each(backend))))
 
-    trace.expect_in_any_order("weight", "other")
+        trace.expect_in_any_order("weight", "other")
+        expect_gradients(backend, trace, module)
     seen = [*trace.values("weight"), *trace.values("other")]
-    trace.expect_value("what the hooks saw", [squared_gradient(backend), [sum(numbers(backend))]], seen)
-    expect_gradients(backend, trace, module)
+    of_weight, of_other = squared_gradient(backend), [sum(numbers(backend))]
+    trace.expect_value("what the hooks saw", [of_weight, of_weight, of_other, of_other], seen)
 
 
 @rule(

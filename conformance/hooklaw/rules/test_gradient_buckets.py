@@ -43,6 +43,7 @@ def looked_into(backend: Backend, look: Any, module: Any = None, **options: floa
         "bucket-without-its-last-gradient",
         "bucket-parameters-are-gradients",
         "bucket-gradients-of-one-element-apart",
+        "bucket-parameters-reversed-after-the-first-pass",
     ],
     except_under=FLAT,
     processes=RANKS,
@@ -67,9 +68,13 @@ def test_bucket_gradients(backend: Backend, trace: Trace) -> None:
     module = backend.module(weights, forward)
     _, parallel = looked_into(backend, look, module)
     own = number(backend)
-    run(backend, parallel, backend.tensor([own, own * 10]))
-    trace.expect_value("gradient of weight", [own, own * 10], found.get("weight"))
-    trace.expect_value("gradient of other", [own * 11] * 3, found.get("other"))
+    for _ in range(2):
+        for weight in (module.weight, module.other):
+            backend.set_grad(weight, None)
+        found.clear()
+        run(backend, parallel, backend.tensor([own, own * 10]))
+        trace.expect_value("gradient of weight", [own, own * 10], found.get("weight"))
+        trace.expect_value("gradient of other", [own * 11] * 3, found.get("other"))
     trace.expect_value("gradients are parts of their buffers", [True] * len(parts), parts)
 
 
@@ -130,7 +135,7 @@ def test_bucket_last(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring(f"{BUCKET}.set_buffer").sentence(2)],
     needs=WITH_HOOK,
-    mutants=["bucket-keeps-its-buffer"],
+    mutants=["bucket-keeps-its-buffer", "bucket-keeps-its-buffer-after-the-first-pass"],
     processes=RANKS,
 )
 def test_set_buffer(backend: Backend, trace: Trace) -> None:
@@ -143,6 +148,7 @@ def test_set_buffer(backend: Backend, trace: Trace) -> None:
         seen.append(backend.tolist(bucket.buffer()) == backend.tolist(before * 10))
 
     _, parallel = looked_into(backend, look)
+    run(backend, parallel)
     run(backend, parallel)
 
     trace.expect_value("replaced", [True] * max(1, len(seen)), seen)
@@ -220,7 +226,11 @@ def test_several_buckets(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(78), DESIGN.sentence(25)],
     needs=[*NEEDS, Capability.GRADIENT_BUCKETS],
-    mutants=["ddp-bucket-views-not-averaged", "ddp-bucket-views-average-one-gradient"],
+    mutants=[
+        "ddp-bucket-views-not-averaged",
+        "ddp-bucket-views-average-one-gradient",
+        "ddp-bucket-views-lost-with-their-gradients",
+    ],
     processes=RANKS,
 )
 def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
@@ -230,11 +240,14 @@ def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
     """
     module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module, gradient_as_bucket_view=True)
-    for passes in (1, 2):
+    for each, passes in (("first", 1), ("second", 2), ("third", 1)):
+        if each == "third":
+            backend.set_grad(module.weight, None)
+            backend.set_grad(module.other, None)
         run(backend, parallel)
         for name, power in (("weight", 1), ("other", 2)):
             expected = [passes * value for value in mean(backend, lambda own, power=power: own**power)]
-            trace.expect_value(f"{name}.grad after pass {passes}", expected, backend.grad_of(getattr(module, name)))
+            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(

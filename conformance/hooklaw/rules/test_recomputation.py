@@ -2,7 +2,8 @@
 
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -46,7 +47,12 @@ def test_early_stop(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EARLY_STOP.sentence(3, 4, 5), CHECKPOINT.sentence(16)],
     needs=WITH_OPTIONS,
-    mutants=["early-stop-context-ignored", "early-stop-context-stays"],
+    mutants=[
+        "early-stop-context-ignored",
+        "early-stop-context-stays",
+        "early-stop-context-ends-all",
+        "early-stop-context-stays-after-an-error",
+    ],
 )
 def test_early_stop_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_early_stop(False) applies to each checkpoint whose forward runs inside, and to no other."""
@@ -62,6 +68,14 @@ def test_early_stop_context(backend: Backend, trace: Trace) -> None:
     with backend.set_checkpoint_early_stop(enable=False):
         backend.backward(loss)
     trace.expect_value("only backward inside, times", 1, times())
+
+    forward, times = times_reached_end(backend, trace, use_reentrant=False)
+    with backend.set_checkpoint_early_stop(enable=False):
+        with suppress(ZeroDivisionError), backend.set_checkpoint_early_stop(enable=True):
+            raise ZeroDivisionError
+        loss = backend.call(forward, leaf(backend))
+    backend.backward(loss)
+    trace.expect_value("after an inner context that an error ended, times", 2, times())
 
 
 @rule(
@@ -103,7 +117,7 @@ def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(45)],
     needs=NEEDS,
-    mutants=["recomputation-unchecked"],
+    mutants=["recomputation-unchecked", "recomputation-compares-its-first-tensor-only"],
 )
 def test_other_shapes(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputed tensors have other shapes than the saved ones is an error.
@@ -111,10 +125,13 @@ def test_other_shapes(backend: Backend, trace: Trace) -> None:
     The docstring describes a check of shapes, dtypes and devices, which can be turned off; a check that finds a
     difference can only be an error.
     """
-    for other in (2.0, [2.0], [[2.0, 2.0]]):
-        factors = iter((backend.tensor([2.0, 2.0]), backend.tensor(other)))
-        forward = region(backend, lambda x, factors=factors: x * next(factors), use_reentrant=False)
-        loss = backend.call(forward, leaf(backend))
+    for nr, other in product(range(2), (2.0, [2.0], [[2.0, 2.0]])):
+        factors = iter([[2.0, 2.0], [2.0, 2.0], *([other, [2.0, 2.0]] if nr == 0 else [[2.0, 2.0], other])])
+
+        def fn(x, factors=factors):
+            return x * backend.tensor(next(factors)) * backend.tensor(next(factors))
+
+        loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
 
         with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
             backend.backward(loss)
@@ -230,11 +247,12 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
         trace.log("function")
         return x * x
 
-    how = {"use_reentrant": False, "early_stop": False, "context_fn": lambda: (around("first"), around("second"))}
-    loss = backend.call(region(backend, fn, **how), leaf(backend))
-    trace.expect("enter first", "function", "leave first")
-    backend.backward(loss)
-    trace.expect("enter second", "function", "leave second")
+    for early_stop in (False, True):
+        how = {"early_stop": early_stop, "context_fn": lambda: (around("first"), around("second"))}
+        loss = backend.call(region(backend, fn, use_reentrant=False, **how), leaf(backend))
+        trace.expect("enter first", "function", "leave first")
+        backend.backward(loss)
+        trace.expect("enter second", "function", "leave second")
 
 
 @rule(
@@ -265,7 +283,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("what a recomputation saved belongs to the pass, also where it was stopped")],
     needs=[*WITH_OPTIONS, Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
-    mutants=["saved-tensors-of-functions-outlive-the-graph"],
+    mutants=["saved-tensors-of-functions-outlive-the-graph", "saved-tensors-of-a-recomputed-function-outlive-the-pass"],
 )
 def test_stopped_and_freed(backend: Backend, trace: Trace) -> None:
     """What a custom Function saved in a recomputation that was stopped early is freed once backward has ended."""

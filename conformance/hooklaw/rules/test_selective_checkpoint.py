@@ -20,13 +20,19 @@ def selective(backend: Backend, fn: Any, policy: Any, **options: bool) -> Any:
     return lambda *inputs: backend.sum(backend.checkpoint(fn, *inputs, use_reentrant=False, context_fn=contexts))
 
 
-def gradient_after_change(backend: Backend, policy: Any) -> Any:
-    """Return the gradient of x * exp(weight) if exp gives 1 at first, and e after the weight was changed."""
+def gradient_after_change(backend: Backend, policy: Any, *, times: int = 1) -> Any:
+    """Return the gradient of x * exp(weight) if exp gives 1 at first, and e after the weight was changed.
+
+    It is that of x * exp(weight) * exp(weight) for 2 times.
+    """
     x, weight = leaf(backend, 1.0, 1.0), backend.tensor([0.0, 0.0])
     changes = iter((0.0, 1.0))
 
     def fn(x: Any) -> Any:
-        return x * backend.exp(weight + next(changes))
+        change = next(changes)
+        for _ in range(times):
+            x = x * backend.exp(weight + change)
+        return x
 
     backend.backward(backend.call(selective(backend, fn, policy), x))
     return backend.grad_of(x)
@@ -42,12 +48,18 @@ def only_exp(policy: str) -> Any:
     level=Level.MUST,
     sources=[POLICY.sentence(3), CONTEXTS.sentence(1, 2, 4)],
     needs=NEEDS,
-    mutants=["selective-checkpoint-saves-nothing"],
+    mutants=["selective-checkpoint-saves-nothing", "policy-for-the-first-call-of-an-operation-for-all"],
 )
 def test_saved(backend: Backend, trace: Trace) -> None:
     """An operation whose policy is MUST_SAVE or PREFER_SAVE is not run again: backward uses its output of forward."""
     for policy in ("MUST_SAVE", "PREFER_SAVE"):
         trace.expect_value(f"x.grad, {policy}", [1.0, 1.0], gradient_after_change(backend, only_exp(policy)))
+
+    e, policies = backend.exp(backend.tensor([1.0, 1.0])), iter(["MUST_RECOMPUTE", "MUST_SAVE"])
+    gradient = gradient_after_change(
+        backend, lambda _ctx, operation: next(policies) if operation == "exp" else "PREFER_RECOMPUTE", times=2
+    )
+    trace.expect_value("x.grad, MUST_SAVE for the second exp alone", e, gradient)
 
 
 @rule(

@@ -1,9 +1,9 @@
-"""Mutants of the engine that forget a limit: that of a pass with inputs, or that of a mark, a leaf or a hook."""
+"""Mutants of the engine that forget a limit: that of a pass with inputs, of a mark, a leaf, a hook or a sequence."""
 
 from typing import Any
 
 from hooklaw.model import engine, function
-from hooklaw_backends.mutants.base import Hook, Mutant, altering
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, overriding
 from hooklaw_backends.mutants.inside import Inside, inside
 from hooklaw_backends.mutants.shared import CallsTheRest
 
@@ -59,3 +59,11 @@ class DetachedInPlaceRetains(Mutant):
 
     def retains_grad(self, tensor: Any) -> bool:
         return self.keeps(tensor) or super().retains_grad(tensor)
+
+
+@overriding("checkpoint_sequential")
+def sequential_of_one_segment_is_of_any_kind(
+    self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
+) -> Any:
+    """checkpoint_sequential with one segment, which is no checkpoint, needs no use_reentrant."""
+    return old(functions, segments, *inputs, **({"use_reentrant": False} if segments == 1 else {}) | how)

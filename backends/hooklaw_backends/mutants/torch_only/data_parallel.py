@@ -100,6 +100,16 @@ def later_gradients_of_one_replica_only(parallel: ThreadParallel, old: Hook, mod
     return _first_alone(old(module, device_ids), list(module.named_parameters())[1:])
 
 
+@in_parallel("replicate")
+def replicas_have_gradients_in_the_first_call_only(
+    parallel: ThreadParallel, old: Hook, module: Any, device_ids: Any
+) -> list[Any]:
+    """From the second call on no replica but the first contributes to the gradients of the parameters."""
+    replicas, calls = old(module, device_ids), parallel.__dict__.setdefault("calls", [])
+    calls.append(module)
+    return _first_alone(replicas, module.named_parameters()) if len(calls) > 1 else replicas
+
+
 def _first_alone(replicas: list[Any], parameters: Iterable[tuple[str, Any]]) -> list[Any]:
     """Cut these parameters off in all replicas but the first."""
     for name, parameter in parameters:

@@ -1,11 +1,12 @@
-"""Mutants of distributed data parallel that overlook an option that is switched off, or misnumber buckets."""
+"""Mutants of distributed data parallel that overlook an option, or misnumber or mix up buckets in some passes."""
 
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
-from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, bucket_by
+from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, after_the_first_pass, bucket_by
+from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
 @overriding("distributed_data_parallel")
@@ -60,3 +61,25 @@ def bucket_index_counts_all_passes(self: Mutant, old: Hook, parallel: Any, state
         return hook(state, Bucket(bucket, index=lambda: number))
 
     old(parallel, state, numbered)
+
+
+@after_the_first_pass
+def bucket_parameters_reversed_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the second pass on the parameters of a bucket are in another order than its gradients."""
+    return hook(state, Bucket(bucket, parameters=lambda: bucket.parameters()[::-1]))
+
+
+@after_the_first_pass
+def bucket_keeps_its_buffer_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the second pass on set_buffer of a bucket changes nothing."""
+    return hook(state, Bucket(bucket, set_buffer=lambda _: None))
+
+
+@parallel_by("forward")
+def ddp_bucket_views_lost_with_their_gradients(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """With gradient_as_bucket_view=True gradients are no longer averaged once .grad was set to None after a pass."""
+    ran = parallel.__dict__.setdefault("ran", [])
+    if parallel.gradient_as_bucket_view and ran and any(each.grad is None for each in parallel.module.parameters()):
+        parallel.require_backward_grad_sync = False
+    ran.append(True)
+    return old(*inputs)
