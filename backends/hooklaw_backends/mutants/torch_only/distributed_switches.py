@@ -1,6 +1,6 @@
 """Mutants of distributed data parallel that overlook what is switched off, or switch off more, or misnumber buckets."""
 
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -131,3 +131,31 @@ def no_sync_applies_to_all_modules(self: _KnowsParallel, old: Hook, parallel: An
         for each in self.kept:
             stack.enter_context(old(each))
         yield
+
+
+@overriding("no_sync")
+def no_sync_of_a_wrapper_works_once(self: Mutant, old: Hook, parallel: Any) -> AbstractContextManager[Any]:
+    """The second no_sync of a fully sharded wrapper changes nothing."""
+    if self.keeps(parallel) and not isinstance(parallel, DistributedDataParallel):
+        return nullcontext()
+    self.kept.append(parallel)
+    return old(parallel)
+
+
+@overriding("join")
+def join_shadows_one_bucket(self: Mutant, old: Hook, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
+    """A rank that has no more inputs takes part in the reduction of one bucket in each pass of the others."""
+
+    def match() -> None:
+        reducer = parallel.reducer
+        reducer._run_comm_hook(reducer._get_zeros_like_grad_buckets()[0]).wait()  # noqa: SLF001 - there is no public API
+
+    parallel._match_all_reduce_for_bwd_pass = match  # noqa: SLF001
+    return old(parallel, **options)
+
+
+@overriding("join")
+def join_shadows_no_buffers(self: Mutant, old: Hook, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
+    """A rank that has no more inputs takes no part in the broadcast of buffers."""
+    parallel._check_and_sync_module_buffers = lambda: None  # noqa: SLF001 - there is no public API
+    return old(parallel, **options)
