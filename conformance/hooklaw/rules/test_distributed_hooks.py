@@ -57,7 +57,11 @@ def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
     sources=[observed("the mean is taken of what the hooks return")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     basis=Basis.OBSERVED,
-    mutants=["ddp-loses-earlier-parameter-hooks", "ddp-ignores-later-parameter-hooks"],
+    mutants=[
+        "ddp-loses-earlier-parameter-hooks",
+        "ddp-ignores-later-parameter-hooks",
+        "ddp-ignores-what-parameter-hooks-return-after-the-first-pass",
+    ],
     processes=RANKS,
 )
 def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
@@ -67,9 +71,10 @@ def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
     backend.register_hook(module.weight, lambda grad: grad * factor)
     parallel = backend.distributed_data_parallel(module)
     backend.register_hook(module.weight, lambda grad: grad * 10)
-    run(backend, parallel)
-
-    trace.expect_value("weight.grad", mean(backend, lambda own: 10 * own * own), backend.grad_of(module.weight))
+    (share,) = mean(backend, lambda own: 10 * own * own)
+    for passes in (1, 2):
+        run(backend, parallel)
+        trace.expect_value(f"weight.grad after pass {passes}", [passes * share], backend.grad_of(module.weight))
 
 
 @rule(

@@ -345,6 +345,7 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
         "dtensor-drops-tensor-hooks",
         "dtensor-drops-post-accumulate-hooks",
         "dtensor-drops-tensor-hooks-of-non-leaves",
+        "dtensor-keeps-one-post-accumulate-hook",
     ],
     processes=1,
 )
@@ -357,14 +358,17 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
         x = leaf(backend, placement)
         backend.register_hook(x, lambda grad: trace.log("tensor hook", part(backend, grad)))
 
-        def hook(tensor):
-            trace.log("post-accumulate hook", part(backend, backend.grad_of(tensor)))
+        for label in ("first", "second"):
 
-        backend.register_post_accumulate_grad_hook(x, hook)
+            def hook(tensor, label=label):
+                trace.log(f"{label} post-accumulate hook", part(backend, backend.grad_of(tensor)))
+
+            backend.register_post_accumulate_grad_hook(x, hook)
 
         def look(squares):
             backend.register_hook(squares, lambda grad: trace.log("hook of a non-leaf", part(backend, grad)))
 
         square(backend, x, look)
         ones = [1.0] * len(VALUES)
-        trace.expect(("hook of a non-leaf", ones), ("tensor hook", SQUARES), ("post-accumulate hook", SQUARES))
+        after = [(f"{label} post-accumulate hook", SQUARES) for label in ("first", "second")]
+        trace.expect(("hook of a non-leaf", ones), ("tensor hook", SQUARES), *after)

@@ -89,6 +89,14 @@ def dtensor_drops_post_accumulate_hooks(self: Mutant, tensor: Any, hook: Hook) -
 
 
 @overriding("register_post_accumulate_grad_hook")
+def dtensor_keeps_one_post_accumulate_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A second post-accumulate-grad hook on a distributed tensor takes the place of the first."""
+    if is_distributed(tensor):
+        (tensor._post_accumulate_grad_hooks or {}).clear()  # noqa: SLF001 - there is no public API
+    return old(tensor, hook)
+
+
+@overriding("register_post_accumulate_grad_hook")
 def dtensor_runs_post_accumulate_hooks_early(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A post-accumulate-grad hook on a distributed tensor runs before its gradient accumulates."""
     return self.register_hook(tensor, lambda _: hook(tensor)) if is_distributed(tensor) else old(tensor, hook)

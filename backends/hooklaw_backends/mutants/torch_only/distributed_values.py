@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, calling
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
@@ -41,6 +41,20 @@ def ddp_ignores_what_backward_hooks_return(self: _KnowsDistributedModules, hook:
 def ddp_drops_keyword_arguments(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
     """The keyword arguments with which a distributed module is called do not reach its forward."""
     return old(*inputs)
+
+
+@altering("register_hook", base=_KnowsDistributedModules)
+def ddp_ignores_what_parameter_hooks_return_after_the_first_pass(
+    self: _KnowsDistributedModules, tensor: Any, hook: Hook
+) -> Hook:
+    """What a hook on a parameter returns is lost from its second call on."""
+    results: list[Any] = []
+
+    def first(grad: Any) -> Any:
+        results.append(hook(grad))
+        return None if results[1:] and self.kept else results[-1]
+
+    return first
 
 
 class CommHookResultUncopied(Mutant):
