@@ -107,13 +107,20 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(4, 5, 8)],
     needs=NEEDS,
-    mutants=["fully-shard-gathers-zeros-in-backward", "fully-shard-never-reshards-after-backward"],
+    mutants=[
+        "fully-shard-gathers-zeros-in-backward",
+        "fully-shard-never-reshards-after-backward",
+        "fully-shard-without-reshard-stays-whole",
+    ],
     processes=RANKS,
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """Backward through a fully sharded module computes with its whole parameters, and leaves them sharded."""
-    module = sharded(backend, reshard_after_forward=True)
-    for _ in range(2):
+    """Backward through a fully sharded module computes with its whole parameters, and leaves them sharded.
+
+    It does so whatever forward left: only that depends on reshard_after_forward.
+    """
+    modules = [sharded(backend, reshard_after_forward=reshard) for reshard in (True, False)]
+    for module in modules * 2:
         x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
         backend.backward(backend.sum(backend.call(module, x)))
         trace.expect_value("x.grad", VALUES, backend.grad_of(x))

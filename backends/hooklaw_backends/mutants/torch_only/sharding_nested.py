@@ -112,3 +112,11 @@ def forward_method_gathers_parameters_in_forward_alone(self: Mutant, old: Hook, 
 
     if hasattr(module, "unshard"):
         setattr(module, name, gathering)
+
+
+@overriding("fully_shard")
+def fully_shard_without_reshard_stays_whole(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With reshard_after_forward=False parameters stay whole after backward too."""
+    made = old(module, **options)
+    made.set_reshard_after_backward(options.get("reshard_after_forward") is not False)
+    return made
