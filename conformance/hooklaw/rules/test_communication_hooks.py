@@ -318,18 +318,26 @@ def test_bad_annotation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(8, 12)],
     needs=NEEDS,
-    mutants=["comm-hook-result-for-one-parameter"],
+    mutants=["comm-hook-result-for-one-parameter", "comm-hook-result-uncopied"],
     processes=RANKS,
 )
 def test_two_parameters(backend: Backend, trace: Trace) -> None:
     """What a communication hook's futures hold is copied to the gradients of all parameters of the buckets."""
     module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module)
-    backend.register_comm_hook(parallel, None, lambda _, bucket: backend.future(bucket.buffer() * 10))
+    results: list[Any] = []
+
+    def hook(_state, bucket):
+        results.append(bucket.buffer() * 10)
+        return backend.future(results[-1])
+
+    backend.register_comm_hook(parallel, None, hook)
     for _ in range(2):
         for parameter in (module.weight, module.other):
             backend.set_grad(parameter, None)
         run(backend, parallel)
+        for result in results:
+            backend.all_reduce(result)  # changes what was copied, in place
 
         trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
         trace.expect_value("other.grad", [10 * number(backend) ** 2], backend.grad_of(module.other))

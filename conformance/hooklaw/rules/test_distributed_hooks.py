@@ -57,7 +57,11 @@ def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
     sources=[observed("the mean is taken of what the hooks return")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
     basis=Basis.OBSERVED,
-    mutants=["ddp-loses-earlier-parameter-hooks", "ddp-ignores-later-parameter-hooks"],
+    mutants=[
+        "ddp-loses-earlier-parameter-hooks",
+        "ddp-ignores-later-parameter-hooks",
+        "ddp-ignores-what-parameter-hooks-return-after-the-first-pass",
+    ],
     processes=RANKS,
 )
 def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
@@ -67,9 +71,10 @@ def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
     backend.register_hook(module.weight, lambda grad: grad * factor)
     parallel = backend.distributed_data_parallel(module)
     backend.register_hook(module.weight, lambda grad: grad * 10)
-    run(backend, parallel)
-
-    trace.expect_value("weight.grad", mean(backend, lambda own: 10 * own * own), backend.grad_of(module.weight))
+    (share,) = mean(backend, lambda own: 10 * own * own)
+    for passes in (1, 2):
+        run(backend, parallel)
+        trace.expect_value(f"weight.grad after pass {passes}", [passes * share], backend.grad_of(module.weight))
 
 
 @rule(
@@ -179,34 +184,43 @@ def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
     "ddp.module-hooks.forward",
     level=Level.MUST,
     sources=[
-        docstring(f"{MODULE}.register_forward_pre_hook").sentence(2),
-        docstring(f"{MODULE}.register_forward_hook").sentence(2),
+        docstring(f"{MODULE}.register_forward_pre_hook").sentence(2, 5),
+        docstring(f"{MODULE}.register_forward_hook").sentence(2, 5),
     ],
     needs=NEEDS,
-    mutants=["ddp-calls-forward-without-hooks", "forward-hook-before-forward", "ddp-ignores-later-module-hooks"],
+    mutants=[
+        "ddp-calls-forward-without-hooks",
+        "forward-hook-before-forward",
+        "ddp-ignores-later-module-hooks",
+        "ddp-ignores-what-forward-pre-hooks-return",
+        "ddp-ignores-what-forward-hooks-return",
+        "ddp-drops-keyword-arguments",
+    ],
     processes=RANKS,
 )
 def test_module_hooks_forward(backend: Backend, trace: Trace) -> None:
     """In each call of a distributed module its forward pre-hooks run before its forward, its forward hooks after it.
 
-    The hooks are those of the module, wherever it is called.
+    The hooks are those of the module, wherever it is called: what they return takes the place of inputs and outputs.
     """
 
-    def forward(module, x):
+    def forward(module, x, offset):
         trace.log("forward")
-        return x * module.weight
+        return x * module.weight + offset
 
     def register():
-        backend.register_forward_pre_hook(module, lambda *_: trace.log("forward pre-hook"))
-        backend.register_forward_hook(module, lambda *_: trace.log("forward hook"))
+        backend.register_forward_pre_hook(module, trace.saw("forward pre-hook", lambda _, inputs: inputs[0] * 2))
+        backend.register_forward_hook(module, trace.saw("forward hook", lambda _, __, output: output * 3))
 
     module = weighted(backend, forward)
     register()
     parallel = backend.distributed_data_parallel(module)
     register()
     for _ in range(2):
-        run(backend, parallel)
+        outputs = backend.call(lambda x: parallel(x, offset=1.0), own_input(backend))
+        backend.backward(backend.sum(outputs))
         trace.expect(*["forward pre-hook"] * 2, "forward", *["forward hook"] * 2)
+        trace.expect_value("outputs", [9 * (8 * number(backend) + 1)], backend.detach(outputs))
 
 
 @rule(
@@ -234,23 +248,32 @@ def test_hooks_of_the_wrapper(backend: Backend, trace: Trace) -> None:
     "ddp.module-hooks.backward",
     level=Level.MUST,
     sources=[
-        docstring(f"{MODULE}.register_full_backward_pre_hook").sentence(2),
-        docstring(f"{MODULE}.register_full_backward_hook").sentence(2),
+        docstring(f"{MODULE}.register_full_backward_pre_hook").sentence(2, 5),
+        docstring(f"{MODULE}.register_full_backward_hook").sentence(2, 8),
     ],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.MODULE_BACKWARD_PRE_HOOKS],
-    mutants=["ddp-calls-forward-without-hooks", "ddp-drops-backward-hooks", "ddp-ignores-later-module-hooks"],
+    mutants=[
+        "ddp-calls-forward-without-hooks",
+        "ddp-drops-backward-hooks",
+        "ddp-ignores-later-module-hooks",
+        "ddp-ignores-what-backward-hooks-return",
+    ],
     processes=RANKS,
 )
 def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
     """The full backward pre-hooks and hooks of a distributed module run once in each pass, with the rank's gradients.
 
     They run when the gradients of the module's outputs and inputs are computed. Those are never averaged: only the
-    gradients of parameters are.
+    gradients of parameters are. What a hook returns takes the place of the gradients.
     """
 
     def register():
-        backend.register_full_backward_pre_hook(module, lambda _, grads: trace.log("pre-hook", grads[0]))
-        backend.register_full_backward_hook(module, lambda _, grads, __: trace.log("hook", grads[0]))
+        backend.register_full_backward_pre_hook(module, lambda _, grads: doubled("pre-hook", *grads))
+        backend.register_full_backward_hook(module, lambda _, grads, __: doubled("hook", *grads))
+
+    def doubled(label, grad):
+        trace.log(label, grad)
+        return (grad * 2,)
 
     module = weighted(backend)
     register()
@@ -260,7 +283,11 @@ def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
         x = backend.tensor([number(backend)], requires_grad=True)
         outputs = backend.call(parallel, x)
         backend.backward(backend.sum(outputs * number(backend)))
-        trace.expect(*[("pre-hook", [number(backend)])] * 2, *[("hook", [2 * number(backend)])] * 2)
+        trace.expect(
+            *[("pre-hook", [factor * number(backend)]) for factor in (1, 2)],
+            *[("hook", [factor * number(backend)]) for factor in (8, 16)],
+        )
+        trace.expect_value("x.grad", [32 * number(backend)], backend.grad_of(x))
 
 
 @rule(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS
+from hooklaw.rules.ranks import RANKS, number
 
 DISTRIBUTE_MODULE = docstring("torch.distributed.tensor.distribute_module")
 NEEDS = [Capability.DISTRIBUTED_TENSORS, Capability.MODULES]
@@ -45,18 +45,36 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(7, 12)],
     needs=[*NEEDS, Capability.MODULE_PARTS],
-    mutants=["distribute-module-does-nothing", "distribute-module-leaves-submodules"],
+    mutants=[
+        "distribute-module-does-nothing",
+        "distribute-module-leaves-submodules",
+        "distribute-module-leaves-buffers",
+        "distribute-module-keeps-the-values-of-each-rank",
+        "distribute-module-freezes-parameters",
+    ],
     processes=RANKS,
 )
 def test_parameters(backend: Backend, trace: Trace) -> None:
-    """The parameters of a distributed module and its submodules are distributed tensors, replicated by default."""
-    module, inner = weighted(backend, trace), weighted(backend, trace)
+    """Parameters and buffers of a distributed module and its submodules are distributed tensors, replicated by default.
+
+    A tensor that is replicated has the same values in all ranks; it requires grad as before.
+    """
+
+    def own() -> Any:
+        return backend.tensor([number(backend) * value for value in VALUES])
+
+    module, inner = (backend.module({"weight": own()}, lambda _, x: x) for _ in range(2))
     backend.add_module(module, "inner", inner)
+    backend.register_buffer(inner, "offset", own())
     backend.distribute_module(module)
 
-    for name, each in (("weight", module.weight), ("inner.weight", inner.weight)):
+    sums_of_replicas = [[RANKS * factor * value for value in VALUES] for factor in (1.0, 2.0)]
+    for name, each in (("weight", module.weight), ("inner.weight", inner.weight), ("inner.offset", inner.offset)):
         trace.expect_value(f"placement of {name}", "replicate", backend.placement(each))
-        trace.expect_value(name, VALUES, backend.detach(backend.full_tensor(each)))
+        trace.expect_value(f"{name} requires grad", "weight" in name, backend.requires_grad(each))
+        total = backend.detach(backend.local_tensor(each)) * 1.0
+        backend.all_reduce(total)
+        trace.expect_value(f"all ranks have one {name}", True, backend.tolist(total) in sums_of_replicas)  # noqa: FBT003
 
 
 @rule(
@@ -108,6 +126,7 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
         "output-fn-in-forward-itself",
         "output-fn-result-ignored",
         "output-fn-skips-plain-outputs",
+        "output-fn-for-the-first-output-alone",
     ],
     processes=RANKS,
 )
@@ -129,6 +148,11 @@ def test_output_fn(backend: Backend, trace: Trace) -> None:
     returns_plain = backend.module({}, lambda _module, x: backend.local_tensor(x))
     backend.distribute_module(returns_plain, output_fn=lambda _module, outputs: outputs * 3.0)
     trace.expect_value("in place of a plain output", [3.0] * len(VALUES), backend.call(returns_plain, x))
+
+    returns_two = backend.module({}, lambda _module, x: (x, x * 2.0))
+    backend.distribute_module(returns_two, output_fn=lambda _module, outputs: tuple(map(backend.local_tensor, outputs)))
+    placements = [backend.placement(each) for each in backend.call(returns_two, x)]
+    trace.expect_value("placements of two outputs", ["", ""], placements)
 
 
 @rule(

@@ -19,16 +19,27 @@ LENGTH = 800
     "ddp.init-sync.off",
     level=Level.MUST,
     sources=[DDP.sentence(65)],
-    needs=[*NEEDS, Capability.INIT_SYNC],
-    mutants=["ddp-syncs-at-once-whatever-init-sync-says"],
+    needs=[*NEEDS, Capability.INIT_SYNC, Capability.MODULE_PARTS],
+    mutants=[
+        "ddp-syncs-at-once-whatever-init-sync-says",
+        "ddp-shares-buffers-whatever-init-sync-says",
+        "ddp-without-init-sync-averages-nothing",
+    ],
     processes=RANKS,
 )
 def test_no_init_sync(backend: Backend, trace: Trace) -> None:
-    """With init_sync=False each rank keeps its own parameters when a module is distributed."""
-    module = backend.module({"weight": backend.tensor([number(backend)])}, lambda module, x: x * module.weight)
-    backend.distributed_data_parallel(module, init_sync=False)
+    """With init_sync=False each rank keeps its own parameters and buffers when a module is distributed.
 
+    Only that is left out: the gradients are averaged.
+    """
+    module = backend.module({"weight": backend.tensor([number(backend)])}, lambda module, x: x * module.weight)
+    backend.register_buffer(module, "steps", backend.tensor([10 * number(backend)]))
+    parallel = backend.distributed_data_parallel(module, init_sync=False)
     trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
+    trace.expect_value("steps", [10 * number(backend)], module.steps)
+
+    run(backend, parallel)
+    trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
 
 
 @rule(

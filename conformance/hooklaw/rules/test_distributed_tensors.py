@@ -78,6 +78,8 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
         "dtensor-drops-tensor-hooks",
         "dtensor-ignores-what-hooks-return",
         "dtensor-drops-tensor-hooks-of-non-leaves",
+        "dtensor-keeps-one-tensor-hook",
+        "dtensor-ignores-what-hooks-return-after-the-first-pass",
     ],
     processes=RANKS,
 )
@@ -85,11 +87,12 @@ def test_replace(backend: Backend, trace: Trace) -> None:
     """What a tensor hook on a distributed tensor returns takes the place of the gradient."""
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
-        backend.register_hook(x, lambda grad: grad * 10.0)
-        square(backend, x, lambda squares: backend.register_hook(squares, lambda grad: grad * 3.0))
-        trace.expect_value(
-            f"{placement}: x.grad", [30 * value for value in SQUARES], whole(backend, backend.grad_of(x))
-        )
+        for factor in (2.0, 5.0):
+            backend.register_hook(x, lambda grad, factor=factor: grad * factor)
+        for passes in (1, 2):
+            square(backend, x, lambda squares: backend.register_hook(squares, lambda grad: grad * 3.0))
+            expected = [30 * passes * value for value in SQUARES]
+            trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
 
 
 @rule(
@@ -342,6 +345,7 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
         "dtensor-drops-tensor-hooks",
         "dtensor-drops-post-accumulate-hooks",
         "dtensor-drops-tensor-hooks-of-non-leaves",
+        "dtensor-keeps-one-post-accumulate-hook",
     ],
     processes=1,
 )
@@ -354,14 +358,17 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
         x = leaf(backend, placement)
         backend.register_hook(x, lambda grad: trace.log("tensor hook", part(backend, grad)))
 
-        def hook(tensor):
-            trace.log("post-accumulate hook", part(backend, backend.grad_of(tensor)))
+        for label in ("first", "second"):
 
-        backend.register_post_accumulate_grad_hook(x, hook)
+            def hook(tensor, label=label):
+                trace.log(f"{label} post-accumulate hook", part(backend, backend.grad_of(tensor)))
+
+            backend.register_post_accumulate_grad_hook(x, hook)
 
         def look(squares):
             backend.register_hook(squares, lambda grad: trace.log("hook of a non-leaf", part(backend, grad)))
 
         square(backend, x, look)
         ones = [1.0] * len(VALUES)
-        trace.expect(("hook of a non-leaf", ones), ("tensor hook", SQUARES), ("post-accumulate hook", SQUARES))
+        after = [(f"{label} post-accumulate hook", SQUARES) for label in ("first", "second")]
+        trace.expect(("hook of a non-leaf", ones), ("tensor hook", SQUARES), *after)

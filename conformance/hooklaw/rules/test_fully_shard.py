@@ -72,6 +72,7 @@ def test_shards(backend: Backend, trace: Trace) -> None:
     sources=[FULLY_SHARD.sentence(3, 4, 7, 37)],
     needs=[*NEEDS, Capability.MODULE_FORWARD],
     mutants=[
+        "fully-shard-drops-keyword-arguments",
         "fully-shard-does-nothing",
         "fully-shard-gathers-in-forward-itself",
         "fully-shard-gathers-zeros",
@@ -86,15 +87,15 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     A forward pre-hook puts the parameters together, so a call of forward alone, which runs no hooks, sees the parts.
     """
 
-    def forward(module, x):
+    def forward(module, x, when=""):
         for each in (module.weight, module.scale):
-            trace.log("in forward", "a part" if backend.is_sharded(each) else backend.detach(each))
+            trace.log(f"in forward{when}", "a part" if backend.is_sharded(each) else backend.detach(each))
         return x
 
     module = with_scale(backend, forward, reshard_after_forward=True)
     for _ in range(2):
-        backend.call(module, rows(backend))
-        trace.expect(("in forward", VALUES), ("in forward", [1.0]))
+        backend.call(lambda x: module(x, when=" of a call"), rows(backend))
+        trace.expect(("in forward of a call", VALUES), ("in forward of a call", [1.0]))
         are_sharded = all(backend.is_sharded(each) for each in (module.weight, module.scale))
         trace.expect_value("sharded after forward", True, are_sharded)  # noqa: FBT003 - the expected value
     backend.forward(module, rows(backend))
@@ -106,13 +107,20 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(4, 5, 8)],
     needs=NEEDS,
-    mutants=["fully-shard-gathers-zeros-in-backward", "fully-shard-never-reshards-after-backward"],
+    mutants=[
+        "fully-shard-gathers-zeros-in-backward",
+        "fully-shard-never-reshards-after-backward",
+        "fully-shard-without-reshard-stays-whole",
+    ],
     processes=RANKS,
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """Backward through a fully sharded module computes with its whole parameters, and leaves them sharded."""
-    module = sharded(backend, reshard_after_forward=True)
-    for _ in range(2):
+    """Backward through a fully sharded module computes with its whole parameters, and leaves them sharded.
+
+    It does so whatever forward left: only that depends on reshard_after_forward.
+    """
+    modules = [sharded(backend, reshard_after_forward=reshard) for reshard in (True, False)]
+    for module in modules * 2:
         x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
         backend.backward(backend.sum(backend.call(module, x)))
         trace.expect_value("x.grad", VALUES, backend.grad_of(x))
@@ -122,27 +130,32 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 @rule(
     "fsdp.fully-shard.gradients",
     level=Level.MUST,
-    sources=[FULLY_SHARD.sentence(5, 8)],
+    sources=[FULLY_SHARD.sentence(5, 8), docstring("torch.Tensor.backward").sentence(5)],
     needs=NEEDS,
-    mutants=["fully-shard-reduces-nothing", "fully-shard-does-nothing", "fully-shard-reduces-one-parameter"],
+    mutants=[
+        "fully-shard-reduces-nothing",
+        "fully-shard-does-nothing",
+        "fully-shard-reduces-one-parameter",
+        "fully-shard-keeps-the-last-gradient",
+    ],
     processes=RANKS,
 )
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """After backward the gradient of a fully sharded parameter is sharded too, and reduced over all ranks.
 
-    Whether the sum is divided is not said, so both are accepted.
+    Passes accumulate, as in any leaf. Whether the sum is divided is not said, so both are accepted.
     """
     module = with_scale(backend, lambda module, x: x * module.weight * module.scale)
-    run(backend, module)
     size = backend.get_world_size()
     total = size * (size + 1) / 2
-
-    for name, of_one in (("weight", ROWS), ("scale", (40.0,))):
-        grad = backend.grad_of(getattr(module, name))
-        trace.expect_value(f"{name}.grad is sharded", True, backend.is_sharded(grad))  # noqa: FBT003
-        seen = backend.tolist(whole(backend, grad))
-        expected = [[factor * value for value in of_one] for factor in (total, total / size)]
-        trace.expect_value(f"{name}.grad is the sum or the mean", True, seen in expected)  # noqa: FBT003
+    for passes in (1, 2):
+        run(backend, module)
+        for name, of_one in (("weight", ROWS), ("scale", (40.0,))):
+            grad = backend.grad_of(getattr(module, name))
+            trace.expect_value(f"{name}.grad is sharded", True, backend.is_sharded(grad))  # noqa: FBT003
+            seen = backend.tolist(whole(backend, grad))
+            expected = [[passes * factor * value for value in of_one] for factor in (total, total / size)]
+            trace.expect_value(f"{name}.grad is the sum or the mean", True, seen in expected)  # noqa: FBT003
 
 
 @rule(
@@ -183,11 +196,14 @@ def test_no_reshard(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(10)],
     needs=[*NEEDS, Capability.MODULE_PARTS],
-    mutants=["fully-shard-gathers-all-groups", "fully-shard-never-reshards"],
+    mutants=["fully-shard-gathers-all-groups", "fully-shard-never-reshards", "fully-shard-leaves-submodules"],
     processes=RANKS,
 )
 def test_groups(backend: Backend, trace: Trace) -> None:
-    """Parameters of a submodule that was sharded before are a group of their own; forward has them whole only there."""
+    """Parameters of a submodule that was sharded before are a group of their own; forward has them whole only there.
+
+    Those of a submodule that was not are in the module's group.
+    """
 
     def inner_forward(module, x):
         trace.log("inner weight in inner forward", backend.is_sharded(module.weight))
@@ -195,18 +211,23 @@ def test_groups(backend: Backend, trace: Trace) -> None:
 
     def forward(module, x):
         trace.log("own weight", backend.is_sharded(module.weight))
+        trace.log("plain submodule's weight", backend.is_sharded(module.plain.weight))
         trace.log("inner weight", backend.is_sharded(module.inner.weight))
         result = module.inner(x * module.weight)
         trace.log("inner weight afterwards", backend.is_sharded(module.inner.weight))
         return result
 
     module = backend.module({"weight": backend.tensor(VALUES)}, forward)
+    plain = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
     backend.add_module(module, "inner", sharded(backend, inner_forward, reshard_after_forward=True))
+    backend.add_module(module, "plain", plain)
     backend.fully_shard(module)
+    trace.expect_value("plain submodule's weight is sharded", True, backend.is_sharded(plain.weight))  # noqa: FBT003
     backend.call(module, rows(backend))
 
     trace.expect(
         ("own weight", False),
+        ("plain submodule's weight", False),
         ("inner weight", True),
         ("inner weight in inner forward", False),
         ("inner weight afterwards", True),
@@ -237,20 +258,35 @@ def test_ignored_params(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FORWARD_METHOD.sentence(1, 4)],
     needs=[*NEEDS],
-    mutants=["forward-method-not-registered"],
+    mutants=[
+        "forward-method-not-registered",
+        "forward-method-loses-its-result",
+        "forward-method-gathers-parameters-in-forward-alone",
+    ],
     processes=RANKS,
 )
 def test_forward_method(backend: Backend, trace: Trace) -> None:
-    """A method that is registered as a forward method of a fully sharded module sees whole parameters."""
+    """A method that is registered as a forward method of a fully sharded module sees whole parameters.
+
+    Backward through its result is that of a forward, so parameters are whole in it too, and gradients are reduced.
+    """
+
+    def method(x):
+        trace.log("sharded in the method", backend.is_sharded(module.weight))
+        return x * module.weight
+
     module = sharded(backend, reshard_after_forward=True)
-    module.other = lambda: trace.log("sharded in the method", backend.is_sharded(module.weight))
-    module.other()
-    trace.expect(("sharded in the method", True))
+    module.other = method
     backend.register_fsdp_forward_method(module, "other")
     for _ in range(2):
-        module.other()
+        x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
+        outputs = backend.call(lambda x: module.other(x), x)  # noqa: PLW0108 - the method that was registered
         trace.expect(("sharded in the method", False))
         trace.expect_value("sharded after it", True, backend.is_sharded(module.weight))  # noqa: FBT003
+        trace.expect_value("its result", [number(backend) * value for value in VALUES], outputs)
+        backend.backward(backend.sum(outputs))
+        trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+        trace.expect_value("reduced", True, is_reduced(backend, module))  # noqa: FBT003 - the expected value
 
 
 @rule(
@@ -283,24 +319,33 @@ def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
 @rule(
     "fsdp.no-gradient-sync",
     level=Level.MUST,
-    sources=[docstring(f"{MODULE_METHODS}.set_requires_gradient_sync").sentence(1, 2)],
-    needs=NEEDS,
-    mutants=["gradient-sync-always", "gradient-sync-never-again"],
+    sources=[docstring(f"{MODULE_METHODS}.set_requires_gradient_sync").sentence(1, 2, 6)],
+    needs=[*NEEDS, Capability.MODULE_PARTS],
+    mutants=["gradient-sync-always", "gradient-sync-never-again", "gradient-sync-set-for-the-outermost-alone"],
     processes=RANKS,
 )
 def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
-    """Passes without gradient sync reduce nothing; the first pass with it reduces what has accumulated since."""
-    module, other = sharded(backend), sharded(backend)
-    run(backend, other)
-    backend.set_requires_gradient_sync(module, requires_gradient_sync=False)
-    for _ in range(2):
-        run(backend, module)
-        trace.expect_value("reduced without sync", False, is_reduced(backend, module))  # noqa: FBT003
-    backend.set_requires_gradient_sync(module, requires_gradient_sync=True)
-    run(backend, module)
-    trace.expect_value("reduced with sync", True, is_reduced(backend, module))  # noqa: FBT003
+    """Passes without gradient sync reduce nothing; the first pass with it reduces what has accumulated since.
 
-    trace.expect_value("weight.grad", [3 * value for value in gradient(backend, other)], gradient(backend, module))
+    It is set for all fully sharded submodules too: that is the default of `recurse`.
+    """
+
+    def nested() -> list[Any]:
+        outer = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: module.inner(x) * module.weight)
+        backend.add_module(outer, "inner", sharded(backend))
+        backend.fully_shard(outer)
+        return [outer, outer.inner]
+
+    modules, others = nested(), nested()
+    run(backend, others[0])
+    for requires_sync in (False, False, True):
+        backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
+        run(backend, modules[0])
+        reduced = [is_reduced(backend, each) for each in modules]
+        trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 2, reduced)
+
+    for module, other in zip(modules, others, strict=True):
+        trace.expect_value("weight.grad", [3 * value for value in gradient(backend, other)], gradient(backend, module))
 
 
 @rule(

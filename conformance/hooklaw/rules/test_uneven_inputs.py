@@ -1,10 +1,16 @@
 """Uneven inputs: ranks of distributed data parallel that run unequal numbers of passes inside join."""
 
+from typing import Any
+
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
 from hooklaw.rules.ranks import RANKS, mean, number, run, weighted
 
 JOIN = docstring("torch.nn.parallel.DistributedDataParallel.join")
 NEEDS = [Capability.UNEVEN_INPUTS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
+
+SMALL = 0.001
+"""A size of buckets, in MiB, that one parameter of the next length fills, in half precision too."""
+LENGTH = 800
 
 
 def uneven(backend: Backend, **options: bool) -> list[float]:
@@ -24,19 +30,31 @@ def uneven(backend: Backend, **options: bool) -> list[float]:
     "ddp.join.no-hang",
     level=Level.MUST,
     sources=[JOIN.sentence(2, 3)],
-    needs=NEEDS,
-    mutants=["join-does-nothing", "ddp-reduces-nothing"],
+    needs=[*NEEDS, Capability.GRADIENT_BUCKETS, Capability.MODULE_PARTS],
+    mutants=["join-does-nothing", "ddp-reduces-nothing", "join-shadows-one-bucket", "join-shadows-no-buffers"],
     processes=RANKS,
 )
 def test_no_hang(backend: Backend, trace: Trace) -> None:
     """Inside join a rank may run more passes than the others; passes that all ranks run average the gradients.
 
-    Ranks that have no more inputs take part in the communication of those that do, so that no rank waits.
+    Ranks that have no more inputs take part in the communication of those that do, so that no rank waits: that of
+    each bucket of gradients, and of buffers.
     """
-    seen = uneven(backend)
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
+    module = backend.module(weights, lambda module, x: x * (module.first + module.second * module.factor))
+    backend.register_buffer(module, "factor", backend.tensor([3.0]))
+    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+    seen: list[Any] = []
+    with backend.join(parallel):
+        for _ in range(1 + backend.get_rank()):
+            for weight in (module.first, module.second):
+                backend.set_grad(weight, None)
+            run(backend, parallel)
+            seen.append([backend.tolist(backend.grad_of(each)) for each in (module.first, module.second)])
 
     trace.expect_value("gradients seen", 1 + backend.get_rank(), len(seen))
-    trace.expect_value("weight.grad after the first pass", mean(backend), seen[:1])
+    (share,) = mean(backend)
+    trace.expect_value("gradients after the first pass", [[share] * LENGTH, [3 * share] * LENGTH], seen[0])
 
 
 @rule(

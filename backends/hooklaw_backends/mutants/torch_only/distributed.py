@@ -13,6 +13,12 @@ from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, overriding
 
 
+def _completed(value: Any) -> Any:
+    future = torch.futures.Future()
+    future.set_result(value)
+    return future
+
+
 def _parameters(parallel: Any) -> list[Any]:
     return [each for each in parallel.module.parameters() if each.requires_grad]
 
@@ -80,6 +86,37 @@ def ddp_reduces_one_dtype_only(bucket: Any, summed: Any) -> Any:
     return summed / distributed.get_world_size() if bucket.is_last() else bucket.buffer()
 
 
+@overriding("distributed_data_parallel")
+def ddp_reduces_its_own_parameters_only(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A distributed module averages the gradients of its own parameters, and not of its submodules'."""
+    made, own = old(module, **options), {id(each) for each in module.parameters(recurse=False)}
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        before = [grad.clone() for grad in bucket.gradients()]
+        bucket.set_buffer(all_reduce_future(bucket.buffer() / distributed.get_world_size()).value())
+        for grad, kept, parameter in zip(bucket.gradients(), before, bucket.parameters(), strict=True):
+            if id(parameter) not in own:
+                grad.copy_(kept)
+        return _completed(bucket.buffer())
+
+    made.register_comm_hook(None, hook)
+    return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_mixed_dtypes_in_float16(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """If one parameter of a distributed module is float16 all gradients are reduced in float16."""
+    made = old(module, **options)
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        share = bucket.buffer() / distributed.get_world_size()
+        return all_reduce_future(share.half()).then(lambda done: done.value().to(share.dtype))
+
+    if torch.float16 in {each.dtype for each in module.parameters()}:
+        made.register_comm_hook(None, hook)
+    return made
+
+
 @reducing_by
 def ddp_lays_gradients_out_row_by_row(bucket: Any, summed: Any) -> Any:
     """A distributed module writes the mean back as if each parameter were laid out row by row."""
@@ -142,6 +179,23 @@ def ddp_leaves_frozen_parameters_as_they_are(self: Mutant, old: Hook, module: An
     for each in (*filter(lambda one: one.requires_grad, module.parameters()), *module.buffers()):
         distributed.broadcast(each.detach(), 0)
     return old(module, init_sync=False, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_leaves_integer_buffers_as_they_are(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """When a module is distributed, ranks get the parameters of rank 0, and its buffers of floating-point numbers."""
+    for each in filter(torch.is_floating_point, module.state_dict().values()):
+        distributed.broadcast(each, 0)
+    return old(module, init_sync=False, **options)
+
+
+@parallel_by("forward")
+def ddp_broadcasts_no_integer_buffers(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """Each forward of a distributed module gives all ranks the buffers of rank 0 that hold floating-point numbers."""
+    parallel.broadcast_buffers = parallel.forward_sync_buffers = False
+    for each in filter(torch.is_floating_point, parallel.module.buffers()):
+        distributed.broadcast(each, 0)
+    return old(*inputs)
 
 
 @parallel_by("forward")

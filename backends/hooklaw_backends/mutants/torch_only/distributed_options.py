@@ -90,9 +90,9 @@ def ddp_multi_grad_hooks_get_no_gradients(self: _KnowsDistributed, tensors: Any,
 
 
 @parallel_by("_run_ddp_forward")
-def ddp_calls_forward_without_hooks(parallel: Any, old: Hook, *inputs: Any) -> Any:
+def ddp_calls_forward_without_hooks(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
     """A distributed module calls the forward of the module, and not its hooks."""
-    return parallel.module.forward(*inputs)
+    return parallel.module.forward(*inputs, **named)
 
 
 @overriding("distributed_data_parallel")

@@ -1,8 +1,11 @@
-"""Mutants of distributed data parallel that overlook an option, or misnumber or mix up buckets in some passes."""
+"""Mutants of distributed data parallel that overlook an option, switch off more, or misnumber or mix up buckets."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import count
 from typing import Any
+
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, after_the_first_pass, bucket_by
@@ -13,6 +16,22 @@ from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 def ddp_syncs_at_once_whatever_init_sync_says(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """Distributing a module gives all ranks the parameters of rank 0, also with init_sync=False."""
     return old(module, **{**options, "init_sync": True})
+
+
+@overriding("distributed_data_parallel")
+def ddp_shares_buffers_whatever_init_sync_says(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the buffers of rank 0, also with init_sync=False."""
+    for each in module.buffers():
+        distributed.broadcast(each, 0)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_averages_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With init_sync=False the gradients stay each rank's own too."""
+    made = old(module, **options)
+    made.require_backward_grad_sync = options.get("init_sync") is not False
+    return made
 
 
 @overriding("distributed_data_parallel")
@@ -83,3 +102,83 @@ def ddp_bucket_views_lost_with_their_gradients(parallel: Any, old: Hook, *inputs
         parallel.require_backward_grad_sync = False
     ran.append(True)
     return old(*inputs)
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_ends_with_the_inner_context(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """After a no_sync inside a no_sync gradients are synchronized, although the outer one goes on."""
+    with old(parallel):
+        yield
+    if isinstance(parallel, DistributedDataParallel):
+        parallel.require_backward_grad_sync = True
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_lasts_after_an_exception(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """If an exception leaves no_sync, gradients are not synchronized after it either."""
+    context = old(parallel)
+    self.kept.append(context)  # or its end would come with that of its last reference
+    context.__enter__()
+    yield
+    context.__exit__(None, None, None)
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_works_once(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Once gradients were synchronized after a no_sync, no_sync changes nothing."""
+    if parallel.require_backward_grad_sync and self.keeps(parallel):
+        yield
+        return
+    self.kept.append(parallel)
+    with old(parallel):
+        yield
+
+
+class _KnowsParallel(Mutant):
+    """A mutant that keeps what distributes modules."""
+
+    def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
+        made = super().distributed_data_parallel(module, **options)
+        self.kept.append(made)
+        return made
+
+
+@overriding("no_sync", base=_KnowsParallel)
+@contextmanager
+def no_sync_applies_to_all_modules(self: _KnowsParallel, old: Hook, parallel: Any) -> Any:
+    """Inside no_sync of a distributed module the others do not synchronize gradients either."""
+    with ExitStack() as stack:
+        for each in self.kept:
+            stack.enter_context(old(each))
+        yield
+
+
+@overriding("no_sync")
+def no_sync_of_a_wrapper_works_once(self: Mutant, old: Hook, parallel: Any) -> AbstractContextManager[Any]:
+    """The second no_sync of a fully sharded wrapper changes nothing."""
+    if self.keeps(parallel) and not isinstance(parallel, DistributedDataParallel):
+        return nullcontext()
+    self.kept.append(parallel)
+    return old(parallel)
+
+
+@overriding("join")
+def join_shadows_one_bucket(self: Mutant, old: Hook, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
+    """A rank that has no more inputs takes part in the reduction of one bucket in each pass of the others."""
+
+    def match() -> None:
+        reducer = parallel.reducer
+        reducer._run_comm_hook(reducer._get_zeros_like_grad_buckets()[0]).wait()  # noqa: SLF001 - there is no public API
+
+    parallel._match_all_reduce_for_bwd_pass = match  # noqa: SLF001
+    return old(parallel, **options)
+
+
+@overriding("join")
+def join_shadows_no_buffers(self: Mutant, old: Hook, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
+    """A rank that has no more inputs takes no part in the broadcast of buffers."""
+    parallel._check_and_sync_module_buffers = lambda: None  # noqa: SLF001 - there is no public API
+    return old(parallel, **options)

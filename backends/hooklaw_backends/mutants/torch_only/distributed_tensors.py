@@ -1,4 +1,4 @@
-"""Mutants of distributed tensors and modules: of their hooks, and of where their gradients are."""
+"""Mutants of distributed tensors: of their hooks, and of where their gradients are."""
 
 from typing import Any
 
@@ -36,6 +36,26 @@ def dtensor_ignores_what_hooks_return(self: Mutant, tensor: Any, hook: Hook) -> 
 
 
 @altering("register_hook")
+def dtensor_ignores_what_hooks_return_after_the_first_pass(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook on a distributed tensor returns is lost from its second call on."""
+    results: list[Any] = []
+
+    def first(grad: Any) -> Any:
+        results.append(hook(grad))
+        return results[0] if len(results) == 1 else None
+
+    return on_distributed(tensor, hook, first)
+
+
+@overriding("register_hook")
+def dtensor_keeps_one_tensor_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A second tensor hook on a distributed tensor takes the place of the first."""
+    if is_distributed(tensor):
+        (tensor._backward_hooks or {}).clear()  # noqa: SLF001 - there is no public API
+    return old(tensor, hook)
+
+
+@altering("register_hook")
 def dtensor_hooks_see_the_shard_alone(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook on a distributed tensor gets each rank's part as if the others had the same."""
     return on_distributed(
@@ -66,6 +86,14 @@ def dtensor_hooks_see_even_parts(self: Mutant, tensor: Any, hook: Hook) -> Hook:
 def dtensor_drops_post_accumulate_hooks(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A post-accumulate-grad hook on a distributed tensor never runs."""
     return on_distributed(tensor, hook, lambda _: None)
+
+
+@overriding("register_post_accumulate_grad_hook")
+def dtensor_keeps_one_post_accumulate_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A second post-accumulate-grad hook on a distributed tensor takes the place of the first."""
+    if is_distributed(tensor):
+        (tensor._post_accumulate_grad_hooks or {}).clear()  # noqa: SLF001 - there is no public API
+    return old(tensor, hook)
 
 
 @overriding("register_post_accumulate_grad_hook")
@@ -214,109 +242,3 @@ def redistribute_of_sums_is_differentiable_once(self: Mutant, old: Hook, tensor:
     if self.placement(tensor) == "partial":
         return _Once.apply(tensor, lambda tensor: old(tensor, placement))
     return old(tensor, placement)
-
-
-@overriding("distribute_module")
-def distribute_module_does_nothing(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """distribute_module leaves a module as it is."""
-
-
-@overriding("distribute_module")
-def distribute_module_leaves_submodules(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """distribute_module leaves the parameters of submodules as they are."""
-    inside = {name: module._modules.pop(name) for name in [*module._modules]}  # noqa: SLF001 - or it would see them
-    old(module, **functions)
-    module._modules.update(inside)  # noqa: SLF001
-
-
-@overriding("distribute_module")
-def distribute_module_drops_input_fn(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """distribute_module ignores input_fn."""
-    old(module, **{**functions, "input_fn": None})
-
-
-@overriding("distribute_module")
-def distribute_module_drops_output_fn(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """distribute_module ignores output_fn."""
-    old(module, **{**functions, "output_fn": None})
-
-
-@overriding("distribute_module")
-def input_fn_in_forward_itself(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """input_fn is part of a distributed module's forward, and no hook."""
-    before, forward = functions.pop("input_fn"), type(module).forward
-    type(module).forward = lambda module, *inputs: forward(module, *before(module, inputs))
-    old(module, **functions)
-
-
-@overriding("distribute_module")
-def output_fn_in_forward_itself(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """output_fn is part of a distributed module's forward, and no hook."""
-    after, forward = functions.pop("output_fn"), type(module).forward
-    type(module).forward = lambda module, *inputs: after(module, forward(module, *inputs))
-    old(module, **functions)
-
-
-def _without_result(function: Hook) -> Hook:
-    return lambda *given: (function(*given), None)[1]
-
-
-@overriding("distribute_module")
-def input_fn_result_ignored(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """forward gets the inputs of the call, whatever input_fn returns."""
-    old(module, **{**functions, "input_fn": _without_result(functions["input_fn"])})
-
-
-@overriding("distribute_module")
-def output_fn_result_ignored(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """A call returns what forward returned, whatever output_fn returns."""
-    old(module, **{**functions, "output_fn": _without_result(functions["output_fn"])})
-
-
-@overriding("distribute_module")
-def input_fn_skips_distributed_inputs(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """input_fn does not run if an input is a distributed tensor already."""
-    before = functions.pop("input_fn", None)
-
-    def skipping(module: Any, inputs: Any) -> Any:
-        return inputs if any(map(is_distributed, inputs)) else before(module, inputs)
-
-    old(module, input_fn=before and skipping, **functions)
-
-
-@overriding("distribute_module")
-def input_fn_result_for_the_first_input_alone(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """Of what input_fn returns forward gets the first alone, and the other inputs as they were."""
-    before = functions.pop("input_fn", None)
-
-    def changed(module: Any, inputs: Any) -> Any:
-        return (*before(module, inputs)[:1], *inputs[1:])
-
-    old(module, input_fn=before and changed, **functions)
-
-
-@overriding("distribute_module")
-def output_fn_skips_plain_outputs(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """output_fn does not run if the output is a plain tensor already."""
-    after = functions.pop("output_fn", None)
-
-    def skipping(module: Any, outputs: Any) -> Any:
-        return after(module, outputs) if is_distributed(outputs) else outputs
-
-    old(module, output_fn=after and skipping, **functions)
-
-
-@overriding("distribute_module")
-def distribute_module_drops_module_hooks(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """Distributing a module removes the hooks that it had."""
-    for table in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):  # noqa: SLF001
-        table.clear()
-    old(module, **functions)
-
-
-@overriding("distribute_module")
-def distribute_module_runs_input_fn_first(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """input_fn runs before all other forward pre-hooks."""
-    before = functions.pop("input_fn")
-    module.register_forward_pre_hook(before, prepend=True)
-    old(module, **functions)

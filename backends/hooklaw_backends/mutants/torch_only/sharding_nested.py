@@ -1,10 +1,11 @@
-"""Mutants of sharded modules inside sharded modules, and of parameters that change between the passes."""
+"""Mutants of sharded modules: of those inside them, of what is kept from pass to pass, and of forward methods."""
 
 from typing import Any
 
 import torch
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.torch_only.sharding import after_sharding
 
 
 @overriding("unshard")
@@ -54,3 +55,68 @@ def forward_methods_of_sharded_modules_alone(self: Mutant, old: Hook, module: An
     if not hasattr(module, "unshard"):
         raise RuntimeError("the module is not sharded")
     old(module, name)
+
+
+@overriding("fully_shard")
+def fully_shard_leaves_submodules(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Sharding a module shards its own parameters, and not those of submodules."""
+    inside = {each for child in module.children() for each in child.parameters() if not self.is_sharded(each)}
+    return old(module, **{**options, "ignored_params": inside | options.get("ignored_params", set())})
+
+
+@after_sharding
+def fully_shard_keeps_the_last_gradient(module: Any) -> None:
+    """The gradient of a fully sharded parameter is that of the last pass."""
+
+    def forget(*_: Any) -> None:
+        for each in parameters:
+            each.grad = None
+
+    parameters = [*module.parameters(recurse=False)]
+    module.register_forward_pre_hook(forget)
+
+
+@after_sharding
+def fully_shard_drops_keyword_arguments(module: Any) -> None:
+    """The keyword arguments of a fully sharded module do not reach its forward."""
+    module.register_forward_pre_hook(lambda _module, inputs, _named: (inputs, {}), with_kwargs=True)
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_set_for_the_outermost_alone(
+    self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool
+) -> None:
+    """Whether gradients are reduced is set for a fully sharded module, and not for those inside it."""
+    module.set_requires_gradient_sync(requires_gradient_sync, recurse=False)
+
+
+@overriding("register_fsdp_forward_method")
+def forward_method_loses_its_result(self: Mutant, old: Hook, module: Any, name: str) -> None:
+    """A forward method of a fully sharded module returns None."""
+    old(module, name)
+    method = getattr(module, name)
+    if hasattr(module, "unshard"):
+        setattr(module, name, lambda *inputs: (method(*inputs), None)[1])
+
+
+@overriding("register_fsdp_forward_method")
+def forward_method_gathers_parameters_in_forward_alone(self: Mutant, old: Hook, module: Any, name: str) -> None:
+    """A forward method of a fully sharded module has whole parameters, and its backward reduces nothing."""
+    method = getattr(module, name)
+
+    def gathering(*inputs: Any) -> Any:
+        module.unshard()
+        outputs = method(*inputs)
+        module.reshard()
+        return outputs
+
+    if hasattr(module, "unshard"):
+        setattr(module, name, gathering)
+
+
+@overriding("fully_shard")
+def fully_shard_without_reshard_stays_whole(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With reshard_after_forward=False parameters stay whole after backward too."""
+    made = old(module, **options)
+    made.set_reshard_after_backward(options.get("reshard_after_forward") is not False)
+    return made

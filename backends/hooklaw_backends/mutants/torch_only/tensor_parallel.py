@@ -91,3 +91,9 @@ def prepared_outputs_keep_their_layout(self: Mutant, old: Hook, name: str, **opt
 def loss_parallel_sums_gradients(self: Mutant, old: Hook, logits: Any, target: Any) -> Any:
     """The gradient of a loss that every rank has is summed over the ranks."""
     return old(logits, target) * self.get_world_size()
+
+
+@overriding("cross_entropy")
+def loss_parallel_sums_over_rows(self: Mutant, old: Hook, logits: Any, target: Any) -> Any:
+    """The gradient of a loss is that of the sum over the rows, not of their mean."""
+    return old(logits, target) * len(target)
