@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, packing
 from hooklaw_backends.mutants.custom_functions import Context
 from hooklaw_backends.mutants.shared import Handle
@@ -94,13 +95,24 @@ def check_nan_ignored(self: Mutant, old: Hook, **_: bool) -> AbstractContextMana
 
 
 @overriding("register_forward_pre_hook")
-def forward_pre_hooks_cannot_remove_themselves(self: Mutant, old: Hook, module: Any, hook: Hook, **how: bool) -> Any:
+def forward_pre_hooks_cannot_remove_themselves(self: Mutant, old: Hook, *given: Any, **how: bool) -> Any:
     """Removing a forward pre-hook while it runs is an error."""
+    return _only_between_runs(old, *given, **how)
 
-    def run(*given: Any) -> Any:
+
+@overriding(*verbs.MODULE_BACKWARD, *verbs.ON_ALL_MODULES[:2])
+def backward_and_global_hooks_cannot_remove_themselves(self: Mutant, old: Hook, *given: Any, **how: bool) -> Any:
+    """Removing a backward hook of a module, or any hook on all modules, while it runs is an error."""
+    return _only_between_runs(old, *given, **how)
+
+
+def _only_between_runs(register: Hook, *given: Any, **how: bool) -> Handle:
+    """Register a hook that cannot be removed while it runs."""
+
+    def run(*call: Any, **named: Any) -> Any:
         running.append(True)
         try:
-            return hook(*given)
+            return given[-1](*call, **named)
         finally:
             running.pop()
 
@@ -110,7 +122,7 @@ def forward_pre_hooks_cannot_remove_themselves(self: Mutant, old: Hook, module: 
         handle.remove()
 
     running: list[bool] = []
-    handle = old(module, run, **how)
+    handle = register(*given[:-1], run, **how)
     return Handle(remove)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding, with_options
-from hooklaw_backends.mutants.shared import inputs_to
+from hooklaw_backends.mutants.shared import KnowsReplacements, inputs_to
 
 
 @calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
@@ -163,3 +163,92 @@ def _notes_forward(self: Mutant, forward: Hook, *args: Any, **kwargs: Any) -> An
 def always_called_hook_needs_forward(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is not called if a pre-hook raises before forward starts."""
     return hook(*given) if self.kept else None
+
+
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
+def results_of_forward_hooks_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """No gradient passes what a forward hook or pre-hook returns."""
+    return _detached(self, hook(*given))
+
+
+@calling(*verbs.FORWARD)
+def forward_hook_gets_detached_arguments(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
+    """No gradient passes the arguments that a forward hook gets."""
+    return hook(module, _detached(self, args), *rest)
+
+
+def _detached(self: Mutant, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_detached(self, item) for item in value)
+    return self.detach(value) if self.is_tensor(value) else value
+
+
+@calling("register_forward_pre_hook", "register_forward_hook")
+def forward_hooks_get_tensors_alone(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
+    """A forward hook or pre-hook of a module gets no argument that is not a tensor."""
+    return hook(module, tuple(value for value in args if self.is_tensor(value)), *rest)
+
+
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
+def forward_hooks_skipped_without_positional_arguments(
+    self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any
+) -> Any:
+    """A forward hook or pre-hook does not run if its module is called with keyword arguments alone."""
+    return hook(module, args, *rest) if args else None
+
+
+@calling(*verbs.FORWARD_PRE)
+def none_in_the_tuple_of_a_pre_hook_keeps_an_argument(
+    self: Mutant, hook: Hook, module: Any, args: Any, *kwargs: Any
+) -> Any:
+    """For None in the tuple that a forward pre-hook returns, forward gets the argument that was given."""
+    result = hook(module, args, *kwargs)
+    if kwargs or not isinstance(result, tuple):
+        return result
+    kept = (given if value is None else value for value, given in zip(result, args, strict=False))
+    return (*kept, *result[len(args) :])
+
+
+@calling(*verbs.FORWARD_PRE)
+def falsy_value_of_a_pre_hook_ignored(self: Mutant, hook: Hook, module: Any, args: Any, *kwargs: Any) -> Any:
+    """A single value that a forward pre-hook returns is ignored if it is 0 or empty."""
+    result = hook(module, args, *kwargs)
+    return result if kwargs or isinstance(result, tuple) or self.is_tensor(result) or result else None
+
+
+@calling(*verbs.FORWARD_PRE, base=KnowsReplacements)
+def none_of_a_pre_hook_restores_the_arguments(
+    self: KnowsReplacements, hook: Hook, module: Any, args: Any, *kwargs: Any
+) -> Any:
+    """If a forward pre-hook returns None, forward gets the arguments from before the hook that ran last."""
+    result = self.noted(hook(module, args, *kwargs), args)
+    return self.replaced_by(args) if result is None and not kwargs else result
+
+
+@calling(*verbs.FORWARD)
+def tuple_of_one_output_unpacked(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """If a forward hook returns a tuple of one element, this element becomes the output."""
+    result = hook(*given)
+    return result[0] if isinstance(result, tuple) and len(result) == 1 else result  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+class OwnForwardHooksBesideGlobalOnes(KnowsReplacements):
+    """The forward hooks and pre-hooks of a module get what the global hooks got, whatever these returned."""
+
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        return super().register_module_forward_pre_hook(lambda module, args: self.noted(hook(module, args), args))
+
+    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
+        return super().register_module_forward_hook(lambda *given: self.noted(hook(*given), (given[-1],)), **options)
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(module: Any, args: Any, *kwargs: Any) -> Any:
+            return hook(module, self.replaced_by(args) or args, *kwargs)
+
+        return super().register_forward_pre_hook(module, run, **options)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(*given: Any) -> Any:
+            return hook(*given[:-1], *(self.replaced_by(given[-1:]) or given[-1:]))
+
+        return super().register_forward_hook(module, run, **options)

@@ -1,10 +1,11 @@
 """Mutants that pass the wrong tensors to a module's forward, or run its hooks in the wrong calls."""
 
+from collections.abc import Mapping
 from typing import Any
 from warnings import catch_warnings
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import inputs_to
 
 
@@ -98,3 +99,161 @@ def full_backward_hooks_silent_for_named_tuples(self: Mutant, module: Any, hook:
 
     self.register_forward_hook(module, note)
     return lambda *given: None if hasattr(outputs[0], "_fields") else hook(*given)
+
+
+class _KnowsInnerModules(Mutant):
+    """A mutant that keeps the modules that another module called, and knows how many calls are running."""
+
+    depth = 0
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def counted(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.kept += [module] if self.depth else []
+            self.depth += 1
+            try:
+                return forward(module, *args, **kwargs)
+            finally:
+                self.depth -= 1
+
+        return super().module(parameters, counted)
+
+
+@calling(*verbs.ON_ALL_MODULES, base=_KnowsInnerModules)
+def global_module_hooks_on_the_outermost_module(self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any) -> Any:
+    """A global module hook does not run for a module that another module calls."""
+    return None if self.depth or self.keeps(module) else hook(module, *rest)
+
+
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, base=_KnowsInnerModules)
+def hooks_of_inner_modules_only_where_it_is_recorded(
+    self: _KnowsInnerModules, hook: Hook, *given: Any, **named: Any
+) -> Any:
+    """Under no_grad the forward hooks and pre-hooks of a module that another module calls do not run."""
+    return hook(*given, **named) if self.is_grad_enabled() or not self.depth else None
+
+
+@calling(*verbs.FULL_BACKWARD_PRE[:1], *verbs.FULL_BACKWARD[:1], base=_KnowsInnerModules)
+def own_backward_hooks_of_inner_modules_ignored(self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any) -> Any:
+    """The backward hooks and pre-hooks of a module that another module calls do not run."""
+    return None if self.keeps(module) else hook(module, *rest)
+
+
+class _KnowsRunningModules(Mutant):
+    """A mutant that keeps the modules whose forward is running."""
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def noted(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.kept.append(module)
+            try:
+                return forward(module, *args, **kwargs)
+            finally:
+                self.kept.pop()
+
+        return super().module(parameters, noted)
+
+
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, base=_KnowsRunningModules)
+def forward_hooks_skipped_if_the_module_calls_itself(
+    self: _KnowsRunningModules, hook: Hook, module: Any, *rest: Any
+) -> Any:
+    """The forward hooks and pre-hooks of a module do not run for a call from its own forward."""
+    return None if self.keeps(module) else hook(module, *rest)
+
+
+@overriding(*verbs.FULL_BACKWARD_PRE[:1], *verbs.FULL_BACKWARD[:1])
+def _knows_backward_hooks(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A mutant that keeps the modules with backward hooks of their own."""
+    self.kept.append(module)
+    return old(module, hook, **options)
+
+
+@calling("register_forward_pre_hook", "register_forward_hook", base=_knows_backward_hooks)
+def forward_hooks_replace_nothing_beside_backward_hooks(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
+    """What a forward hook or pre-hook returns is ignored if its module has backward hooks too."""
+    result = hook(module, *given)
+    return None if self.keeps(module) else result
+
+
+@overriding("register_forward_pre_hook", "register_forward_hook")
+def _knows_forward_hooks(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A mutant that keeps the modules with forward hooks of their own."""
+    self.kept.append(module)
+    return old(module, hook, **options)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_knows_forward_hooks)
+def backward_hooks_skipped_beside_forward_hooks(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
+    """The backward hooks of a module do not run if it has forward hooks too."""
+    return None if self.keeps(module) else hook(module, *given)
+
+
+@altering(*verbs.FULL_BACKWARD_PRE[:1], *verbs.FULL_BACKWARD[:1])
+def backward_hooks_skipped_for_keyword_arguments(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """The backward hooks of a module do not run if it is called with keyword arguments alone."""
+    calls: list[bool] = []
+
+    def note(_module: Any, args: Any, kwargs: Any) -> None:
+        calls.append(not args and bool(kwargs))
+
+    self.register_forward_pre_hook(module, note, with_kwargs=True)
+    return lambda *given: None if calls[-1] else hook(*given)
+
+
+@calling(*verbs.FULL_BACKWARD_PRE, base=InGrad)
+def backward_pre_hooks_skipped_for_weights_alone(self: InGrad, hook: Hook, module: Any, *given: Any) -> Any:
+    """A backward pre-hook does not run if autograd.grad is asked for nothing but a weight of its module."""
+    asks = [getattr(module, "weight", None) is asked for asked in self.inputs]
+    return None if asks and all(asks) else hook(module, *given)
+
+
+class _KnowsOutputs(Mutant):
+    """A mutant that knows the inputs and outputs of a module's last forward."""
+
+    calls = fresh(dict[Any, tuple[Any, Any]])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def noted(module: Any, *args: Any, **kwargs: Any) -> Any:
+            output = forward(module, *args, **kwargs)
+            self.calls[module] = args, output if isinstance(output, tuple) else (output,)
+            return output
+
+        return super().module(parameters, noted)
+
+    def tensors_of(self, module: Any, place: int) -> list[Any]:
+        """Return the tensors among the inputs, at place 0, or the outputs, at place 1."""
+        return [value for value in self.calls[module][place] if self.is_tensor(value)]
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsOutputs)
+def backward_hooks_skipped_if_an_output_needs_no_gradient(
+    self: _KnowsOutputs, hook: Hook, module: Any, *given: Any
+) -> Any:
+    """The backward hooks of a module do not run if any of its outputs does not require grad."""
+    return hook(module, *given) if all(map(self.requires_grad, self.tensors_of(module, 1))) else None
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsOutputs)
+def backward_hooks_skipped_for_the_identity(self: _KnowsOutputs, hook: Hook, module: Any, *given: Any) -> Any:
+    """The backward hooks of a module do not run if its forward returns one of its inputs."""
+    returned = any(output is value for output in self.tensors_of(module, 1) for value in self.tensors_of(module, 0))
+    return None if returned else hook(module, *given)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsOutputs)
+def backward_hooks_wait_for_every_output(self: _KnowsOutputs, hook: Hook, module: Any, *given: Any) -> Any:
+    """The backward hooks of a module do not run if no gradient comes to one of its outputs."""
+    outputs = self.calls[module][1]
+    missing = any(self.is_tensor(output) and grad is None for output, grad in zip(outputs, given[-1], strict=False))
+    return None if missing else hook(module, *given)
+
+
+@calling(*verbs.FULL_BACKWARD, base=_KnowsOutputs)
+def full_backward_hooks_wait_for_every_input(
+    self: _KnowsOutputs, hook: Hook, module: Any, inputs: Any, outputs: Any
+) -> Any:
+    """A full backward hook does not run if an input that requires grad gets no gradient, or zeros."""
+    for value, grad in zip(self.calls[module][0], inputs, strict=False):
+        missing = grad is None or self.tolist(grad) == self.tolist(self.zeros_like(grad))
+        if self.is_tensor(value) and self.requires_grad(value) and missing:
+            return None
+    return hook(module, inputs, outputs)

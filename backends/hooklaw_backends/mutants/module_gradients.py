@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, Passes, inputs_to
+from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, Passes, inputs_to
 
 
 @overriding(*verbs.MODULE)
@@ -230,3 +230,61 @@ def global_backward_hooks_get_gradients_of_tensors_alone(self: Mutant, hook: Hoo
     """A global backward hook or pre-hook gets gradients without a None for what is not a tensor."""
     result = hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
     return result and (*result, *[None] * (len(grads[0]) - len(result)))
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_CountsPasses)
+def module_backward_hooks_replace_in_the_first_pass_only(self: _CountsPasses, hook: Hook, *given: Any) -> Any:
+    """What a backward hook of a module returns in a second backward through a graph is ignored."""
+    result = hook(*given)
+    return result if self.passes == 1 else None
+
+
+class _ForgetsAfterPasses(Passes):
+    """A mutant that keeps things until the next pass."""
+
+    def around(self, run: Hook) -> Any:
+        self.kept.clear()
+        return run()
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_ForgetsAfterPasses)
+def module_backward_hooks_replace_for_one_call_only(self: _ForgetsAfterPasses, hook: Hook, *given: Any) -> Any:
+    """If a module is called twice in a graph, what its backward hook returns for the second of the calls is ignored."""
+    result = hook(*given)
+    ran = self.keeps(hook)
+    self.kept.append(hook)
+    return None if ran else result
+
+
+class GradientOfAModuleHookNotCopied(Passes):
+    """The .grad of a leaf is the tensor that a full backward hook returned, to which later passes add in place."""
+
+    def around(self, run: Hook) -> Any:
+        result = run()
+        for leaf, returned in self.kept:
+            grad = self.grad_of(leaf)
+            if grad is not None and self.tolist(grad) == self.tolist(returned):
+                self.set_grad(leaf, returned)
+        self.kept.clear()
+        return result
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        inputs = inputs_to(self, module)
+
+        def run(*given: Any) -> Any:
+            result = hook(*given)
+            for value, returned in zip(inputs, result or (), strict=False):
+                if self.is_tensor(value) and self.is_leaf(value) and self.is_tensor(returned):
+                    self.kept.append((value, returned))
+            return result
+
+        return super().register_full_backward_hook(module, run, **options)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=KnowsReplacements)
+def none_of_a_module_backward_hook_restores_the_gradients(
+    self: KnowsReplacements, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """If a backward hook of a module returns None, the gradients are those from before the hook that ran last."""
+    result = self.noted(hook(module, grads, *rest), grads)
+    return self.replaced_by(grads) if result is None else result

@@ -65,37 +65,6 @@ class GlobalModuleHooksRunLast(_Made):
         return handle_of([self.register_full_backward_hook(module, hook) for module in self.kept])
 
 
-class _KnowsInnerModules(Mutant):
-    """A mutant that keeps the modules that another module called, and knows how many calls are running."""
-
-    depth = 0
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        def counted(module: Any, *args: Any, **kwargs: Any) -> Any:
-            self.kept += [module] if self.depth else []
-            self.depth += 1
-            try:
-                return forward(module, *args, **kwargs)
-            finally:
-                self.depth -= 1
-
-        return super().module(parameters, counted)
-
-
-@calling(*verbs.ON_ALL_MODULES, base=_KnowsInnerModules)
-def global_module_hooks_on_the_outermost_module(self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any) -> Any:
-    """A global module hook does not run for a module that another module calls."""
-    return None if self.depth or self.keeps(module) else hook(module, *rest)
-
-
-@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, base=_KnowsInnerModules)
-def hooks_of_inner_modules_only_where_it_is_recorded(
-    self: _KnowsInnerModules, hook: Hook, *given: Any, **named: Any
-) -> Any:
-    """Under no_grad the forward hooks and pre-hooks of a module that another module calls do not run."""
-    return hook(*given, **named) if self.is_grad_enabled() or not self.depth else None
-
-
 @overriding(*verbs.MODULE)
 def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook does not remove the hook."""
@@ -112,25 +81,19 @@ def module_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any,
 @overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook of its kind and module that is the same function."""
-    handles = self.handles.setdefault((old, *given), [])
-    handles.append(old(*given, **options))
-    return Handle(lambda: [handle.remove() for handle in handles])
+    return self.removing_all((old, given), old(*given, **options))
 
 
 @overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_every_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook, of every kind, of the module or of all modules."""
-    handles = self.handles.setdefault(given[:-1], [])
-    handles.append(old(*given, **options))
-    return Handle(lambda: [handle.remove() for handle in handles])
+    return self.removing_all(given[:-1], old(*given, **options))
 
 
 @overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_every_hook_of_its_kind(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook of its kind, of the module or of all modules."""
-    handles = self.handles.setdefault((old, given[:-1]), [])
-    handles.append(old(*given, **options))
-    return handle_of(handles)
+    return self.removing_all((old, given[:-1]), old(*given, **options))
 
 
 @calling(*verbs.MODULE)

@@ -1,5 +1,6 @@
 """Mutants of the options of forward hooks: keyword arguments, always_call, and hooks on all modules."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,12 +14,7 @@ def replaced_keyword_arguments_not_seen(self: Mutant, old: Hook, module: Any, ho
     """A forward hook registered with_kwargs=True gets the caller's keyword arguments, whatever pre-hooks replaced."""
     if not options.get("with_kwargs"):
         return old(module, hook, **options)
-    kept: list[Any] = []
-
-    def keep(_module: Any, _args: Any, kwargs: Any) -> None:
-        kept[:] = [kwargs]
-
-    self.register_forward_pre_hook(module, keep, prepend=True, with_kwargs=True)
+    kept = _callers_keywords(self.register_forward_pre_hook, module)
     return old(module, lambda given, args, _, output: hook(given, args, *kept, output), **options)
 
 
@@ -108,12 +104,14 @@ def keyword_arguments_among_the_positional(self: Mutant, old: Hook, module: Any,
 
 
 class _InTwoLists(Mutant):
-    """A mutant that keeps the hooks of a module in two lists: with keyword arguments, and without."""
+    """A mutant that keeps the hooks of a module in two lists: without an option, and with it."""
 
     lists = fresh(dict[Any, tuple[list[Hook], list[Hook]]])
     handles = fresh(dict[Any, list[Any]])
 
-    def register_in_two(self, old: Hook, module: Any, hook: Hook, **options: bool) -> Handle:
+    def register_in_two(
+        self, old: Hook, module: Any, hook: Hook, *, by: str = "with_kwargs", **options: bool
+    ) -> Handle:
         """Register a hook in one of the lists, then register all again, so that they run list by list."""
 
         def register_all() -> None:
@@ -128,7 +126,7 @@ class _InTwoLists(Mutant):
 
         prepend = options.pop("prepend", False)
         lists, own = self.lists.setdefault(module, ([], [])), partial(old, module, hook, **options)
-        hooks = lists[options.get("with_kwargs", False)]
+        hooks = lists[options.get(by, False)]
         hooks.insert(0 if prepend else len(hooks), own)
         register_all()
         return Handle(remove)
@@ -146,3 +144,91 @@ def forward_pre_hooks_with_keywords_run_last(
 def forward_hooks_with_keywords_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
     return self.register_in_two(old, module, hook, **options)
+
+
+@overriding("register_forward_hook", base=_InTwoLists)
+def always_called_hooks_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook with always_call=True runs after all those without, also if it is registered earlier."""
+    return self.register_in_two(old, module, hook, by="always_call", **options)
+
+
+@calling("register_forward_hook", only="always_call")
+def arguments_lost_after_a_failure(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
+    """A forward hook with always_call=True gets no arguments for a call that failed."""
+    return hook(module, args, *rest) if rest[-1] is not None else hook(module, (), *({} for _ in rest[1:]), None)
+
+
+class AlwaysCalledHooksSkippedIfAnInnerModuleFails(Mutant):
+    """A forward hook with always_call=True does not run if the error comes from a module that its module calls."""
+
+    depth = 0
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def noted(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.depth += 1
+            try:
+                return forward(module, *args, **kwargs)
+            except Exception:
+                self.kept += [module] if self.depth > 1 else []
+                raise
+            finally:
+                self.depth -= 1
+
+        return super().module(parameters, noted)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(*given: Any) -> Any:
+            return None if self.kept and not self.keeps(module) else hook(*given)
+
+        return super().register_forward_hook(module, run if options.get("always_call") else hook, **options)
+
+
+@overriding("register_forward_pre_hook")
+def with_kwargs_of_a_pre_hook_counts_for_all(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """If any forward pre-hook of a module has with_kwargs=True, all get the keyword arguments."""
+    if options.get("with_kwargs"):
+        self.kept.append(module)
+        return old(module, hook, **options)
+
+    def run(module: Any, args: Any, kwargs: Any) -> Any:
+        return _with(kwargs, hook(module, args, *[kwargs][: self.keeps(module)]))
+
+    return old(module, run, **{**options, "with_kwargs": True})
+
+
+def _with(kwargs: Any, result: Any) -> Any:
+    """Return what a pre-hook without keyword arguments returned as a pre-hook with them does."""
+    return None if result is None else (result if isinstance(result, tuple) else (result,), kwargs)
+
+
+@overriding("register_forward_pre_hook")
+def pre_hooks_with_kwargs_get_those_of_the_caller(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A forward pre-hook with with_kwargs=True gets the caller's keyword arguments, whatever earlier ones returned."""
+    if not options.get("with_kwargs"):
+        return old(module, hook, **options)
+    kept = _callers_keywords(old, module)
+    return old(module, lambda module, args, _: hook(module, args, *kept), **options)
+
+
+@overriding("register_forward_pre_hook")
+def pre_hooks_without_kwargs_restore_those_of_the_caller(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If a forward pre-hook without with_kwargs=True returns arguments, forward gets the caller's keyword arguments."""
+    if options.get("with_kwargs"):
+        return old(module, hook, **options)
+    kept = _callers_keywords(old, module)
+    return old(module, lambda module, args, _: _with(kept[0], hook(module, args)), **{**options, "with_kwargs": True})
+
+
+def _callers_keywords(register: Hook, module: Any) -> list[Any]:
+    """Return a list with the keyword arguments of a module's last call, as the caller gave them."""
+    kept: list[Any] = [{}]
+
+    def keep(_module: Any, _args: Any, kwargs: Any) -> None:
+        kept[:] = [kwargs]
+
+    register(module, keep, prepend=True, with_kwargs=True)
+    return kept

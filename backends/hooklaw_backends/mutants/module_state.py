@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, once
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, once
 
 
 @calling(*verbs.REGISTRATION)
@@ -48,6 +48,21 @@ def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, modul
     return self.zeros_like(value) if self.is_tensor(value) else self.module({}, lambda _module, x: x)
 
 
+@overriding(*verbs.REGISTRATION, base=KeepsHandles)
+def registration_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
+    """The handle of a registration hook removes every hook of its kind that is the same function."""
+    return self.removing_all((old, hook), old(hook))
+
+
+@calling(*verbs.REGISTRATION, base=KnowsReplacements)
+def none_of_a_registration_hook_restores_the_value(
+    self: KnowsReplacements, hook: Hook, module: Any, name: str, value: Any
+) -> Any:
+    """If a registration hook returns None, the value from before the hook that ran last is registered."""
+    result = self.noted(hook(module, name, value), (value,))
+    return next(iter(self.replaced_by((value,)) or ()), None) if result is None else result
+
+
 @calling(*verbs.REGISTRATION)
 def registration_hook_gets_no_module(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
     """A registration hook gets None in place of the module."""
@@ -70,6 +85,15 @@ def state_dict_pre_hook_after_the_dict(self: Mutant, old: Hook, owner: Any, hook
 def state_dict_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """A state_dict post-hook gets a copy of the state_dict, so its changes are lost."""
     return hook(owner, copy(state), *rest)
+
+
+@calling("register_state_dict_post_hook")
+def state_dict_post_hook_can_only_add(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """What a state_dict post-hook adds to the state_dict stays, but it can neither replace nor remove an entry."""
+    before = dict(state)
+    result = hook(owner, state, *rest)
+    state.update(before)
+    return result
 
 
 @calling(*verbs.STATE_POST)

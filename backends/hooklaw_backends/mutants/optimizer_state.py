@@ -97,3 +97,36 @@ class ReturnedStateLostOnLaterHooks(Mutant):
             return hook(owner, first, *rest)
 
         return run
+
+
+@overriding(*verbs.STATE, base=KeepsHandles)
+def state_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """The handle of a state_dict or load_state_dict hook removes every hook of its kind that is the same function."""
+    return self.removing_all((old, owner, hook), old(owner, hook, **options))
+
+
+@calling("register_state_dict_post_hook")
+def returned_state_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
+    """The return value of an optimizer's state_dict post-hook is ignored."""
+    hook(*given)
+
+
+@overriding("register_state_dict_pre_hook")
+def prepending_a_state_hook_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """A state_dict pre-hook registered with prepend=True runs after the earlier hooks."""
+    return old(owner, hook)
+
+
+class LoadHookGivenTheCallersDict(Mutant):
+    """An optimizer's load_state_dict pre-hook gets the caller's own dict instead of a copy."""
+
+    def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if hasattr(owner, "forward"):
+            return super().register_load_state_dict_pre_hook(owner, hook, **options)
+        self.kept.append(hook)
+        return Handle()
+
+    def load_state_dict(self, owner: Any, state: Any) -> None:
+        for hook in self.kept:
+            state = hook(owner, state) or state
+        super().load_state_dict(owner, state)

@@ -64,6 +64,12 @@ def step_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any) -
     return self.removing_the_oldest((old, given[:-1]), old(*given))
 
 
+@overriding(*verbs.STEP_PRE, *verbs.STEP_POST, base=KeepsHandles)
+def step_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, *given: Any) -> Any:
+    """The handle of a step hook removes every hook of its kind that is the same function."""
+    return self.removing_all((old, given), old(*given))
+
+
 @overriding("register_step_pre_hook")
 def step_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
     """Step pre-hooks run in reverse order of registration."""
@@ -100,6 +106,27 @@ def step_post_hook_gets_no_arguments(self: Mutant, hook: Hook, optimizer: Any, a
     hook(optimizer, None, None)
 
 
+@calling(*verbs.STEP_PRE, *verbs.STEP_POST)
+def step_hooks_skipped_without_gradients(self: Mutant, hook: Hook, optimizer: Any, *given: Any) -> Any:
+    """A step hook does not run if no parameter has a gradient."""
+    return hook(optimizer, *given) if any(self.grad_of(each) is not None for each in _parameters(optimizer)) else None
+
+
+@calling(*verbs.STEP_PRE)
+def step_takes_the_gradients_before_its_pre_hooks(self: Mutant, hook: Hook, optimizer: Any, *given: Any) -> Any:
+    """A step uses the gradients from before its pre-hooks."""
+    before = [(each, self.grad_of(each)) for each in _parameters(optimizer)]
+    kept = [(each, grad if grad is None else self.clone(grad)) for each, grad in before]
+    result = hook(optimizer, *given)
+    for each, grad in kept:
+        self.set_grad(each, grad)
+    return result
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
 @calling("register_step_pre_hook")
 def none_of_a_step_hook_drops_the_arguments(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
     """If a step pre-hook returns None, the step gets no keyword arguments."""
@@ -124,6 +151,14 @@ def none_of_a_step_hook_restores_the_arguments(
     """If a step pre-hook returns None, the step gets the caller's arguments, not those of an earlier hook."""
     result = hook(optimizer, args, kwargs)
     return (args[:1], self.arguments) if result is None else result
+
+
+@calling("register_step_pre_hook", base=_InStep)
+def step_pre_hooks_get_the_arguments_of_the_caller(
+    self: _InStep, hook: Hook, optimizer: Any, args: Any, _kwargs: Any
+) -> Any:
+    """A step pre-hook gets the caller's arguments, whatever earlier ones returned."""
+    return hook(optimizer, args[:1], dict(self.arguments))
 
 
 @overriding("register_optimizer_step_post_hook")
@@ -161,33 +196,6 @@ def global_step_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
     """The handle of a global step hook does not remove the hook."""
     old(hook)
     return Handle()
-
-
-@calling("register_state_dict_post_hook")
-def returned_state_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of an optimizer's state_dict post-hook is ignored."""
-    hook(*given)
-
-
-@overriding("register_state_dict_pre_hook")
-def prepending_a_state_hook_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """A state_dict pre-hook registered with prepend=True runs after the earlier hooks."""
-    return old(owner, hook)
-
-
-class LoadHookGivenTheCallersDict(Mutant):
-    """An optimizer's load_state_dict pre-hook gets the caller's own dict instead of a copy."""
-
-    def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
-        if hasattr(owner, "forward"):
-            return super().register_load_state_dict_pre_hook(owner, hook, **options)
-        self.kept.append(hook)
-        return Handle()
-
-    def load_state_dict(self, owner: Any, state: Any) -> None:
-        for hook in self.kept:
-            state = hook(owner, state) or state
-        super().load_state_dict(owner, state)
 
 
 @overriding("zero_grad")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
+from operator import is_
 from typing import Any, Self
 
 from hooklaw_backends.mutants import verbs
@@ -93,6 +94,31 @@ class KeepsHandles(Mutant):
         handles = self.handles.setdefault(place, [])
         handles.append(handle)
         return Handle(lambda: handles.pop(0).remove())
+
+    def removing_all(self, place: Any, handle: Any) -> Handle:
+        """Keep a handle of a place; return one that removes all of the place."""
+        handles = self.handles.setdefault(place, [])
+        handles.append(handle)
+        return Handle(lambda: [each.remove() for each in handles])
+
+
+class KnowsReplacements(Mutant):
+    """A mutant that keeps what hooks returned, each with the values that it replaced."""
+
+    replacements = fresh(list[tuple[Sequence[Any], Sequence[Any]]])
+
+    def noted(self, result: Any, values: Sequence[Any]) -> Any:
+        """Keep what a hook returned for these values, and return it."""
+        if result is not None:
+            self.replacements.append((result if isinstance(result, tuple | list) else (result,), values))
+        return result
+
+    def replaced_by(self, values: Sequence[Any]) -> Any:
+        """Return the values that an earlier hook replaced by these, or None."""
+        for after, before in self.replacements:
+            if len(after) == len(values) and all(map(is_, after, values)):
+                return before
+        return None
 
 
 class _OwnLists(Mutant):

@@ -219,19 +219,34 @@ def test_global(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3), GLOBAL.sentence(3)],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["handles-of-legacy-module-hooks-remove-nothing", "handles-of-legacy-module-hooks-skip-one-call"],
+    mutants=[
+        "handles-of-legacy-module-hooks-remove-nothing",
+        "handles-of-legacy-module-hooks-skip-one-call",
+        "legacy-module-hook-runs-once",
+        "handles-of-legacy-module-hooks-remove-the-oldest",
+        "handles-of-legacy-module-hooks-remove-equal-hooks",
+    ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
-    """After its handle's remove, a legacy backward hook, of a module or a global one, does not run for later calls."""
+    """After its handle's remove, a legacy backward hook, of a module or a global one, does not run for later calls.
+
+    The handle removes no other hook, not even the same function if it is registered once more.
+    """
     for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
-        module = backend.module({}, lambda _module, x: backend.exp(x))
-        handle = register(module, trace.saw("hook"))
-        backend.backward(backend.sum(called(backend, module, leaf(backend))))
+        module, hooks = backend.module({}, lambda _module, x: backend.exp(x)), [trace.saw("older"), trace.saw("twice")]
+        older, handle, newer = (register(module, hook) for hook in (*hooks, hooks[1]))
+        for _ in range(2):
+            backend.backward(backend.sum(called(backend, module, leaf(backend))))
+        trace.expect_in_any_order(*["older", "twice", "twice"] * 2)
         handle.remove()
         for _ in range(2):
             backend.backward(backend.sum(called(backend, module, leaf(backend))))
 
-        trace.expect("hook")
+        trace.expect_in_any_order(*["older", "twice"] * 2)
+        for other in (older, newer):
+            other.remove()
+        backend.backward(backend.sum(called(backend, module, leaf(backend))))
+        trace.expect()
 
 
 @rule(

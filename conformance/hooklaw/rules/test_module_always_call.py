@@ -34,18 +34,34 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL],
-    mutants=["always-call-ignored", "every-forward-hook-always-called", "only-the-first-always-called-hook"],
+    mutants=[
+        "always-call-ignored",
+        "every-forward-hook-always-called",
+        "only-the-first-always-called-hook",
+        "arguments-lost-after-a-failure",
+        "always-called-hooks-skipped-if-an-inner-module-fails",
+    ],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
     """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
-    module = backend.module({}, fail)
-    for label in ("first", "ordinary", "second"):
-        backend.register_forward_hook(module, saw(trace, label), always_call=label != "ordinary")
 
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
+    def with_keywords(_module, args, kwargs, _output):
+        trace.log("second")
+        seen.append([args, sorted(kwargs.items())])
 
-    trace.expect_in_any_order("first", "second")
+    seen: list[Any] = []
+    inner = backend.module({}, fail)
+    for fails in (fail, lambda _module, x, **_: inner(x)):
+        module = backend.module({}, fails)
+        for label in ("first", "ordinary"):
+            backend.register_forward_hook(module, saw(trace, label), always_call=label == "first")
+        backend.register_forward_hook(module, with_keywords, with_kwargs=True, always_call=True)
+
+        with trace.raises_type(UserError):
+            backend.call(lambda x, module=module: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+        trace.expect_in_any_order("first", "second")
+    trace.expect_value("arguments", [[[[1.0, 2.0]], [["factor", 3]]]] * 2, seen)
 
 
 @rule(

@@ -87,15 +87,17 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         "module-backward-hooks-deferred-to-the-end",
         "full-backward-hook-early-for-a-constant",
         "full-backward-hook-judges-by-the-first-input",
+        "full-backward-hooks-wait-for-every-input",
     ],
 )
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs when the inputs' gradients are computed: after the module's Nodes, before upstream.
 
-    So it does if any of the inputs requires grad: only if none does, the hook runs for the outputs.
+    So it does if any of the inputs requires grad: only if none does, the hook runs for the outputs. An input that
+    forward does not use changes nothing.
     """
 
-    def inside(_module, x, y):
+    def inside(_module, x, y, _unused):
         product = x * y
         backend.register_hook(product, trace.saw("inside"))
         return product * 2
@@ -103,7 +105,7 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     def forward(x, constant, place):
         y = x * 2
         backend.register_hook(y, trace.saw("upstream"))
-        return backend.sum(module(constant, y) if place else module(y, constant))
+        return backend.sum(module(constant, y, x) if place else module(y, constant, x))
 
     module, constant = backend.module({}, inside), backend.tensor([3.0, 3.0])
     backend.register_full_backward_hook(module, lambda *_: trace.log("module"))
@@ -185,16 +187,27 @@ def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["module-backward-hooks-called-for-nothing"],
+    mutants=[
+        "module-backward-hooks-called-for-nothing",
+        "backward-hooks-skipped-if-an-output-needs-no-gradient",
+        "backward-hooks-wait-for-every-output",
+    ],
 )
 def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
-    """If no output of a module requires grad, its full backward hooks do not run."""
+    """If no output of a module requires grad, its full backward hooks do not run.
+
+    They run if any output requires grad, even if no gradient comes to another output.
+    """
     module = backend.module({}, lambda _module, x: backend.detach(x))
-    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+    some = backend.module({}, lambda _module, x: (backend.detach(x), x * 2, x * 3))
+    for each, label in ((module, "none requires grad"), (some, "some require grad")):
+        backend.register_full_backward_hook(each, lambda *_, label=label: trace.log(label))
 
     backend.backward(backend.call(lambda x: backend.sum(module(x) * x), leaf(backend)))
-
     trace.expect()
+
+    backend.backward(backend.call(lambda x: backend.sum(some(x)[1]), leaf(backend)))
+    trace.expect("some require grad")
 
 
 @rule(
@@ -234,16 +247,42 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2)],
     needs=NEEDS,
-    mutants=["module-backward-hook-fires-once"],
+    mutants=[
+        "module-backward-hook-fires-once",
+        "own-backward-hooks-of-inner-modules-ignored",
+        "forward-hooks-replace-nothing-beside-backward-hooks",
+        "backward-hooks-skipped-beside-forward-hooks",
+        "module-backward-hooks-replace-for-one-call-only",
+    ],
 )
 def test_called_twice(backend: Backend, trace: Trace) -> None:
-    """The full backward hook of a module that is called twice in a graph runs for each call."""
+    """The full backward hook of a module that is called twice in a graph runs for each call.
+
+    So it does if the module calls itself, and beside forward hooks; what it returns counts for each call.
+    """
+
+    def hook(_module, grad_input, grad_output):
+        trace.log("hook", grad_output)
+        return (grad_input[0] * 4, *grad_input[1:])
+
     module = doubling(backend)
-    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+    itself = backend.module({}, lambda module, x, *again: module(x * 3) * 5 if again else x * 2)
+    for each in (module, itself):
+        backend.register_full_backward_hook(each, hook)
+        backend.register_forward_pre_hook(each, lambda _, args: (args[0] + 1, *args[1:]))
+        backend.register_forward_hook(each, lambda _module, _args, output: output + 1)
 
-    backend.backward(backend.call(lambda x: backend.sum(module(module(x))), leaf(backend)))
+    for forward, seen, total, gradient in (
+        (lambda x: module(module(x)), [1.0, 8.0], 30.0, 64.0),
+        (lambda x: itself(x, "again"), [5.0, 1.0], 182.0, 480.0),
+    ):
+        x = leaf(backend)
+        loss = backend.call(lambda x, forward=forward: backend.sum(forward(x)), x)
+        backend.backward(loss)
 
-    trace.expect(("hook", [[1.0, 1.0]]), ("hook", [[2.0, 2.0]]))
+        trace.expect(*(("hook", [[number, number]]) for number in seen))
+        trace.expect_value("loss", total, loss)
+        trace.expect_value("x.grad", [gradient, gradient], backend.grad_of(x))
 
 
 @rule(
@@ -255,23 +294,32 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
         "module-backward-hook-fires-once",
         "module-backward-hooks-in-the-first-pass-only",
         "full-backward-hook-gets-the-gradients-of-the-first-pass",
+        "module-backward-hooks-replace-in-the-first-pass-only",
     ],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
-    """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward."""
+    """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward.
+
+    What the hook returns counts each time.
+    """
 
     def forward(x):
         y = module(x)
         return tuple(backend.sum(y * factor) for factor in (1, 3, 5))
 
-    module = doubling(backend)
-    backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
+    def hook(_module, grad_input, grad_output):
+        trace.log("hook", [grad_input, grad_output])
+        return (grad_input[0] * 10,)
 
-    first, second, third = backend.call(forward, leaf(backend))
+    x, module = leaf(backend), doubling(backend)
+    backend.register_full_backward_hook(module, hook)
+
+    first, second, third = backend.call(forward, x)
     for loss in (first, second, second, third):
         backend.backward(loss, retain_graph=loss is not third)
 
     trace.expect(*(("hook", [[[2 * factor] * 2], [[factor] * 2]]) for factor in (1.0, 3.0, 3.0, 5.0)))
+    trace.expect_value("x.grad", [240.0, 240.0], backend.grad_of(x))
 
 
 @rule(
@@ -317,11 +365,12 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""
-    module = backend.module({}, lambda _module, first, second: first * 2 + second * 3)
-    backend.register_full_backward_hook(module, lambda _, grads, _output: (grads[0] * 10, grads[1] * 100))
+    module = backend.module({}, lambda _module, constant, first, second: constant + first * 2 + second * 3)
+    backend.register_full_backward_hook(module, lambda _, grads, _output: (None, grads[1] * 10, grads[2] * 100))
 
     for inputs in ([leaf(backend), leaf(backend) * 3], [leaf(backend) * 3, leaf(backend)]):
-        gradients = backend.grad(backend.sum(backend.call(module, *inputs)), inputs)
+        loss = backend.sum(backend.call(module, backend.tensor([1.0, 2.0]), *inputs))
+        gradients = backend.grad(loss, inputs)
         trace.expect_value("gradients", [[20.0, 20.0], [300.0, 300.0]], gradients)
 
 
@@ -352,26 +401,41 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(18)],
     needs=NEEDS,
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
+    mutants=[
+        "module-handle-removes-nothing",
+        "module-handle-skips-one-call",
+        "module-handle-removes-the-oldest",
+        "module-handle-removes-equal-hooks",
+        "backward-and-global-hooks-cannot-remove-themselves",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a full backward hook removes this hook, and no other, from all later calls of the module."""
+    """The handle of a full backward hook removes this hook, and no other, from all later calls of the module.
+
+    If the same function is registered once more, that is another hook. A hook may also remove itself.
+    """
 
     def run():
         backend.backward(backend.sum(backend.call(module, leaf(backend))))
 
+    def twice(*_: Any) -> None:
+        trace.log("twice")
+
     module = doubling(backend)
     backend.register_full_backward_hook(module, lambda *_: trace.log("older"))
-    handle = backend.register_full_backward_hook(module, lambda *_: trace.log("removed"))
+    handle = backend.register_full_backward_hook(module, twice)
+    itself = [backend.register_full_backward_hook(module, lambda *_: (trace.log("itself"), itself[0].remove())[1])]
     backend.register_full_backward_hook(module, lambda *_: trace.log("newer"))
+    backend.register_full_backward_hook(module, twice)
     run()
+    trace.expect("older", "twice", "itself", "newer", "twice")
     run()
-    trace.expect(*["older", "removed", "newer"] * 2)
+    trace.expect("older", "twice", "newer", "twice")
     handle.remove()
     run()
     run()
 
-    trace.expect(*["older", "newer"] * 2)
+    trace.expect(*["older", "newer", "twice"] * 2)
 
 
 @rule(

@@ -53,18 +53,39 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["module-backward-hook-fires-once", "module-backward-hooks-in-the-first-pass-only"],
+    mutants=[
+        "module-backward-hook-fires-once",
+        "module-backward-hooks-in-the-first-pass-only",
+        "own-backward-hooks-of-inner-modules-ignored",
+        "forward-hooks-replace-nothing-beside-backward-hooks",
+        "backward-hooks-skipped-beside-forward-hooks",
+        "module-backward-hooks-replace-in-the-first-pass-only",
+        "module-backward-hooks-replace-for-one-call-only",
+    ],
 )
 def test_every_time(backend: Backend, trace: Trace) -> None:
-    """A backward pre-hook runs in every backward, for each call of its module."""
-    module = weighted(backend)
-    backend.register_full_backward_pre_hook(module, lambda _, grad_output: trace.log("pre-hook", grad_output))
+    """A backward pre-hook runs in every backward, for each call of its module.
 
-    loss = backend.call(lambda x: backend.sum(module(module(x))), leaf(backend))
+    What it returns counts each time, also inside another module and beside forward hooks.
+    """
+
+    def pre_hook(_, grad_output):
+        trace.log("pre-hook", grad_output)
+        return (grad_output[0] * 2,)
+
+    x, module = leaf(backend), weighted(backend)
+    outer = backend.module({}, lambda _module, x: module(module(x)))
+    backend.register_forward_pre_hook(module, lambda _, args: (args[0] * 2,))
+    backend.register_forward_hook(module, lambda _module, _args, output: output + 1)
+    backend.register_full_backward_pre_hook(module, pre_hook)
+
+    loss = backend.call(lambda x: backend.sum(outer(x)), x)
     for retain_graph in (True, True, False):
         backend.backward(loss, retain_graph=retain_graph)
 
-    trace.expect(*[("pre-hook", [[1.0, 1.0]]), ("pre-hook", [[3.0, 5.0]])] * 3)
+    trace.expect(*[("pre-hook", [[1.0, 1.0]]), ("pre-hook", [[12.0, 20.0]])] * 3)
+    trace.expect_value("loss", 254.0, loss)
+    trace.expect_value("x.grad", [432.0, 1200.0], backend.grad_of(x))
 
 
 @rule(
@@ -72,7 +93,11 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 5)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["module-backward-hooks-skipped-in-autograd-grad", "replacement-by-a-module-hook-ignored"],
+    mutants=[
+        "module-backward-hooks-skipped-in-autograd-grad",
+        "replacement-by-a-module-hook-ignored",
+        "backward-pre-hooks-skipped-for-weights-alone",
+    ],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs in autograd.grad too, which computes its result from what the pre-hook returns."""
@@ -82,6 +107,8 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     for x in (leaf(backend), leaf(backend) * 3):
         (grad,) = backend.grad(backend.sum(backend.call(module, x)), [x])
         trace.expect_value("gradient", [30.0, 50.0], grad)
+    (grad,) = backend.grad(backend.sum(backend.call(module, leaf(backend))), [module.weight])
+    trace.expect_value("gradient of the weight alone", [10.0, 20.0], grad)
 
 
 @rule(
@@ -119,14 +146,18 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(6)],
     needs=NEEDS,
-    mutants=["backward-pre-hook-gets-gradients-of-tensors-alone"],
+    mutants=[
+        "backward-pre-hook-gets-gradients-of-tensors-alone",
+        "backward-hooks-skipped-if-an-output-needs-no-gradient",
+        "backward-hooks-wait-for-every-output",
+    ],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets None, in its position, for an output that is not a tensor."""
-    module = backend.module({}, lambda _module, x: ("text", x * 3, 7))
-    backend.register_full_backward_pre_hook(module, lambda _, grad_output: trace.log("pre-hook", grad_output))
+    module = backend.module({}, lambda _module, x: (backend.detach(x), "text", x * 3, 7, x * 5))
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: trace.log("pre-hook", grad_output[1:4]))
 
-    backend.backward(backend.call(lambda x: backend.sum(module(x)[1]), leaf(backend)))
+    backend.backward(backend.call(lambda x: backend.sum(module(x)[2]), leaf(backend)))
 
     trace.expect(("pre-hook", [None, [1.0, 1.0], None]))
 
@@ -136,7 +167,7 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["none-of-a-module-backward-hook-is-zeros"],
+    mutants=["none-of-a-module-backward-hook-is-zeros", "none-of-a-module-backward-hook-restores-the-gradients"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook that returns None does not change the gradients of its module's outputs."""
@@ -149,6 +180,14 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad", [3.0, 5.0], backend.grad_of(x))
     trace.expect_value("weight.grad", [1.0, 2.0], backend.grad_of(module.weight))
 
+    y = leaf(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
+    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("last"))
+    backend.backward(backend.sum(backend.call(module, y)))
+
+    trace.expect("pre-hook", "last")
+    trace.expect_value("y.grad", [30.0, 50.0], backend.grad_of(y))
+
 
 @rule(
     "module.full-backward-pre.handle",
@@ -160,12 +199,13 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "module-handle-skips-one-call",
         "module-handle-removes-the-oldest",
         "module-handle-removes-equal-hooks",
+        "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a backward pre-hook removes this hook, and no other, from all later calls of the module.
 
-    If the same function is registered once more, that is another hook.
+    If the same function is registered once more, that is another hook. A hook may also remove itself.
     """
 
     def run():
@@ -177,11 +217,13 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     module = weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda *_: trace.log("older"))
     handle = backend.register_full_backward_pre_hook(module, twice)
+    itself = [backend.register_full_backward_pre_hook(module, lambda *_: (trace.log("itself"), itself[0].remove())[1])]
     backend.register_full_backward_pre_hook(module, lambda *_: trace.log("newer"))
     backend.register_full_backward_pre_hook(module, twice)
     run()
+    trace.expect("older", "twice", "itself", "newer", "twice")
     run()
-    trace.expect(*["older", "twice", "newer", "twice"] * 2)
+    trace.expect("older", "twice", "newer", "twice")
     handle.remove()
     run()
     run()
@@ -194,7 +236,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=["replacement-by-a-module-hook-ignored", "backward-hooks-skipped-for-the-identity"],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
     """The gradients of a module's weights and inputs are computed from what its backward pre-hook returns."""
@@ -205,6 +247,12 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("x.grad", [30.0, 50.0], backend.grad_of(x))
     trace.expect_value("weight.grad", [10.0, 20.0], backend.grad_of(module.weight))
+
+    y, identity = leaf(backend), backend.module({}, lambda _module, y: y)
+    backend.register_full_backward_pre_hook(identity, lambda _, grad_output: (grad_output[0] * 10,))
+    backend.backward(backend.sum(backend.call(identity, y)))
+
+    trace.expect_value("y.grad", [10.0, 10.0], backend.grad_of(y))
 
 
 @rule(
@@ -307,17 +355,18 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 5)],
     needs=NEEDS,
-    mutants=["module-hooks-silent-without-input-gradients"],
+    mutants=["module-hooks-silent-without-input-gradients", "backward-hooks-skipped-for-keyword-arguments"],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs even if no input requires grad, and replaces the gradient that the parameters get."""
     module = weighted(backend)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
-    with catch_warnings(action="ignore"):
-        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+    for number, call in enumerate((module, lambda x: module(x=x)), start=1):
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.sum(backend.call(call, backend.tensor([1.0, 2.0]))))
 
-    trace.expect_value("weight.grad", [10.0, 20.0], backend.grad_of(module.weight))
+        trace.expect_value("weight.grad", [10.0 * number, 20.0 * number], backend.grad_of(module.weight))
 
 
 @rule(
@@ -334,4 +383,4 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         backend.register_full_backward_pre_hook(module, lambda *_: None)
 
         with trace.raises(ErrorKind.MODULE_IN_PLACE):
-            backend.call(lambda x, module=module: module(x * 1, x * 3), leaf(backend))
+            backend.backward(backend.call(lambda x, module=module: backend.sum(module(x * 1, x * 3)), leaf(backend)))

@@ -40,6 +40,8 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
         "module-hook-gets-bare-arguments",
         "output-of-a-module-hook-in-a-tuple",
         "module-hook-gets-the-first-argument",
+        "forward-hooks-get-tensors-alone",
+        "forward-hooks-skipped-without-positional-arguments",
     ],
 )
 def test_after_forward(backend: Backend, trace: Trace) -> None:
@@ -55,16 +57,14 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     module = backend.module({}, forward)
     backend.register_forward_hook(module, hook)
 
-    one, three = backend.tensor([1.0]), backend.tensor([3.0])
-    for args in ((one,), (three, one)):
-        backend.call(module, *args)
+    for call, args in (
+        (module, [[1.0]]),
+        (lambda x: module(x, "text"), [[1.0], "text"]),
+        (lambda x: module(x=x), []),
+    ):
+        backend.call(call, backend.tensor([1.0]))
 
-    trace.expect(
-        ("forward", [1.0]),
-        ("hook", [True, True, [[1.0]], [2.0]]),
-        ("forward", [3.0]),
-        ("hook", [True, True, [[3.0], [1.0]], [6.0]]),
-    )
+        trace.expect(("forward", [1.0]), ("hook", [True, True, args, [2.0]]))
 
 
 @rule(
@@ -72,15 +72,24 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5, 7), MODULES.sentence(15)],
     needs=[Capability.MODULES],
-    mutants=["replacement-by-a-module-hook-ignored", "module-hooks-run-in-reverse-order"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "module-hooks-run-in-reverse-order",
+        "results-of-forward-hooks-are-constants",
+        "forward-hook-gets-detached-arguments",
+    ],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     """What a forward hook returns becomes the output of the module, and the next forward hook gets it."""
-    module = doubling(backend)
-    backend.register_forward_hook(module, lambda _module, _args, output: output + 1)
+    x, module = backend.tensor([1.0, 2.0], requires_grad=True), doubling(backend)
+    backend.register_forward_hook(module, lambda _module, args, output: output + args[0])
     backend.register_forward_hook(module, lambda _module, _args, output: output * 10)
 
-    trace.expect_value("output", [30.0, 50.0], backend.call(module, backend.tensor([1.0, 2.0])))
+    output = backend.call(module, x)
+    backend.backward(backend.sum(output))
+
+    trace.expect_value("output", [30.0, 60.0], output)
+    trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
 
 
 @rule(
@@ -226,12 +235,13 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "module-hooks-run-in-reverse-order",
         "prepended-hooks-as-registered",
         "forward-hooks-with-keywords-run-last",
+        "always-called-hooks-run-last",
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
     module = doubling(backend)
-    backend.register_forward_hook(module, saw(trace, "first"), with_kwargs=True)
+    backend.register_forward_hook(module, saw(trace, "first"), with_kwargs=True, always_call=True)
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
     backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True, with_kwargs=True)
@@ -252,6 +262,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
         "forward-hook-for-tensors-alone",
         "replacement-by-a-module-hook-ignored",
         "falsy-output-of-a-forward-hook-ignored",
+        "tuple-of-one-output-unpacked",
     ],
 )
 def test_any_output(backend: Backend, trace: Trace) -> None:
@@ -260,7 +271,7 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
     The notes say that a forward hook gets outputs as they are, and that its result is used from then on; no type is
     named.
     """
-    for made, result in (({"of a": "dict"}, ["a", "list"]), (("in a tuple",), 0), (0, ())):
+    for made, result in (({"of a": "dict"}, ["a", "list"]), (("in a tuple",), 0), (0, ()), (None, ("in a tuple",))):
         module = backend.module({}, lambda _module, _x, made=made: made)
         backend.register_forward_hook(
             module, lambda _module, _args, output, result=result: (trace.log("hook", repr(output)), result)[1]
@@ -283,13 +294,16 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a forward pre-hook or forward hook reaches the caller, and no later hook runs."""
     for register in (backend.register_forward_pre_hook, backend.register_forward_hook):
         module = doubling(backend)
-        register(module, fail)
+        handle = register(module, fail)
         register(module, saw(trace, "later hook of its kind"))
         backend.register_forward_hook(module, saw(trace, "later hook"))
         with trace.raises_type(UserError):
             backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect()
 
-    trace.expect()
+        handle.remove()
+        backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect("later hook of its kind", "later hook")
 
 
 @rule(
@@ -297,23 +311,32 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
+    mutants=[
+        "module-handle-removes-nothing",
+        "module-handle-skips-one-call",
+        "module-handle-removes-the-oldest",
+        "module-handle-removes-equal-hooks",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a forward hook removes this hook, and no other, from all later calls of the module."""
-    module = doubling(backend)
+    """The handle of a forward hook removes this hook, and no other, from all later calls of the module.
+
+    If the same function is registered once more, that is another hook.
+    """
+    module, twice = doubling(backend), saw(trace, "twice")
     backend.register_forward_hook(module, saw(trace, "older"))
-    handle = backend.register_forward_hook(module, saw(trace, "removed"))
+    handle = backend.register_forward_hook(module, twice)
     backend.register_forward_hook(module, saw(trace, "newer"))
+    backend.register_forward_hook(module, twice)
 
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect(*["older", "removed", "newer"] * 2)
+    trace.expect(*["older", "twice", "newer", "twice"] * 2)
     handle.remove()
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(*["older", "newer"] * 2)
+    trace.expect(*["older", "newer", "twice"] * 2)
 
 
 @rule(
@@ -366,7 +389,11 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2), FORWARD_PRE.sentence(2)],
     needs=[Capability.MODULES],
-    mutants=["forward-hook-before-forward", "forward-pre-hook-after-forward"],
+    mutants=[
+        "forward-hook-before-forward",
+        "forward-pre-hook-after-forward",
+        "forward-hooks-skipped-if-the-module-calls-itself",
+    ],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
     """The forward hooks of a module run around those of the modules that its forward calls.
@@ -376,10 +403,13 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     """
     inner = doubling(backend)
     outer = backend.module({}, lambda _module, x: inner(x))
-    for label, module in (("inner", inner), ("outer", outer)):
+    itself = backend.module({}, lambda module, x, again=True: module(x, again=False) if again else x * 2)
+    for label, module in (("inner", inner), ("outer", outer), ("its own", itself)):
         backend.register_forward_hook(module, saw(trace, f"{label} hook"))
         backend.register_forward_pre_hook(module, saw(trace, f"{label} pre-hook"))
 
     backend.call(outer, backend.tensor([1.0, 2.0]))
-
     trace.expect("outer pre-hook", "inner pre-hook", "inner hook", "outer hook")
+
+    backend.call(itself, backend.tensor([1.0, 2.0]))
+    trace.expect(*["its own pre-hook"] * 2, *["its own hook"] * 2)

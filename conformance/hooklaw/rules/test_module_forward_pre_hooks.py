@@ -28,6 +28,8 @@ def doubling(backend: Backend, trace: Trace) -> Any:
         "forward-pre-hook-after-forward",
         "module-hook-gets-bare-arguments",
         "module-hook-gets-the-first-argument",
+        "forward-hooks-get-tensors-alone",
+        "forward-hooks-skipped-without-positional-arguments",
     ],
 )
 def test_before_forward(backend: Backend, trace: Trace) -> None:
@@ -37,16 +39,14 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
         module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
     )
 
-    one, three = backend.tensor([1.0]), backend.tensor([3.0])
-    for args in ((one,), (three, one)):
-        backend.call(module, *args)
+    for call, args in (
+        (module, [[1.0]]),
+        (lambda x: module(x, "text"), [[1.0], "text"]),
+        (lambda x: module(x=x), []),
+    ):
+        backend.call(call, backend.tensor([1.0]))
 
-    trace.expect(
-        ("pre-hook", [True, True, [[1.0]]]),
-        ("forward", [1.0]),
-        ("pre-hook", [True, True, [[3.0], [1.0]]]),
-        ("forward", [3.0]),
-    )
+        trace.expect(("pre-hook", [True, True, args]), ("forward", [1.0]))
 
 
 @rule(
@@ -54,17 +54,21 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5, 6, 7)],
     needs=[Capability.MODULES],
-    mutants=["replacement-by-a-module-hook-ignored", "value-of-a-pre-hook-replaces-the-first-argument"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "value-of-a-pre-hook-replaces-the-first-argument",
+        "falsy-value-of-a-pre-hook-ignored",
+    ],
 )
 def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     """A single value that a forward pre-hook returns becomes the argument of forward."""
     x = backend.tensor([1.0, 2.0])
-    for replace in (lambda args: args[0] + 10, lambda args: [args[0] + 10]):
+    for replace in (lambda args: args[0] + 10, lambda args: [args[0] + 10], lambda _: 0):
         module = backend.module({}, lambda _module, *args: (trace.log("forward", args), x * 2)[1])
         backend.register_forward_pre_hook(module, lambda _, args, replace=replace: replace(args))
         backend.call(module, x, x)
 
-    trace.expect(("forward", [[11.0, 12.0]]), ("forward", [[[11.0, 12.0]]]))
+    trace.expect(("forward", [[11.0, 12.0]]), ("forward", [[[11.0, 12.0]]]), ("forward", [0]))
 
 
 @rule(
@@ -76,6 +80,7 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
         "tuple-of-a-pre-hook-is-one-argument",
         "tuple-of-a-pre-hook-reversed",
         "empty-tuple-of-a-pre-hook-ignored",
+        "none-in-the-tuple-of-a-pre-hook-keeps-an-argument",
     ],
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
@@ -88,10 +93,10 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0])
     for count in range(4):
         module = backend.module({}, forward)
-        backend.register_forward_pre_hook(module, lambda _, args, count=count: (args[0] + 1, args[0] + 2, x)[:count])
+        backend.register_forward_pre_hook(module, lambda _, args, count=count: (None, args[0] + 1, args[0] + 2)[:count])
         backend.call(module, x)
 
-    passed = [[2.0, 3.0], [3.0, 4.0], [1.0, 2.0]]
+    passed = [None, [2.0, 3.0], [3.0, 4.0]]
     trace.expect(*(("forward", passed[:count]) for count in range(4)))
 
 
@@ -100,16 +105,19 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
     needs=[Capability.MODULES],
-    mutants=["none-of-a-module-hook-is-a-replacement"],
+    mutants=["none-of-a-module-hook-is-a-replacement", "none-of-a-pre-hook-restores-the-arguments"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook that returns None does not change the arguments of forward."""
     module = backend.module({}, lambda _module, x: (trace.log("forward", x), x)[1])
     backend.register_forward_pre_hook(module, lambda *_: trace.log("pre-hook"))
-
     backend.call(module, backend.tensor([1.0, 2.0]))
-
     trace.expect("pre-hook", ("forward", [1.0, 2.0]))
+
+    backend.register_forward_pre_hook(module, lambda _, args: (args[0] + 10,))
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("last"))
+    backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("pre-hook", "last", ("forward", [11.0, 12.0]))
 
 
 @rule(
@@ -139,6 +147,9 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "replacement-by-a-module-hook-ignored",
         "with-kwargs-ignored",
         "keyword-arguments-of-a-pre-hook-are-added",
+        "with-kwargs-of-a-pre-hook-counts-for-all",
+        "pre-hooks-with-kwargs-get-those-of-the-caller",
+        "pre-hooks-without-kwargs-restore-those-of-the-caller",
     ],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:
@@ -150,11 +161,13 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
 
     module = backend.module({}, lambda _module, x, factor=1, added=0: x * factor + added)
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
+    backend.register_forward_pre_hook(module, lambda _, args: (args[0] + 1,))
+    backend.register_forward_pre_hook(module, hook, with_kwargs=True)
 
     output = backend.call(lambda x: module(x, factor=3, added=7), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("kwargs", [["added", 7], ["factor", 3]]))
-    trace.expect_value("output", [66.0, 72.0], output)
+    trace.expect(("kwargs", [["added", 7], ["factor", 3]]), ("kwargs", [["factor", 6]]))
+    trace.expect_value("output", [264.0, 276.0], output)
 
 
 @rule(
@@ -197,17 +210,22 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(14)],
     needs=[Capability.MODULES],
-    mutants=["module-hooks-run-in-reverse-order", "replacement-by-a-module-hook-ignored"],
+    mutants=[
+        "module-hooks-run-in-reverse-order",
+        "replacement-by-a-module-hook-ignored",
+        "results-of-forward-hooks-are-constants",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Forward pre-hooks run in order of registration, each with what the hook before it returned."""
-    module = doubling(backend, trace)
+    x, module = backend.tensor([1.0, 2.0], requires_grad=True), doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 1)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] * 10)
 
-    backend.call(module, backend.tensor([1.0, 2.0]))
+    backend.backward(backend.sum(backend.call(module, x)))
 
     trace.expect(("forward", [20.0, 30.0]))
+    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
 
 
 @rule(
@@ -262,6 +280,7 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
         "replacement-by-a-module-hook-ignored",
         "tuple-of-a-pre-hook-is-one-argument",
         "value-of-a-pre-hook-replaces-the-first-argument",
+        "own-forward-hooks-beside-global-ones",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
@@ -271,7 +290,8 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     """
     inner = backend.module({}, lambda _module, *args: (trace.log("forward", args), args[0] * 2)[1])
     outer = backend.module({}, lambda _module, *args: inner(*args))
-    for returned, passed in ((lambda x: x + 1, [[3.0, 4.0]]), (lambda x: (x + 1, x), [[3.0, 4.0], [2.0, 3.0]])):
+    backend.register_forward_pre_hook(inner, lambda _, args: (args[0] * 10, *args[1:]))
+    for returned, passed in ((lambda x: x + 1, [[30.0, 40.0]]), (lambda x: (x + 1, x), [[30.0, 40.0], [2.0, 3.0]])):
         handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(args[0]))
         backend.call(lambda x, y: backend.sum(outer(x, y)), *[backend.tensor([1.0, 2.0])] * 2)
         handle.remove()
@@ -284,23 +304,36 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing", "module-handle-skips-one-call", "module-handle-removes-the-oldest"],
+    mutants=[
+        "module-handle-removes-nothing",
+        "module-handle-skips-one-call",
+        "module-handle-removes-the-oldest",
+        "module-handle-removes-equal-hooks",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a forward pre-hook removes this hook, and no other, from all later calls of the module."""
+    """The handle of a forward pre-hook removes this hook, and no other, from all later calls of the module.
+
+    If the same function is registered once more, that is another hook.
+    """
+
+    def twice(*_: Any) -> None:
+        trace.log("twice")
+
     module = backend.module({}, lambda _module, x: x * 2)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("older"))
-    handle = backend.register_forward_pre_hook(module, lambda *_: trace.log("removed"))
+    handle = backend.register_forward_pre_hook(module, twice)
     backend.register_forward_pre_hook(module, lambda *_: trace.log("newer"))
+    backend.register_forward_pre_hook(module, twice)
 
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect(*["older", "removed", "newer"] * 2)
+    trace.expect(*["older", "twice", "newer", "twice"] * 2)
     handle.remove()
     for _ in range(2):
         backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(*["older", "newer"] * 2)
+    trace.expect(*["older", "newer", "twice"] * 2)
 
 
 @rule(

@@ -1,6 +1,7 @@
 """Hooks on all modules at once: for which modules they run, what they get, and their handles."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 from warnings import catch_warnings
 
@@ -31,12 +32,17 @@ def leaf(backend: Backend) -> Any:
         "global-module-hooks-on-the-outermost-module",
         "replacement-by-a-module-hook-ignored",
         "output-of-a-global-forward-hook-ignored",
+        "own-forward-hooks-beside-global-ones",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
-    """What a global forward hook returns becomes the output of each module, also of a module inside another."""
+    """What a global forward hook returns becomes the output of each module, also of a module inside another.
+
+    The module's own forward hooks get it, as they run after the global hooks.
+    """
     inner = doubling(backend)
     outer = backend.module({}, lambda _module, x: inner(x))
+    backend.register_forward_hook(inner, lambda _module, _args, output: output * 10)
     handle = backend.register_module_forward_hook(
         lambda given, _args, output: output + 1 if given in {inner, outer} else None
     )
@@ -44,7 +50,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     output = backend.call(outer, backend.tensor([1.0, 2.0]))
     handle.remove()
 
-    trace.expect_value("output", [4.0, 6.0], output)
+    trace.expect_value("output", [31.0, 51.0], output)
 
 
 @rule(
@@ -208,16 +214,30 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
         "module-handle-removes-every-hook",
         "module-handle-removes-the-oldest",
         "module-handle-removes-every-hook-of-its-kind",
+        "module-handle-removes-equal-hooks",
+        "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
-    """The handle of a global forward or full backward hook, or pre-hook, removes it and no other from later calls."""
+    """The handle of a global forward or full backward hook, or pre-hook, removes it and no other from later calls.
+
+    If the same function is registered once more, that is another hook. A hook may also remove itself.
+    """
 
     def run():
         backend.backward(backend.call(lambda x: backend.sum(module(x)), leaf(backend)))
 
     def saw(label):
         return lambda given, *_: trace.log(label) if given is module else None
+
+    def registered(kind, register):
+        def once(given, *_: Any):
+            if given is module:
+                trace.log(f"once {kind}")
+                itself.remove()
+
+        itself, twice = register(once), saw(f"twice {kind}")
+        return [register(hook) for hook in (saw(f"older {kind}"), twice, twice)]
 
     module = doubling(backend)
     kinds = {
@@ -226,17 +246,19 @@ def test_handles(backend: Backend, trace: Trace) -> None:
         "backward pre-hook": backend.register_module_full_backward_pre_hook,
         "backward hook": backend.register_module_full_backward_hook,
     }
-    ages = ("older", "middle", "newer")
-    handles = {f"{age} {kind}": register(saw(f"{age} {kind}")) for kind, register in kinds.items() for age in ages}
+    handles = {kind: registered(kind, register) for kind, register in kinds.items()}
+    left = [f"{label} {kind}" for kind in kinds for label in ("older", "twice", "twice")]
     run()
+    trace.expect_in_any_order(*left, *(f"once {kind}" for kind in kinds))
     run()
-    trace.expect_in_any_order(*[*handles] * 2)
+    trace.expect_in_any_order(*left)
     for kind in kinds:
-        handles.pop(f"middle {kind}").remove()
+        handles[kind].pop(1).remove()
+        left.remove(f"twice {kind}")
         run()
         run()
-        trace.expect_in_any_order(*[*handles] * 2)
-    for handle in handles.values():
+        trace.expect_in_any_order(*left * 2)
+    for handle in chain(*handles.values()):
         handle.remove()
     run()
     trace.expect()

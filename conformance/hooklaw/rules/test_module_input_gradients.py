@@ -30,7 +30,11 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[HOOK.sentence(9)],
     needs=NEEDS,
-    mutants=["full-backward-hook-has-one-gradient-too-many", "full-backward-hook-gets-zeros"],
+    mutants=[
+        "full-backward-hook-has-one-gradient-too-many",
+        "full-backward-hook-gets-zeros",
+        "backward-hooks-skipped-for-keyword-arguments",
+    ],
 )
 def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
     """The grad_input of a full backward hook has the gradients of positional arguments, none of keyword arguments."""
@@ -42,6 +46,12 @@ def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("inputs", [[3.0, 4.0]]))
     trace.expect_value("factor.grad", [1.0, 2.0], backend.grad_of(factor))
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(lambda x, factor: module(x=x, factor=factor), x, factor)))
+
+    trace.expect(("inputs", []))
+    trace.expect_value("factor.grad", [2.0, 4.0], backend.grad_of(factor))
 
 
 @rule(
@@ -105,17 +115,29 @@ def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8), MODULES.sentence(15)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored", "full-backward-hook-replaces-for-leaves-alone"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "full-backward-hook-replaces-for-leaves-alone",
+        "backward-hooks-skipped-for-the-identity",
+        "gradient-of-a-module-hook-not-copied",
+    ],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
     """A tuple that a full backward hook returns replaces the gradients of the inputs."""
-    module = doubling(backend)
-    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
+    module, identity, constant = doubling(backend), backend.module({}, lambda _module, x: x), doubling(backend)
+    for each in (module, identity):
+        backend.register_full_backward_hook(each, lambda _, grad_input, _output: (grad_input[0] * 10,))
 
-    for forward, gradient in ((module, [20.0, 20.0]), (lambda x: module(x * 3), [60.0, 60.0])):
+    for forward, gradient in ((module, 20.0), (lambda x: module(x * 3), 60.0), (identity, 10.0)):
         x = leaf(backend)
         backend.backward(backend.sum(backend.call(forward, x)))
-        trace.expect_value("x.grad", gradient, backend.grad_of(x))
+        trace.expect_value("x.grad", [gradient, gradient], backend.grad_of(x))
+
+    x, returned = leaf(backend), backend.tensor([10.0, 20.0])
+    backend.register_full_backward_hook(constant, lambda *_: (returned,))
+    for _ in range(3):
+        backend.backward(backend.sum(backend.call(constant, x)))
+    trace.expect_value("x.grad after three passes", [30.0, 60.0], backend.grad_of(x))
 
 
 @rule(
@@ -166,7 +188,7 @@ def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(6, 8)],
     needs=NEEDS,
-    mutants=["none-of-a-module-backward-hook-is-zeros"],
+    mutants=["none-of-a-module-backward-hook-is-zeros", "none-of-a-module-backward-hook-restores-the-gradients"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A full backward hook that returns None does not change the gradients of its module's inputs."""
@@ -177,6 +199,14 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 
     trace.expect("hook")
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+    y = leaf(backend)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: (grad_input[0] * 10,))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("last"))
+    backend.backward(backend.sum(backend.call(module, y)))
+
+    trace.expect("hook", "last")
+    trace.expect_value("y.grad", [20.0, 20.0], backend.grad_of(y))
 
 
 @rule(

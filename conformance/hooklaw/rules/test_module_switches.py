@@ -117,6 +117,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         "zero-grad-stops-at-a-module",
         "zero-grad-of-a-module-writes-zeros",
         "zero-grad-of-a-module-writes-zeros-by-default",
+        "zero-grad-of-a-module-skips-frozen-parameters",
     ],
 )
 def test_zero_grad(backend: Backend, trace: Trace) -> None:
@@ -125,6 +126,7 @@ def test_zero_grad(backend: Backend, trace: Trace) -> None:
         modules = nested(backend)
         for module in modules:
             backend.set_grad(module.weight, backend.tensor([1.0]))
+        backend.module_requires_grad_(modules[1], requires_grad=False)
         backend.module_zero_grad(modules[0], **options)
 
         trace.expect_value(f"with {options}", [left] * 3, [backend.grad_of(module.weight) for module in modules])

@@ -172,23 +172,24 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(9), POST.sentence(9), LOAD_PRE.sentence(11), LOAD_POST.sentence(9)],
     needs=NEEDS,
-    mutants=["state-hook-stays", "state-handle-removes-the-oldest"],
+    mutants=["state-hook-stays", "state-handle-removes-the-oldest", "state-handle-removes-equal-hooks"],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
-    """The handle of an optimizer's state hook of any kind removes this hook, and no other."""
+    """The handle of an optimizer's state hook of any kind removes this hook, and no other.
+
+    If the same function is registered once more, that is another hook.
+    """
     for register in registrations(backend):
-        optimizer = optimizer_of(backend)
-        register(optimizer, lambda *_: trace.log("older"))
-        handle = register(optimizer, lambda *_: trace.log("removed"))
-        register(optimizer, lambda *_: trace.log("newer"))
+        optimizer, hooks = optimizer_of(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
+        _, handle, _ = (register(optimizer, hook) for hook in (*hooks, hooks[1]))
         round_trip(backend, optimizer)
-        trace.expect_in_any_order("older", "removed", "newer")
+        trace.expect_in_any_order("older", "twice", "twice")
         handle.remove()
 
         round_trip(backend, optimizer)
         round_trip(backend, optimizer)
 
-        trace.expect_in_any_order(*["older", "newer"] * 2)
+        trace.expect_in_any_order(*["older", "twice"] * 2)
 
 
 @rule(

@@ -34,10 +34,17 @@ def passing(closure: Callable[[], Any]) -> list[Callable[..., Any]]:
     level=Level.MUST,
     sources=[PRE.sentence(1, 2, 3)],
     needs=NEEDS,
-    mutants=["step-hooks-change-places", "step-pre-hook-gets-no-arguments"],
+    mutants=[
+        "step-hooks-change-places",
+        "step-pre-hook-gets-no-arguments",
+        "step-takes-the-gradients-before-its-pre-hooks",
+    ],
 )
 def test_before(backend: Backend, trace: Trace) -> None:
-    """A step pre-hook runs before the optimizer's step, with the optimizer and the arguments of the step."""
+    """A step pre-hook runs before the optimizer's step, with the optimizer and the arguments of the step.
+
+    So the step uses a gradient that the hook has set.
+    """
     x, optimizer = prepared(backend)
 
     def closure():
@@ -45,12 +52,13 @@ def test_before(backend: Backend, trace: Trace) -> None:
 
     def hook(given, args, kwargs):
         trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {"closure": closure}, x])
+        backend.set_grad(x, backend.tensor([2.0]))
 
     backend.register_step_pre_hook(optimizer, hook)
     backend.step(optimizer, closure=closure)
 
     trace.expect(("hook", [True, True, True, [5.0]]))
-    trace.expect_value("parameter", [4.0], x)
+    trace.expect_value("parameter", [3.0], x)
 
 
 @rule(
@@ -81,10 +89,17 @@ def test_after(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(2, 4)],
     needs=NEEDS,
-    mutants=["return-of-a-step-hook-ignored", "step-pre-hook-replaces-keywords-alone"],
+    mutants=[
+        "return-of-a-step-hook-ignored",
+        "step-pre-hook-replaces-keywords-alone",
+        "step-pre-hooks-get-the-arguments-of-the-caller",
+    ],
 )
 def test_changes_arguments(backend: Backend, trace: Trace) -> None:
-    """A step pre-hook may return new arguments for the optimizer's step."""
+    """A step pre-hook may return new arguments for the optimizer's step.
+
+    Pre-hooks that return the arguments as they got them, whether they run before or after it, change nothing of this.
+    """
 
     def closure():
         trace.log("closure of the hook")
@@ -92,7 +107,8 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
 
     for hook in passing(closure):
         _, optimizer = prepared(backend)
-        backend.register_step_pre_hook(optimizer, hook)
+        for each in (lambda _, *arguments: arguments, hook, lambda _, *arguments: arguments):
+            backend.register_step_pre_hook(optimizer, each)
         backend.step(optimizer)
 
         trace.expect("closure of the hook")
@@ -235,16 +251,19 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
 
 
 def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any]) -> None:
-    """Expect that the handle of a step hook removes this hook alone, for good."""
-    older, handle, newer = (
-        register(lambda *_, label=label: trace.log(label)) for label in ("older", "removed", "newer")
-    )
+    """Expect that the handle of a step hook removes this hook alone, for good, and not the same function as another.
+
+    The other hooks still run, even for a step that has no gradients.
+    """
+    hooks = [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
+    older, handle, newer = (register(hook) for hook in (*hooks, hooks[1]))
     backend.step(optimizer)
-    trace.expect_in_any_order("older", "removed", "newer")
+    trace.expect_in_any_order("older", "twice", "twice")
     handle.remove()
     backend.step(optimizer)
+    backend.zero_grad(optimizer)
     backend.step(optimizer)
-    trace.expect_in_any_order(*["older", "newer"] * 2)
+    trace.expect_in_any_order(*["older", "twice"] * 2)
     for other in (older, newer):
         other.remove()
 
@@ -254,7 +273,12 @@ def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Cal
     level=Level.MUST,
     sources=[PRE_OF_ALL.sentence(4), POST_OF_ALL.sentence(4)],
     needs=NEEDS,
-    mutants=["global-step-hook-stays", "step-handle-removes-the-oldest"],
+    mutants=[
+        "global-step-hook-stays",
+        "step-handle-removes-the-oldest",
+        "step-handle-removes-equal-hooks",
+        "step-hooks-skipped-without-gradients",
+    ],
 )
 def test_global_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a global step pre-hook or post-hook removes this hook, and no other, from all later steps."""
@@ -268,7 +292,13 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(6), POST.sentence(5)],
     needs=NEEDS,
-    mutants=["step-hook-stays", "step-post-hook-stays", "step-handle-removes-the-oldest"],
+    mutants=[
+        "step-hook-stays",
+        "step-post-hook-stays",
+        "step-handle-removes-the-oldest",
+        "step-handle-removes-equal-hooks",
+        "step-hooks-skipped-without-gradients",
+    ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a step pre-hook or post-hook removes this hook, and no other, from all later steps."""

@@ -1,7 +1,7 @@
 """Global hooks on the registration of parameters, buffers and modules."""
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
@@ -160,22 +160,27 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PARAMETER.sentence(6), BUFFER.sentence(6), MODULE.sentence(6)],
     needs=NEEDS,
-    mutants=["registration-hook-stays", "registration-handle-removes-the-oldest"],
+    mutants=[
+        "registration-hook-stays",
+        "registration-handle-removes-the-oldest",
+        "registration-handle-removes-equal-hooks",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a registration hook removes this hook, and no other, for all later registrations."""
+    """The handle of a registration hook removes this hook, and no other, for all later registrations.
+
+    If the same function is registered once more, that is another hook.
+    """
     for register, make, register_value in kinds(backend):
-        value = make()
-        older = register(lambda *_: trace.log("older"))
-        handle = register(lambda *_: trace.log("removed"))
-        newer = register(lambda *_: trace.log("newer"))
+        value, hooks = make(), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
+        older, handle, newer = (register(hook) for hook in (*hooks, hooks[1]))
         with until_removed(older), until_removed(newer):
             register_value(value)
-            trace.expect_in_any_order("older", "removed", "newer")
+            trace.expect_in_any_order("older", "twice", "twice")
             handle.remove()
             register_value(value)
             register_value(value)
-            trace.expect_in_any_order(*["older", "newer"] * 2)
+            trace.expect_in_any_order(*["older", "twice"] * 2)
 
 
 @rule(
@@ -202,7 +207,7 @@ def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("several registration hooks run in order, each with what the hook before it returned")],
     needs=NEEDS,
-    mutants=["return-of-a-registration-hook-ignored"],
+    mutants=["return-of-a-registration-hook-ignored", "none-of-a-registration-hook-restores-the-value"],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Several registration hooks run in order of registration, each with what the hook before it returned."""
@@ -213,9 +218,12 @@ def test_order(backend: Backend, trace: Trace) -> None:
         def returning(result, seen=seen):
             return lambda _module, _name, given: seen.append(given) or result
 
-        with until_removed(register(returning(first))), until_removed(register(returning(second))):
+        with ExitStack() as stack:
+            for result in (first, None, second, None):
+                stack.enter_context(until_removed(register(returning(result))))
             registered = register_value(make()).value
 
-        trace.expect_value("calls of hooks", 2, len(seen))
-        trace.expect_value("the second got what the first returned", expected=True, observed=seen[1] is first)
-        trace.expect_value("is what the second returned", expected=True, observed=registered is second)
+        trace.expect_value("calls of hooks", 4, len(seen))
+        got = [value is returned for value, returned in zip(seen[1:], (first, first, second), strict=True)]
+        trace.expect_value("each got what was returned last", [True] * 3, got)
+        trace.expect_value("is what was returned last", expected=True, observed=registered is second)

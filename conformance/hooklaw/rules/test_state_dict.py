@@ -72,21 +72,22 @@ def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST.sentence(2, 3)],
     needs=NEEDS,
-    mutants=["state-dict-post-hook-given-a-copy"],
+    mutants=["state-dict-post-hook-given-a-copy", "state-dict-post-hook-can-only-add"],
 )
 def test_post_hook(backend: Backend, trace: Trace) -> None:
     """A state_dict post-hook gets module, dict, prefix and metadata, and may change the dict in place."""
 
     def hook(given, state, prefix, metadata):
         trace.log("hook", [given is module, sorted(state), prefix, isinstance(metadata, dict)])
-        state["more"] = 7
+        state.update(more=7, weight=8)
+        del state["bias"]
 
-    module = weighted(backend)
+    module = backend.module({name: backend.tensor([3.0, 5.0]) for name in ("weight", "bias")}, lambda _module, x: x)
     backend.register_state_dict_post_hook(module, hook)
     state = backend.state_dict(module)
 
-    trace.expect(("hook", [True, ["weight"], "", True]))
-    trace.expect_value("what the hook added", 7, state.get("more"))
+    trace.expect(("hook", [True, ["bias", "weight"], "", True]))
+    trace.expect_value("what the hook left", [["more", 7], ["weight", 8]], sorted(state.items()))
 
 
 @rule(
@@ -153,27 +154,28 @@ def test_children_first(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("these three registrations return a handle; only the docstring of the fourth names it")],
     needs=NEEDS,
-    mutants=["state-hook-stays", "state-handle-removes-the-oldest"],
+    mutants=["state-hook-stays", "state-handle-removes-the-oldest", "state-handle-removes-equal-hooks"],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
-    """The handle of a state_dict hook or a load_state_dict pre-hook of a module removes this hook, and no other."""
+    """The handle of a state_dict hook or a load_state_dict pre-hook of a module removes this hook, and no other.
+
+    If the same function is registered once more, that is another hook.
+    """
     for register in (
         backend.register_state_dict_pre_hook,
         backend.register_state_dict_post_hook,
         backend.register_load_state_dict_pre_hook,
     ):
-        owner = weighted(backend)
-        register(owner, lambda *_: trace.log("older"))
-        handle = register(owner, lambda *_: trace.log("removed"))
-        register(owner, lambda *_: trace.log("newer"))
+        owner, hooks = weighted(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
+        _, handle, _ = (register(owner, hook) for hook in (*hooks, hooks[1]))
         backend.load_state_dict(owner, backend.state_dict(owner))
-        trace.expect_in_any_order("older", "removed", "newer")
+        trace.expect_in_any_order("older", "twice", "twice")
         handle.remove()
 
         for _ in range(2):
             backend.load_state_dict(owner, backend.state_dict(owner))
 
-        trace.expect_in_any_order(*["older", "newer"] * 2)
+        trace.expect_in_any_order(*["older", "twice"] * 2)
 
 
 @rule(
@@ -299,22 +301,23 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_POST.sentence(8)],
     needs=NEEDS,
-    mutants=["state-hook-stays", "state-handle-removes-the-oldest"],
+    mutants=["state-hook-stays", "state-handle-removes-the-oldest", "state-handle-removes-equal-hooks"],
 )
 def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
-    """The handle of a load_state_dict post-hook removes this hook, and no other, for all later loads."""
-    owner = weighted(backend)
-    backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("older"))
-    handle = backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("removed"))
-    backend.register_load_state_dict_post_hook(owner, lambda *_: trace.log("newer"))
+    """The handle of a load_state_dict post-hook removes this hook, and no other, for all later loads.
+
+    If the same function is registered once more, that is another hook.
+    """
+    owner, hooks = weighted(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
+    _, handle, _ = (backend.register_load_state_dict_post_hook(owner, hook) for hook in (*hooks, hooks[1]))
     backend.load_state_dict(owner, backend.state_dict(owner))
-    trace.expect_in_any_order("older", "removed", "newer")
+    trace.expect_in_any_order("older", "twice", "twice")
     handle.remove()
 
     for _ in range(2):
         backend.load_state_dict(owner, backend.state_dict(owner))
 
-    trace.expect_in_any_order(*["older", "newer"] * 2)
+    trace.expect_in_any_order(*["older", "twice"] * 2)
 
 
 @rule(
