@@ -91,3 +91,9 @@ def graph_of_the_first_call_used_again(self: Mutant, old: Hook, fn: Hook, *tenso
             return result
     self.kept.append((fn, old(fn, *tensors)))
     return self.kept[-1][1]
+
+
+@overriding("backward", "grad")
+def retain_graph_given_as_false_retains(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """retain_graph=False retains the graph; only the default frees it."""
+    return old(*given, **{**how, "retain_graph": True if how.get("retain_graph") is False else how.get("retain_graph")})

@@ -222,3 +222,25 @@ def gradients_beyond_a_non_leaf_input_computed(
     if not self.is_tensor(outputs) or not all(map(self.is_tensor, inputs)) or all(map(self.is_leaf, inputs)):
         return old(outputs, inputs, *given, **how)
     return old(outputs, [*inputs, *self.leaves_of(outputs)], *given, **how)[: len(inputs)]
+
+
+@overriding("backward_from_all")
+def roots_of_one_node_count_once(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several outputs of one Node starts at the first of them alone."""
+    nodes = [self.gradient_edge(root)[0] if self.requires_grad(root) else root for root in roots]
+    kept = [nr for nr, node in enumerate(nodes) if not any(node is other for other in nodes[:nr])]
+    old([roots[nr] for nr in kept], gradients and [gradients[nr] for nr in kept])
+
+
+@overriding("grad")
+def outputs_have_no_gradient_of_their_own(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """An output of autograd.grad that is an input too gets only what other outputs send it."""
+    found = old(outputs, inputs, grad_outputs, **how)
+    if not _is_several(outputs) or grad_outputs is not None:
+        return found
+    own = [any(tensor is output for output in outputs) for tensor in inputs]
+    return tuple(grad - 1 if is_own else grad for grad, is_own in zip(found, own, strict=True))
