@@ -1,5 +1,6 @@
 """Mutants that accumulate gradients wrongly, or give them the wrong memory layout."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
@@ -112,3 +113,69 @@ def gradient_laid_out_anew(self: Mutant, old: Hook, root: Any, *given: Any, **ho
 @with_options("backward", create_graph=False)
 def create_graph_accumulates_in_place() -> None:
     """A backward with create_graph=True adds to the existing .grad in place."""
+
+
+def _alike(self: Mutant, one: Any, other: Any) -> bool:
+    """Whether two gradients are equal, also in dtype and strides, and neither has a history."""
+    if self.requires_grad(one) or self.requires_grad(other) or self.stride(one) != self.stride(other):
+        return False
+    return self.dtype(one) == self.dtype(other) and f"{self.tolist(one)}" == f"{self.tolist(other)}"
+
+
+def _share(self: Mutant, tensors: Iterable[Any], gradients: Iterable[Any]) -> None:
+    """Give each of these tensors that has a .grad like one of the gradients the latter as its .grad."""
+    for tensor in tensors:
+        grad = self.grad_of(tensor)
+        like = [each for each in gradients if each is not None and grad is not None and _alike(self, each, grad)]
+        if like:
+            self.set_grad(tensor, like[0])
+
+
+def _without(self: Mutant, tensors: Iterable[Any]) -> list[Any]:
+    return [tensor for tensor in tensors if self.grad_of(tensor) is None]
+
+
+@overriding("backward")
+def gradient_of_a_root_becomes_grad(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
+    """The gradient given for the root becomes the .grad of a leaf that gets it unchanged; later passes add to it."""
+    leaves = _without(self, self.leaves_of(root))
+    old(root, gradient, **how)
+    _share(self, leaves, [gradient])
+
+
+@overriding("backward")
+def backward_inputs_share_their_first_gradient(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """Inputs of a backward that get equal gradients share one tensor as .grad, to which later passes add."""
+    inputs = _without(self, filter(self.is_tensor, how.get("inputs") or ()))
+    old(*given, **how)
+    _share(self, inputs, [self.grad_of(tensor) for tensor in inputs])
+
+
+@overriding("backward")
+def first_gradient_of_a_sum_kept_as_it_is(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """The first gradient of a leaf that is summed becomes .grad without a copy: one number for all elements."""
+    leaves = _without(self, self.leaves_of(root))
+    before = [node for node in self.node_next(self.gradient_edge(root)[0]) if node is not None]
+    ahead = [*before, *(node for each in before for node in self.node_next(each))]
+    summed = [leaf for leaf in leaves if any(self.leaf_of(node) is leaf for node in ahead)]
+    old(root, *given, **how)
+    for leaf in summed:
+        grad = self.grad_of(leaf)
+        ones = grad is not None and not self.requires_grad(grad) and len({*_numbers(self.tolist(grad))}) == 1
+        if ones and self.shape(grad):
+            number = self.tensor([*_numbers(self.tolist(grad))][:1], dtype=self.dtype(grad))
+            self.set_grad(leaf, self.strided(number, self.shape(grad), (0,) * len(self.shape(grad))))
+
+
+def _numbers(data: Any) -> list[Any]:
+    return [number for row in data for number in _numbers(row)] if isinstance(data, list) else [data]
+
+
+class DetachedTensorsHaveTheGradientOfTheirLeaf(Mutant):
+    """A tensor detached from a leaf has the leaf's .grad."""
+
+    def detach(self, tensor: Any) -> Any:
+        made = super().detach(tensor)
+        if self.grad_of(tensor) is not None:
+            self.set_grad(made, self.grad_of(tensor))
+        return made

@@ -111,3 +111,9 @@ class HooksOnAGraphThatRanLost(Mutant):
         if not self.is_leaf(tensor) and "ran" in self.node_metadata(self.gradient_edge(tensor)[0]):
             handle.remove()
         return handle
+
+
+@overriding("backward", "grad")
+def retain_graph_given_as_false_retains(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """retain_graph=False retains the graph; only the default frees it."""
+    return old(*given, **{**how, "retain_graph": True if how.get("retain_graph") is False else how.get("retain_graph")})

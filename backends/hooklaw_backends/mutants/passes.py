@@ -183,3 +183,29 @@ def materialize_grads_allows_unused_inputs(self: Mutant, old: Hook, *given: Any,
     if how.get("materialize_grads"):
         how["allow_unused"] = True
     return old(*given, **how)
+
+
+@overriding("grad")
+def unused_intermediates_always_allowed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """An unused input of autograd.grad gets None instead of an error if it is not a leaf."""
+    if any(self.is_tensor(tensor) and not self.is_leaf(tensor) for tensor in inputs):
+        how = {**how, "allow_unused": how.get("allow_unused") or not how.get("materialize_grads") or None}
+    return old(outputs, inputs, *given, **how)
+
+
+@overriding("grad")
+def later_gradients_are_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """Of the gradients that autograd.grad computes with create_graph=True only the first can be differentiated."""
+    first, *rest = old(*given, **how)
+    return (first, *(grad if grad is None else self.detach(grad) for grad in rest))
+
+
+@overriding("grad")
+def third_derivatives_missing(self: Mutant, old: Hook, outputs: Any, *given: Any, **how: Any) -> Any:
+    """A gradient of a gradient is a constant, even with create_graph=True."""
+    is_second = self.is_tensor(outputs) and any(self.keeps(node) for node in [*self.node_next(self.grad_fn(outputs))])
+    found = old(outputs, *given, **how)
+    self.kept += [self.grad_fn(grad) for grad in found if grad is not None and self.requires_grad(grad)]
+    return tuple(grad if grad is None else self.detach(grad) for grad in found) if is_second else found

@@ -261,3 +261,25 @@ def hooks_of_outputs_among_grad_inputs_skipped(self: _KnowsOutputs, tensor: Any,
     """The hooks of a tensor that is both an output and an input of autograd.grad do not run."""
     alive = weakref.ref(tensor)
     return lambda grad: None if self.starts_at(alive()) and self.asks_for(alive()) else hook(grad)
+
+
+@overriding("backward_from_all")
+def roots_of_one_node_count_once(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several outputs of one Node starts at the first of them alone."""
+    nodes = [self.gradient_edge(root)[0] if self.requires_grad(root) else root for root in roots]
+    kept = [nr for nr, node in enumerate(nodes) if not any(node is other for other in nodes[:nr])]
+    old([roots[nr] for nr in kept], gradients and [gradients[nr] for nr in kept])
+
+
+@overriding("grad")
+def outputs_have_no_gradient_of_their_own(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """An output of autograd.grad that is an input too gets only what other outputs send it."""
+    found = old(outputs, inputs, grad_outputs, **how)
+    if not _is_several(outputs) or grad_outputs is not None:
+        return found
+    own = [any(tensor is output for output in outputs) for tensor in inputs]
+    return tuple(grad - 1 if is_own else grad for grad, is_own in zip(found, own, strict=True))

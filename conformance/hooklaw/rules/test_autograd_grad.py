@@ -1,5 +1,6 @@
 """The arguments of autograd.grad: outputs, grad_outputs, unused inputs."""
 
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -18,7 +19,11 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[GRAD.sentence(20, 21, 32)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MISUSE_ERRORS],
-    mutants=["unused-inputs-always-allowed", "allow-unused-given-as-false-ignored"],
+    mutants=[
+        "unused-inputs-always-allowed",
+        "unused-intermediates-always-allowed",
+        "allow-unused-given-as-false-ignored",
+    ],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
     """By default and with allow_unused=False, an input of autograd.grad that the outputs do not depend on is an error.
@@ -26,11 +31,12 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     The default is the value of materialize_grads, which is False by default.
     """
     x, unused = leaf(backend), leaf(backend)
-    for how in ({}, {"allow_unused": False}):
+    intermediate = backend.call(lambda unused: unused * 3, unused)
+    for how, other in product(({}, {"allow_unused": False}), (unused, intermediate)):
         loss = backend.call(lambda x: backend.sum(x * 2), x)
 
         with trace.raises(ErrorKind.UNUSED_INPUT):
-            backend.grad(loss, [x, unused], **how)
+            backend.grad(loss, [x, other], **how)
 
 
 @rule(
@@ -131,19 +137,25 @@ def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> Non
     level=Level.MUST,
     sources=[GRAD.sentence(1)],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-of-the-first-output"],
+    mutants=[
+        "autograd-grad-of-the-first-output",
+        "outputs-have-no-gradient-of-their-own",
+    ],
 )
 def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
-    """autograd.grad returns for each input the sum of the gradients of all outputs."""
+    """autograd.grad returns for each input the sum of the gradients of all outputs.
+
+    One of the outputs is an input too, and has a gradient of its own there.
+    """
 
     def forward(x, w):
-        squares = backend.sum(x * x)
-        return backend.sum(x * 2), squares, squares * 3, backend.sum(w * 5)
+        return backend.sum(x * x), backend.sum(x * 2), backend.sum(w * 5)
 
     x, w = leaf(backend), leaf(backend)
-    grads = backend.grad(backend.call(forward, x, w), [x, w])
+    squares, *others = backend.call(forward, x, w)
+    grads = backend.grad([squares, *others, squares * 3], [x, w, squares])
 
-    trace.expect_value("gradients", [[10.0, 18.0], [5.0, 5.0]], grads)
+    trace.expect_value("gradients", [[10.0, 18.0], [5.0, 5.0], 4.0], grads)
 
 
 @rule(

@@ -18,10 +18,18 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[METHOD.sentence(19, 20), BACKWARD.sentence(23, 24)],
     needs=[Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-ignored", "backward-inputs-overwrite", "backward-inputs-after-the-first-ignored"],
+    mutants=[
+        "backward-inputs-ignored",
+        "backward-inputs-overwrite",
+        "backward-inputs-after-the-first-ignored",
+        "backward-inputs-share-their-first-gradient",
+    ],
 )
 def test_inputs(backend: Backend, trace: Trace) -> None:
-    """A backward with inputs adds gradients to the .grad of these inputs, and to that of no other leaf."""
+    """A backward with inputs adds gradients to the .grad of these inputs, and to that of no other leaf.
+
+    Two inputs get the same gradient twice: what one of them adds to, the other must not hold.
+    """
     a, b, c = leaf(backend), leaf(backend), leaf(backend)
     for tensor in (a, b, c):
         backend.set_grad(tensor, backend.tensor([10.0, 10.0]))
@@ -31,6 +39,12 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
     trace.expect_value("a.grad", [11.0, 12.0], backend.grad_of(a))
     trace.expect_value("b.grad", [10.0, 10.0], backend.grad_of(b))
     trace.expect_value("c.grad", [13.0, 16.0], backend.grad_of(c))
+
+    x, y = inputs = leaf(backend), leaf(backend)
+    for weights, accumulated in (([2.0, 3.0], [2.0, 3.0]), ([3.0, 5.0], [5.0, 8.0])):
+        loss = backend.call(lambda x, y, w: backend.sum((x + y) * w), x, y, backend.tensor(weights))
+        backend.backward(loss, inputs=inputs)
+        trace.expect_value("gradients of a sum", [accumulated] * 2, [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(
@@ -197,31 +211,39 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
         "gradient-of-a-root-is-ones",
         "gradient-of-a-root-scales-the-leaves",
         "gradient-of-a-root-meets-the-transposed-jacobian",
+        "gradient-of-a-root-becomes-grad",
     ],
     except_under={"bfloat16": "its numbers have more digits than bfloat16 holds"},
 )
 def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
     """The gradients are the product of the root's gradient and the Jacobian.
 
-    The Jacobian is full and not symmetric, so the product with its transpose has other values.
+    The Jacobian is full and not symmetric, so the product with its transpose has other values. Three passes are given
+    the same gradient, which none of them may change.
     """
     x, weights = leaf(backend), backend.tensor([1.0, 2.0])
     y = backend.call(lambda x, weights: x * 3 + backend.sum(x * weights) * 5, x, weights)
 
-    backend.backward(y, backend.tensor([10.0, 100.0]))
+    gradient = backend.tensor([10.0, 100.0])
+    backend.backward(y, gradient)
 
     trace.expect_value("x.grad", [580.0, 1400.0], backend.grad_of(x))
+    z = leaf(backend)
+    for passes in (1, 2, 3):
+        backend.backward(backend.call(lambda z: z + 1, z), gradient)
+        trace.expect_value(f"z.grad of {passes} passes", [10.0 * passes, 100.0 * passes], backend.grad_of(z))
 
 
 @rule(
     "backward.several-roots",
     level=Level.MUST,
     sources=[BACKWARD.sentence(1, 4, 14)],
-    needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
+    needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT, Capability.MULTI_OUTPUT],
     mutants=[
         "backward-from-the-first-root-alone",
         "gradients-of-several-roots-turned-round",
         "root-behind-another-keeps-its-own-gradient",
+        "roots-of-one-node-count-once",
     ],
 )
 def test_several_roots(backend: Backend, trace: Trace) -> None:
@@ -237,6 +259,11 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     backend.backward_from_all([first, second], gradients)
 
     trace.expect_value("gradients", [[9.0, 150.0], [6.0, 120.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+    x = leaf(backend)
+    parts = backend.call(lambda x: backend.split(x * 3, 1), x)
+    backend.backward_from_all(parts, [backend.tensor([1.0]), backend.tensor([10.0])])
+    trace.expect_value("x.grad from all outputs of a Node", [3.0, 30.0], backend.grad_of(x))
 
 
 @rule(

@@ -20,7 +20,12 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[GRAD.sentence(18), METHOD.sentence(17)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["create-graph-ignored", "create-graph-always"],
+    mutants=[
+        "create-graph-ignored",
+        "create-graph-always",
+        "later-gradients-are-constants",
+        "third-derivatives-missing",
+    ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """A gradient can be differentiated if it was computed with create_graph=True, and only then."""
@@ -28,12 +33,17 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
     (plain,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x])
     trace.expect_value("requires grad without create_graph", expected=False, observed=backend.requires_grad(plain))
-    (first,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x], create_graph=True)
-    trace.expect_value("requires grad with create_graph", expected=True, observed=backend.requires_grad(first))
-    (second,) = backend.grad(backend.sum(first), [x])
+    w = backend.tensor([3.0, 5.0], requires_grad=True)
+    loss = backend.call(lambda w, x: backend.sum(w * 7 + x * x * x), w, x)
+    _, first = backend.grad(loss, [w, x], create_graph=True)
+    (second,) = backend.grad(backend.sum(first), [x], create_graph=True)
+    flags = [backend.requires_grad(first), backend.requires_grad(second)]
+    trace.expect_value("require grad with create_graph", [True, True], flags)
+    (third,) = backend.grad(backend.sum(second), [x])
 
     trace.expect_value("first derivative", [3.0, 12.0], first)
     trace.expect_value("second derivative", [6.0, 12.0], second)
+    trace.expect_value("third derivative", [6.0, 6.0], third)
 
 
 @rule(

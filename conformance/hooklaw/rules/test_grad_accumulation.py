@@ -32,7 +32,7 @@ def test_adds(backend: Backend, trace: Trace) -> None:
     "grad-accum.none-until-first",
     level=Level.MUST,
     sources=[GRAD_FIELD.sentence(1)],
-    mutants=["gradient-starts-as-zeros"],
+    mutants=["gradient-starts-as-zeros", "detached-tensors-have-the-gradient-of-their-leaf"],
 )
 def test_none_until_first(backend: Backend, trace: Trace) -> None:
     """A leaf has no .grad until the first backward that computes its gradient."""
@@ -44,6 +44,7 @@ def test_none_until_first(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad after a backward of another leaf", None, backend.grad_of(x))
     backend.backward(loss)
     trace.expect_value("x.grad after", [2.0, 2.0], backend.grad_of(x))
+    trace.expect_value("detached.grad", None, backend.grad_of(backend.detach(x)))
 
 
 @rule(
@@ -105,12 +106,13 @@ def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
 
 
 def uses(backend: Backend) -> list[Callable[[Any], Any]]:
-    """Return functions that double and sum a tensor: by itself, as a view, and as a view of an intermediate."""
+    """Return functions that double the sum of a tensor: by itself, as a view, and as a view of an intermediate."""
 
     def turned(x: Any) -> Any:
         return backend.transpose(x, 0, 1)
 
     return [
+        lambda x: backend.sum(x) * 2,
         lambda x: backend.sum(x * 2),
         lambda x: backend.sum(turned(x) * 2),
         lambda x: backend.sum(turned(x * 2) * 1),
@@ -126,6 +128,7 @@ def uses(backend: Backend) -> list[Callable[[Any], Any]]:
         "gradient-always-contiguous",
         "first-gradient-kept-as-it-is",
         "first-gradient-of-a-view-kept-as-it-is",
+        "first-gradient-of-a-sum-kept-as-it-is",
     ],
     except_under={"strided": "the rule names the strides of the leaf"},
 )

@@ -72,19 +72,20 @@ def test_retained(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(14)],
     needs=[Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
-    mutants=["retain-graph-ignored", "retained-graph-never-freed"],
+    mutants=["retain-graph-ignored", "retained-graph-never-freed", "retain-graph-given-as-false-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
     """A retained graph is freed by the first pass that does not retain it; this pass still succeeds."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(lambda x: backend.sum(x * x), x)
-    backend.backward(loss, retain_graph=True)
-    backend.backward(loss)
+    for how in ({}, {"retain_graph": False}):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        loss = backend.call(lambda x: backend.sum(x * x), x)
+        backend.backward(loss, retain_graph=True)
+        backend.backward(loss, **how)
 
-    trace.expect_value("x.grad", [4.0, 8.0], backend.grad_of(x))
-    with trace.raises(ErrorKind.GRAPH_FREED):
-        backend.backward(loss)
+        trace.expect_value("x.grad", [4.0, 8.0], backend.grad_of(x))
+        with trace.raises(ErrorKind.GRAPH_FREED):
+            backend.backward(loss)
 
 
 @rule(
