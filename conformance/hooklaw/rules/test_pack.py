@@ -25,7 +25,8 @@ def test_once(backend: Backend, trace: Trace) -> None:
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
             y = x * x
-            return backend.sum(backend.exp(y * y))
+            z = backend.exp(y * y)
+        return backend.sum(z)  # outside: a sum may save its input
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
     for retain in (True, True, False):
@@ -78,7 +79,8 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", lambda t: [backend.detach(t)]), unpack):
             y = x * x
-            return backend.sum(y * y * y)
+            z = y * y * y
+        return backend.sum(z)
 
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -107,7 +109,8 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
 
         def forward(x):
             with backend.saved_tensors_hooks(pack, trace.saw("unpack", lambda _: kept[0])):
-                return backend.sum(backend.exp(x))
+                y = backend.exp(x)
+            return backend.sum(y)
 
         x = backend.tensor([0.0], requires_grad=True)
         backend.backward(backend.call(forward, x))
@@ -142,7 +145,8 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     def gradient_with(pack, unpack):
         def forward(x):
             with backend.saved_tensors_hooks(pack, unpack):
-                return backend.sum(square(x))
+                y = square(x)
+            return backend.sum(y)
 
         x = backend.tensor([3.0], requires_grad=True)
         backend.backward(backend.call(forward, x))
@@ -255,7 +259,8 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with hooks():
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
     with hooks():
@@ -270,13 +275,18 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception raised by pack comes out of the operation that saves")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pair-exception-wrapped", "pair-exception-swallowed", "packed-by-backward"],
+    mutants=[
+        "pair-exception-wrapped",
+        "pair-exception-swallowed",
+        "packed-by-backward",
+        "pair-exception-without-its-message",
+    ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by a pack hook reaches the caller of the operation that saves, unchanged."""
 
     def pack(_):
-        raise PackError
+        raise PackError("from the hook")
 
     def forward(x):
         with backend.saved_tensors_hooks(pack, lambda packed: packed):
@@ -284,7 +294,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
             trace.log("operation done")
             return y
 
-    with trace.raises_type(PackError):
+    with trace.raises_type(PackError, "from the hook"):
         backend.call(forward, backend.tensor([0.0], requires_grad=True))
     trace.expect()
 

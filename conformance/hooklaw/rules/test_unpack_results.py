@@ -45,7 +45,8 @@ def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
-            return backend.sum(x * backend.exp(x))
+            y = x * backend.exp(x)
+        return backend.sum(y)  # outside: a sum may save its input
 
     x = backend.tensor([0.0], requires_grad=True)
     loss = backend.call(forward, x)
@@ -95,7 +96,8 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda _: other):
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -117,7 +119,8 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda _: other):
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     x = backend.tensor([1.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
