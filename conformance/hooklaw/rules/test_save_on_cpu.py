@@ -164,6 +164,7 @@ def test_moves(backend: Backend, trace: Trace) -> None:
     trace.expect_value("held, pageable", expected=False, observed=held_by_graph(backend.save_on_cpu()) >= BYTES)
     pinned = backend.save_on_cpu(pin_memory=True)
     trace.expect_value("held, pinned", expected=False, observed=held_by_graph(pinned) >= BYTES)
+    trace.expect_value("held after it", expected=True, observed=held_by_graph(nullcontext()) >= BYTES)
 
 
 @rule(
