@@ -72,6 +72,34 @@ def calls_repeat_the_hooks_of_the_first(self: _InCall, old: Hook, tensor: Any, h
     return old(tensor, next(first for fn, first in self.kept if fn is self.running))
 
 
+@overriding("register_post_accumulate_grad_hook", base=_InCall)
+def post_accumulate_handles_made_in_a_call_remove_nothing(self: _InCall, old: Hook, leaf: Any, hook: Hook) -> Any:
+    """The handle of a post-accumulate-grad hook that a function registers on its argument does not remove it."""
+    handle = old(leaf, hook)
+    return Handle() if self.takes(leaf) else handle
+
+
+@overriding("register_hook", base=_InCall)
+def hooks_on_an_argument_given_twice_run_once(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """If a tensor is given for two arguments, only the first hook that the call registers on it runs."""
+    if sum(tensor is argument for argument in self.arguments) <= 1:
+        return old(tensor, hook)
+    self.kept.append(len(self.calls))
+    return old(tensor, hook) if self.kept.count(len(self.calls)) == 1 else Handle()
+
+
+@overriding("register_hook", "register_post_accumulate_grad_hook", base=_InCall)
+def calls_remove_the_hooks_of_earlier_calls(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that a function registers on its argument removes those that earlier calls registered on it."""
+    handle = old(tensor, hook)
+    if self.takes(tensor):
+        for call, argument, earlier in self.kept:
+            if call < len(self.calls) and argument is tensor:
+                earlier.remove()
+        self.kept.append((len(self.calls), tensor, handle))
+    return handle
+
+
 @overriding(*verbs.FORWARD, *verbs.FORWARD_PRE, base=_InCall)
 def forward_hooks_after_the_first_call_ignored(self: _InCall, old: Hook, *given: Any, **options: Any) -> Any:
     """Forward hooks and pre-hooks that are registered after a function has run never run."""

@@ -124,3 +124,23 @@ def every_change_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: 
 @overriding("increment_version")
 def version_never_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version does nothing."""
+
+
+class VersionNotCheckedAfterAPass(Mutant):
+    """A change of a saved tensor goes unnoticed once a backward has gone through a graph that it retained."""
+
+    ran = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.ran = False
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.ran = bool(how.get("retain_graph"))
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if not self.ran:
+            return super().mul_(tensor, factor)
+        self.overwrite_unseen(tensor, self.detach(tensor) * factor)
+        return tensor

@@ -94,3 +94,14 @@ def save_on_cpu_gives_its_data_away(self: Mutant, _: Hook, **_options: bool) -> 
         return tensor
 
     return self.saved_tensors_hooks(lambda tensor: [self.detach(tensor)], retrieved)
+
+
+@overriding("save_on_cpu")
+def save_on_cpu_keeps_one_tensor_for_each_address(
+    self: Mutant, _: Hook, **_options: bool
+) -> AbstractContextManager[Any]:
+    """Of the tensors that begin at one address save_on_cpu keeps the first, and gives it back for each."""
+    kept: dict[int, Any] = {}
+    return self.saved_tensors_hooks(
+        lambda tensor: kept.setdefault(self.data_ptr(tensor), self.detach(tensor)), lambda first: first
+    )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.shared import Passes
 
@@ -46,8 +47,8 @@ def mutation_allowed_for_good(self: _Lenient, old: Hook) -> Generator[None]:
     self.lenient = True
 
 
-class TensorsChangedInsideMayChangeForGood(Mutant):
-    """Changes of a tensor that was changed inside allow_mutation_on_saved_tensors go unnoticed after the context."""
+class _KnowsTheContext(Mutant):
+    """A mutant that knows whether allow_mutation_on_saved_tensors is active."""
 
     is_open = False
 
@@ -59,6 +60,33 @@ class TensorsChangedInsideMayChangeForGood(Mutant):
                 yield state
             finally:
                 self.is_open = False
+
+
+@overriding("cos_", base=_KnowsTheContext)
+def cosine_in_place_of_a_saved_tensor_refused(self: _KnowsTheContext, old: Hook, tensor: Any) -> Any:
+    """Inside allow_mutation_on_saved_tensors the cosine in place is an error."""
+    if self.is_open:
+        raise self.errors.get(ErrorKind.SAVED_TENSOR_MODIFIED, (RuntimeError,))[0]("modified by an inplace operation")
+    return old(tensor)
+
+
+class MutationOfWhatFunctionsSavedUnnoticed(_KnowsTheContext):
+    """Inside allow_mutation_on_saved_tensors a custom Function reads what it saved with later changes."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            if not self.is_open:
+                return made(*inputs)
+            with self.saved_tensors_hooks(self.detach, lambda kept: kept):
+                return made(*inputs)
+
+        return apply
+
+
+class TensorsChangedInsideMayChangeForGood(_KnowsTheContext):
+    """Changes of a tensor that was changed inside allow_mutation_on_saved_tensors go unnoticed after the context."""
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
         if self.is_open or not self.keeps(tensor):

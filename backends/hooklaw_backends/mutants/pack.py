@@ -181,7 +181,7 @@ class _SavesMore(Mutant):
 
 
 class EveryOperandSaved(_SavesMore):
-    """A product also saves a factor that backward does not need, and a sum saves its input."""
+    """A product also saves a factor that backward does not need, and a sum or a copy saves its input."""
 
     def call(self, fn: Hook, *tensors: Any) -> Any:
         with self.products_by(self.saving):
@@ -195,6 +195,11 @@ class EveryOperandSaved(_SavesMore):
     def sum(self, tensor: Any) -> Any:
         self.save_too(tensor)
         return super().sum(tensor)
+
+    def clone(self, tensor: Any) -> Any:
+        if self.requires_grad(tensor):
+            self.save_too(tensor)
+        return super().clone(tensor)
 
 
 @overriding("exp", base=_SavesMore)

@@ -1,6 +1,7 @@
 """Mutants that treat saved tensors wrongly in one corner only: one place, one dtype, one size, one moment."""
 
-from collections.abc import Generator
+import copy
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -10,11 +11,14 @@ from hooklaw_backends.mutants.base import (
     Mutant,
     Pair,
     changing_unpacked,
+    fresh,
     overriding,
     packing,
     pairs,
+    unpacking,
     unpacking_beside,
 )
+from hooklaw_backends.mutants.shared import Passes
 
 LARGE = 65_536
 
@@ -176,3 +180,89 @@ class OuterDisablingMessageWins(Mutant):
                 yield
         finally:
             self.outer = before
+
+
+@pairs("saved_tensors_hooks")
+def falsy_packed_objects_are_not_unpacked(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """If pack returns 0, False or something empty, the saved tensor is used without unpack; None is unpacked."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        is_falsy = packed is not None and not self.is_tensor(packed) and not packed
+        return packed, self.detach(tensor) if is_falsy else None
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
+@unpacking("saved_tensors_hooks")
+def packed_tensors_aliased(self: Mutant, unpack: Hook, packed: Any) -> Any:
+    """If pack returned a tensor, unpack gets another tensor on its data."""
+    return unpack(self.detach(packed) if self.is_tensor(packed) else packed)
+
+
+@unpacking("saved_tensors_hooks")
+def packed_containers_rebuilt(self: Mutant, unpack: Hook, packed: Any) -> Any:
+    """If pack returned a list, tuple or dict, unpack gets an equal one that is another object."""
+    if isinstance(packed, tuple):
+        return unpack((*packed[:1], *packed[1:]))
+    return unpack(packed.copy() if isinstance(packed, list | dict) else packed)
+
+
+@packing("saved_tensor_register_hooks")
+def per_tensor_pack_must_return_a_tensor(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """The pack hook of a saved tensor's own pair must return a tensor."""
+    packed = pack(tensor)
+    if not self.is_tensor(packed):
+        raise RuntimeError("a pack hook must return a tensor")
+    return packed
+
+
+@unpacking("saved_tensor_register_hooks")
+def per_tensor_unpack_receives_a_copy(self: Mutant, unpack: Hook, packed: Any) -> Any:
+    """The unpack hook of a saved tensor's own pair gets a copy of what pack returned."""
+    return unpack(copy.copy(packed))
+
+
+class PerTensorHooksUsedInOnePass(Passes):
+    """The pair of a saved tensor applies to the first backward; later ones use what was saved."""
+
+    passes = 0
+
+    def around(self, run: Hook) -> Any:
+        self.passes += 1
+        return run()
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        first = self.passes + 1
+
+        def read(both: Any) -> Any:
+            return unpack(both[0]) if self.passes <= first else both[1]
+
+        super().saved_tensor_register_hooks(saved, lambda tensor: (pack(tensor), tensor), read)
+
+
+class PairOfASavedTensorUnpacksItsNeighbours(Mutant):
+    """The pair that was registered last on a saved tensor of a Node unpacks all that have a pair."""
+
+    last = fresh(list[Hook])
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        self.last = []
+        return super().raw_saved_tensors(node)
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        of_node = self.last
+        of_node.append(unpack)
+        super().saved_tensor_register_hooks(saved, pack, lambda packed: of_node[-1](packed))  # noqa: PLW0108 - the last one changes later
+
+
+class PerTensorHooksCutTheGraph(Mutant):
+    """Where saved tensors have pairs of their own, autograd.grad ignores create_graph."""
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        self.kept.append(saved)
+        super().saved_tensor_register_hooks(saved, pack, unpack)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        graph = {"create_graph": False, "retain_graph": True} if self.kept else {}
+        return super().grad(outputs, inputs, grad_outputs, **{**how, **graph})

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding
@@ -242,3 +242,56 @@ def hooks_ignored_during_backward_itself(self: Mutant, old: Hook, *given: Any, *
     """A backward, unlike autograd.grad, does not pack what it saves with the saved-tensor hooks around it."""
     with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
         return old(*given, **how)
+
+
+@overriding("saved_tensors_hooks")
+@contextmanager
+def hooks_outlive_an_exception_of_pack(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
+    """Saved-tensor hooks stay active if their pack hook raised."""
+    failed: list[bool] = []
+    hooks = old(partial(_noting, failed, pack), unpack)
+    enter_for_good(hooks)
+    try:
+        yield
+    finally:
+        if not failed:
+            hooks.__exit__(None, None, None)
+
+
+@overriding("saved_tensors_hooks")
+@contextmanager
+def exception_of_pack_leaves_grad_mode_off(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
+    """An exception in pack leaves grad mode off, in which pack runs."""
+    failed: list[bool] = []
+    try:
+        with old(partial(_noting, failed, pack), unpack):
+            yield
+    finally:
+        if failed:
+            enter_for_good(self.no_grad())
+
+
+class ExceptionOfUnpackLeavesGradModeOff(Mutant):
+    """An exception in unpack leaves grad mode off, in which backward runs."""
+
+    failed = fresh(list[bool])
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        return super().saved_tensors_hooks(pack, partial(_noting, self.failed, unpack))
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            if self.failed:
+                self.failed.clear()
+                enter_for_good(self.no_grad())
+
+
+def _noting(failed: list[bool], hook: Hook, given: Any) -> Any:
+    """Run a hook, and note whether it raises."""
+    try:
+        return hook(given)
+    except Exception:
+        failed.append(True)
+        raise

@@ -4,6 +4,7 @@ import weakref
 from contextlib import suppress
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.lifetimes import kinds_of_node
 
 MUTATION = docstring("torch.autograd.graph.allow_mutation_on_saved_tensors")
 NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
@@ -13,11 +14,13 @@ NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
     "allow-mutation.works",
     level=Level.MUST,
     sources=[MUTATION.sentence(1, 2)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.CUSTOM_FUNCTION],
     mutants=[
         "mutation-of-saved-tensors-not-allowed",
         "mutation-of-saved-tensors-unnoticed",
         "only-the-first-mutation-of-a-tensor-allowed",
+        "mutation-of-what-functions-saved-unnoticed",
+        "cosine-in-place-of-a-saved-tensor-refused",
     ],
 )
 def test_works(backend: Backend, trace: Trace) -> None:
@@ -40,10 +43,18 @@ def test_works(backend: Backend, trace: Trace) -> None:
     def output(x):
         y = backend.exp(x * 0)
         loss = backend.sum(y * x)
+        backend.cos_(y)
+        return loss
+
+    def of_function(x):
+        y = x * 1
+        loss = backend.sum(square(y))
         backend.mul_(y, 10)
         return loss
 
-    for forward, expected in ((once, [2.0, 4.0]), (twice, [202.0, 404.0]), (output, [1.0, 1.0])):
+    square = kinds_of_node(backend)["custom Function"]
+    cases = [(once, [2.0, 4.0]), (twice, [202.0, 404.0]), (output, [1.0, 1.0]), (of_function, [2.0, 4.0])]
+    for forward, expected in cases:
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         with backend.allow_mutation_on_saved_tensors():
             backend.backward(backend.call(forward, x))

@@ -1,6 +1,7 @@
 """Pack hooks: when they run, what they get, what they may return, and what is an error."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule, tutorial
+from hooklaw.rules.lifetimes import kinds_of_node
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -25,7 +26,8 @@ def test_once(backend: Backend, trace: Trace) -> None:
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
             y = x * x
-            return backend.sum(backend.exp(y * y))
+            z = backend.exp(y * y)
+        return backend.sum(z)  # outside: a sum may save its input
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
     for retain in (True, True, False):
@@ -78,7 +80,8 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", lambda t: [backend.detach(t)]), unpack):
             y = x * x
-            return backend.sum(y * y * y)
+            z = y * y * y
+        return backend.sum(z)
 
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -93,7 +96,7 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(2), HOOKS.sentence(8), TUTORIAL.sentence(30, 35)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pack-must-return-a-tensor", "packed-containers-flattened"],
+    mutants=["pack-must-return-a-tensor", "packed-containers-flattened", "falsy-packed-objects-are-not-unpacked"],
 )
 def test_any_object(backend: Backend, trace: Trace) -> None:
     """A pack hook may return any Python object, also None."""
@@ -107,13 +110,14 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
 
         def forward(x):
             with backend.saved_tensors_hooks(pack, trace.saw("unpack", lambda _: kept[0])):
-                return backend.sum(backend.exp(x))
+                y = backend.exp(x)
+            return backend.sum(y)
 
         x = backend.tensor([0.0], requires_grad=True)
         backend.backward(backend.call(forward, x))
         return backend.grad_of(x)
 
-    objects = ["name", 7, None, True, 1.5, ("name", 7), backend.tensor([5.0]), object()]
+    objects = ["name", "", 7, 0, None, True, False, 1.5, ("name", 7), (), backend.tensor([5.0]), object()]
     trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(packed) for packed in objects])
     trace.expect_value("unpacked", trace.snapshot(objects), trace.values("unpack"))
 
@@ -142,7 +146,8 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     def gradient_with(pack, unpack):
         def forward(x):
             with backend.saved_tensors_hooks(pack, unpack):
-                return backend.sum(square(x))
+                y = square(x)
+            return backend.sum(y)
 
         x = backend.tensor([3.0], requires_grad=True)
         backend.backward(backend.call(forward, x))
@@ -160,8 +165,12 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     "saved-tensor.pack.inplace-forbidden",
     level=Level.MUST,
     sources=[SECTION.sentence(11)],
-    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE],
-    mutants=["pack-in-place-not-detected", "pack-in-place-not-detected-on-leaves"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE, Capability.CUSTOM_FUNCTION],
+    mutants=[
+        "pack-in-place-not-detected",
+        "pack-in-place-not-detected-on-leaves",
+        "pack-in-place-not-detected-in-custom-functions",
+    ],
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
     """A pack hook that changes its input in place, a leaf, an intermediate or an output, is an error."""
@@ -174,7 +183,9 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
 
         backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
-    for operation in (lambda x, _: x * x, lambda _, y: y * y, lambda x, _: backend.exp(x)):
+    function = kinds_of_node(backend)["custom Function"]
+    operations = (lambda x, _: x * x, lambda _, y: y * y, lambda x, _: backend.exp(x), lambda _, y: function(y))
+    for operation in operations:
         with trace.raises(ErrorKind.PACK_IN_PLACE):
             in_place(operation)
 
@@ -183,8 +194,12 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
     "saved-tensor.pack.input-live",
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(2)],
-    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.NODES],
-    mutants=["pack-receives-a-detached-tensor", "pack-receives-a-view"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.NODES, Capability.CUSTOM_FUNCTION],
+    mutants=[
+        "pack-receives-a-detached-tensor",
+        "pack-receives-a-view",
+        "pack-receives-a-detached-tensor-in-custom-functions",
+    ],
 )
 def test_input_is_live(backend: Backend, trace: Trace) -> None:
     """A pack hook gets a saved tensor, be it leaf, intermediate or output, that still has its place in the graph."""
@@ -199,6 +214,11 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
         with backend.saved_tensors_hooks(pack, lambda packed: packed):
             return x * x, y, y * y, backend.exp(y)
 
+    def of_function(x):
+        y = x * 1
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
+            return y, function(y)
+
     x = backend.tensor([1.0], requires_grad=True)
     _, y, _, output = backend.call(forward, x)
 
@@ -208,13 +228,19 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
     same = [backend.grad_fn(tensor) == seen[2] for tensor, seen in zip(saved, packed, strict=True)]
     trace.expect_value("have the grad_fn of the saved tensor", [True] * len(saved), same)
 
+    function = kinds_of_node(backend)["custom Function"]
+    y, _ = backend.call(of_function, x)
+    requires_grad, is_leaf, grad_fn = packed[-1]
+    seen = [requires_grad, is_leaf, grad_fn == backend.grad_fn(y)]
+    trace.expect_value("saved by a custom Function", [True, False, True], seen)
+
 
 @rule(
     "saved-tensor.pack.no-grad",
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(8)],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pack-runs-with-grad"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["pack-runs-with-grad", "pack-runs-with-grad-in-custom-functions"],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
     """A pack hook runs with grad mode off: its results, even from another leaf, do not require grad."""
@@ -226,11 +252,12 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(pack, lambda packed: packed):
-            return backend.exp(x)
+            return backend.exp(x), function(x)
 
+    function = kinds_of_node(backend)["custom Function"]
     backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
-    trace.expect(("pack", [False, False]))
+    trace.expect(*[("pack", [False, False])] * 2)
 
 
 @rule(
@@ -255,7 +282,8 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with hooks():
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
     with hooks():
@@ -269,24 +297,34 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("an exception raised by pack comes out of the operation that saves")],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pair-exception-wrapped", "pair-exception-swallowed", "packed-by-backward"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=[
+        "pair-exception-wrapped",
+        "pair-exception-swallowed",
+        "packed-by-backward",
+        "pair-exception-without-its-message",
+        "pack-exception-wrapped-in-custom-functions",
+    ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by a pack hook reaches the caller of the operation that saves, unchanged."""
 
     def pack(_):
-        raise PackError
+        raise PackError("from the hook")
 
-    def forward(x):
-        with backend.saved_tensors_hooks(pack, lambda packed: packed):
-            y = backend.exp(x)
-            trace.log("operation done")
-            return y
+    def run(operation):
+        def forward(x):
+            with backend.saved_tensors_hooks(pack, lambda packed: packed):
+                y = operation(x)
+                trace.log("operation done")
+                return y
 
-    with trace.raises_type(PackError):
         backend.call(forward, backend.tensor([0.0], requires_grad=True))
-    trace.expect()
+
+    for operation in (backend.exp, kinds_of_node(backend)["custom Function"]):
+        with trace.raises_type(PackError, "from the hook"):
+            run(operation)
+        trace.expect()
 
 
 @rule(

@@ -1,5 +1,7 @@
 """Per-tensor hooks: a pair registered on one saved tensor after the operation saved it."""
 
+from typing import Any
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, notes, observed, rule
 
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -39,21 +41,30 @@ def test_packs_immediately(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.per-tensor.unpack-each-access",
     level=Level.MUST,
-    sources=[ONE_SAVED_TENSOR.sentence(4)],
-    needs=[*REGISTER, Capability.SAVED_TENSOR_ACCESS],
+    sources=[ONE_SAVED_TENSOR.sentence(4), SECTION.sentence(2, 3)],
+    needs=[*REGISTER, Capability.SAVED_TENSOR_ACCESS, Capability.RETAIN_GRAPH],
     mutants=[
         "unpacked-tensor-cached",
         "unpacked-intermediate-cached",
         "unpacked-later-tensors-cached",
         "per-tensor-hooks-ignored-by-backward",
+        "per-tensor-hooks-used-in-one-pass",
+        "per-tensor-pack-must-return-a-tensor",
+        "per-tensor-unpack-receives-a-copy",
     ],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
     """The unpack hook of a saved tensor's own pair runs at every access, by a read or by backward."""
+    kept: dict[object, Any] = {}
+
+    def pack(tensor):
+        key = object()
+        kept[key] = backend.detach(tensor) * 10
+        return key
 
     def register(saved):
-        backend.saved_tensor_register_hooks(saved, backend.detach, trace.saw("unpack", lambda packed: packed * 10))
+        backend.saved_tensor_register_hooks(saved, pack, trace.saw("unpack", kept.__getitem__))
 
     def exponential(x):
         y = backend.exp(x)
@@ -79,11 +90,17 @@ def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
         (product, 1.0, [[20.0], [20.0]], 60.0),
     ):
         x = backend.tensor([start], requires_grad=True)
-        backend.backward(backend.call(forward, x))
+        loss = backend.call(forward, x)
+        backend.backward(loss, retain_graph=True)
 
         unpacked = ["unpack"] * len(values)
         trace.expect(*unpacked, ("read", values), *unpacked, ("read", values), *unpacked)
         trace.expect_value("x.grad", [gradient], backend.grad_of(x))
+
+        backend.set_grad(x, None)
+        backend.backward(loss)
+        trace.expect(*unpacked)
+        trace.expect_value("x.grad of the second backward", [gradient], backend.grad_of(x))
 
 
 @rule(
@@ -91,18 +108,24 @@ def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ONE_SAVED_TENSOR.sentence(1)],
     needs=REGISTER,
-    mutants=["pair-of-a-saved-tensor-given-to-its-neighbours", "pair-of-a-saved-tensor-given-to-the-first"],
+    mutants=[
+        "pair-of-a-saved-tensor-given-to-its-neighbours",
+        "pair-of-a-saved-tensor-given-to-the-first",
+        "pair-of-a-saved-tensor-unpacks-its-neighbours",
+    ],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_only_its_own(backend: Backend, trace: Trace) -> None:
     """A pair of hooks registered on one saved tensor of a Node does not apply to another saved tensor of that Node."""
 
-    def gradients(place):
+    def gradients(*places: int):
         def forward(a, b):
             y = a * b
-            saved = backend.raw_saved_tensors(backend.grad_fn(y))[place]
-            pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)
-            backend.saved_tensor_register_hooks(saved, pack, unpack)
+            saved = backend.raw_saved_tensors(backend.grad_fn(y))
+            for place in places:
+                pack = trace.saw(f"pack {place}", backend.detach)
+                unpack = trace.saw(f"unpack {place}", lambda packed: packed)
+                backend.saved_tensor_register_hooks(saved[place], pack, unpack)
             return backend.sum(y)
 
         a, b = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0)]
@@ -111,8 +134,13 @@ def test_only_its_own(backend: Backend, trace: Trace) -> None:
 
     for place in (0, 1):
         trace.expect_value("gradients", [[3.0], [2.0]], gradients(place))
-        trace.expect("pack", "unpack")
-    trace.expect_value("packed", [[2.0], [3.0]], sorted(trace.values("pack")))
+        trace.expect(f"pack {place}", f"unpack {place}")
+
+    trace.expect_value("gradients", [[3.0], [2.0]], gradients(0, 1))
+    trace.expect_in_any_order("pack 0", "pack 1", "unpack 0", "unpack 1")
+    packed = [trace.values(f"pack {place}")[-1] for place in (0, 1)]
+    trace.expect_value("packed", [[2.0], [3.0]], sorted(packed))
+    trace.expect_value("unpacked", packed, [trace.values(f"unpack {place}")[-1] for place in (0, 1)])
 
 
 @rule(

@@ -22,7 +22,7 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 4)],
     needs=NEEDS,
-    mutants=["hooks-on-arguments-ignored"],
+    mutants=["hooks-on-arguments-ignored", "hooks-on-an-argument-given-twice-run-once"],
 )
 def test_on_argument(backend: Backend, trace: Trace) -> None:
     """A hook that a function registers on its argument runs in backward, and replaces the gradient.
@@ -40,6 +40,11 @@ def test_on_argument(backend: Backend, trace: Trace) -> None:
 
     trace.expect_in_any_order("first", "second")
     trace.expect_value("gradients", [[30.0, 30.0], [200.0, 200.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+    x = leaf(backend)
+    backend.backward(backend.call(forward, x, x))
+    trace.expect(("first", [8.0, 8.0]), ("second", [80.0, 80.0]))
+    trace.expect_value("x.grad, given twice", [1600.0, 1600.0], backend.grad_of(x))
 
 
 @rule(
@@ -129,47 +134,60 @@ def test_closure(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
     needs=NEEDS,
-    mutants=["hooks-on-arguments-ignored", "calls-repeat-the-hooks-of-the-first"],
+    mutants=[
+        "hooks-on-arguments-ignored",
+        "calls-repeat-the-hooks-of-the-first",
+        "calls-remove-the-hooks-of-earlier-calls",
+    ],
 )
 def test_each_call(backend: Backend, trace: Trace) -> None:
-    """Each call of a function registers the hook that the function has at that call."""
-    hooks = {"first": lambda grad: grad * 10, "second": lambda grad: grad * 100}
+    """Each call of a function registers the hook that the function has at that call, beside those of earlier calls."""
+    hooks = {"first": lambda grad: grad * 2, "second": lambda grad: grad * 4}
     label = ""
 
     def forward(x):
         backend.register_hook(x, trace.saw(label, hooks[label]))
         return backend.sum(x * 3)
 
-    for label, factor in (("first", 10.0), ("second", 100.0), ("first", 10.0)):
-        x = leaf(backend)
+    x = leaf(backend)
+    registered = []
+    for label, gradient in (("first", 6.0), ("second", 24.0), ("first", 48.0)):
+        registered.append(label)
+        backend.set_grad(x, None)
         backend.backward(backend.call(forward, x))
 
-        trace.expect((label, [3.0, 3.0]))
-        trace.expect_value("x.grad", [3 * factor, 3 * factor], backend.grad_of(x))
+        trace.expect(*registered)
+        trace.expect_value("x.grad", [gradient, gradient], backend.grad_of(x))
 
 
 @rule(
     "post-acc.register.on-argument",
     level=Level.MUST,
-    sources=[POST_ACCUMULATE.sentence(2)],
+    sources=[POST_ACCUMULATE.sentence(2, 8)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["hooks-on-arguments-ignored"],
+    mutants=[
+        "hooks-on-arguments-ignored",
+        "calls-remove-the-hooks-of-earlier-calls",
+        "post-accumulate-handles-made-in-a-call-remove-nothing",
+    ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook that a function registers on its argument runs after accumulation, in each call."""
+    """A post-accumulate-grad hook that a function registers on its argument runs after accumulation, until removed."""
 
     def forward(x, y):
+        backend.register_post_accumulate_grad_hook(x, trace.saw("removed")).remove()
         backend.register_post_accumulate_grad_hook(x, lambda owner: trace.log("first", backend.grad_of(owner)))
         backend.register_post_accumulate_grad_hook(y, lambda owner: trace.log("second", backend.grad_of(owner)))
         return backend.sum(x * 3) + backend.sum(y * 5)
 
-    for _ in range(2):
-        backend.backward(backend.call(forward, leaf(backend), leaf(backend)))
+    x, y = leaf(backend), leaf(backend)
+    for call in (1, 2):
+        backend.backward(backend.call(forward, x, y))
 
-        trace.expect_in_any_order("first", "second")
+        trace.expect_in_any_order(*["first", "second"] * call)
 
     seen = [trace.values(label) for label in ("first", "second")]
-    trace.expect_value("gradients", [[[3.0, 3.0]] * 2, [[5.0, 5.0]] * 2], seen)
+    trace.expect_value("gradients", [[[3.0, 3.0], *[[6.0, 6.0]] * 2], [[5.0, 5.0], *[[10.0, 10.0]] * 2]], seen)
 
 
 @rule(

@@ -127,7 +127,8 @@ def test_is_a_pair(backend: Backend, trace: Trace) -> None:
         with user_pair("outer"), backend.save_on_cpu():
             y = backend.exp(x)
         with backend.save_on_cpu(), user_pair("inner"):
-            return backend.sum(backend.exp(y))
+            z = backend.exp(y)
+        return backend.sum(z)  # outside: a sum may save its input
 
     x = backend.tensor([0.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -163,6 +164,7 @@ def test_moves(backend: Backend, trace: Trace) -> None:
     trace.expect_value("held, pageable", expected=False, observed=held_by_graph(backend.save_on_cpu()) >= BYTES)
     pinned = backend.save_on_cpu(pin_memory=True)
     trace.expect_value("held, pinned", expected=False, observed=held_by_graph(pinned) >= BYTES)
+    trace.expect_value("held after it", expected=True, observed=held_by_graph(nullcontext()) >= BYTES)
 
 
 @rule(

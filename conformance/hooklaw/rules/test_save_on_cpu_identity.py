@@ -103,7 +103,7 @@ def test_shapes(backend: Backend, trace: Trace, *, pin: bool, shape: list[int]) 
     level=Level.MUST,
     sources=SOURCES,
     needs=[*NEEDS, Capability.VIEWS],
-    mutants=[FLAT, "save-on-cpu-unexpands"],
+    mutants=[FLAT, "save-on-cpu-unexpands", "save-on-cpu-keeps-one-tensor-for-each-address"],
 )
 @given(
     pin=pinned,
@@ -116,6 +116,16 @@ def test_views(backend: Backend, trace: Trace, *, pin: bool, chain: list[str]) -
         lambda: backend.tensor(numbers([2, 3]), requires_grad=True),
         lambda x: reduce(lambda tensor, name: laid_out(backend, tensor, name), chain, x),
     )
+
+    def with_view(x):
+        turned = backend.transpose(x, 0, 1)
+        with backend.save_on_cpu(pin_memory=pin):
+            squares = x * x, turned * turned
+        return backend.sum(squares[0]) + backend.sum(squares[1])
+
+    x = backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    backend.backward(backend.call(with_view, x))
+    trace.expect_value("x.grad, saved beside its view", [[4.0, 8.0, 12.0], [16.0, 20.0, 24.0]], backend.grad_of(x))
 
 
 def laid_out(backend: Backend, tensor: Any, name: str) -> Any:

@@ -57,7 +57,8 @@ def test_own_pair(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with pair(backend, trace, "saved"):
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)  # outside: a sum may save its input
 
     loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
     with pair(backend, trace, "read"):
@@ -71,21 +72,39 @@ def test_own_pair(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(1, 3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["hooks-outlive-an-exception", "exception-leaves-a-mode-behind"],
+    mutants=[
+        "hooks-outlive-an-exception",
+        "exception-leaves-a-mode-behind",
+        "hooks-outlive-an-exception-of-pack",
+        "exception-of-pack-leaves-grad-mode-off",
+        "exception-of-unpack-leaves-grad-mode-off",
+    ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks no longer apply after an exception has left their context."""
+    x = backend.tensor([0.0], requires_grad=True)
 
-    def leave():
+    def fail(_tensor):
+        raise LeavingError
+
+    def from_inside():
         with pair(backend, trace, "left"):
             raise LeavingError
 
-    with trace.raises_type(LeavingError):
-        leave()
-    loss = backend.call(lambda x: backend.sum(backend.exp(x)), backend.tensor([0.0], requires_grad=True))
-    backend.backward(loss)
+    def from_pack():
+        with backend.saved_tensors_hooks(fail, fail):
+            backend.call(backend.exp, x)
 
-    trace.expect()
+    def from_unpack():
+        with backend.saved_tensors_hooks(backend.detach, fail):
+            backend.backward(backend.call(backend.exp, x))
+
+    for leave in (from_inside, from_pack, from_unpack):
+        with suppress(Exception):  # from a hook it may come as another exception
+            leave()
+        backend.backward(backend.call(lambda x: backend.sum(backend.exp(x)), x))
+
+        trace.expect()
 
 
 @rule(
@@ -103,7 +122,8 @@ def test_innermost(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with pair(backend, trace, "outer"), pair(backend, trace, "inner"):
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
@@ -127,7 +147,8 @@ def test_restored(backend: Backend, trace: Trace) -> None:
             z = backend.exp(y)
             with suppress(LeavingError), pair(backend, trace, "inner"):
                 raise LeavingError
-            return backend.sum(z * z)
+            square = z * z
+        return backend.sum(square)
 
     backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 

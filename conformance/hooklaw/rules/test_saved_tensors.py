@@ -117,8 +117,8 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
     "saved-tensor.version.no-hooks",
     level=Level.MUST,
     sources=[IN_PLACE.sentence(2, 3), page("autograd", "in-place-correctness-checks").sentence(1)],
-    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER],
-    mutants=["version-not-checked", "versions-of-saved-inputs-not-checked"],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, Capability.RETAIN_GRAPH],
+    mutants=["version-not-checked", "versions-of-saved-inputs-not-checked", "version-not-checked-after-a-pass"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
@@ -150,6 +150,13 @@ def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
         x = backend.tensor([1.0], requires_grad=True)
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(backend.call(forward, x))
+
+    factor = backend.tensor([3.0])
+    loss = backend.call(lambda x: backend.sum(x * factor), backend.tensor([1.0], requires_grad=True))
+    backend.backward(loss, retain_graph=True)
+    backend.mul_(factor, 2.0)
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(loss)
 
 
 @rule(

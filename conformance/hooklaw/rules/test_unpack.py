@@ -77,7 +77,8 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
-            return backend.sum(function(x))
+            y = function(x)
+        return backend.sum(y)  # outside: a sum may save its input
 
     backend.backward(backend.call(forward, backend.tensor([2.0], requires_grad=True)))
 
@@ -89,27 +90,45 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(3), HOOKS.sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["unpack-receives-a-copy", "unpack-receives-the-saved-tensor", "unpacks-another-save"],
+    mutants=[
+        "unpack-receives-a-copy",
+        "unpack-receives-the-saved-tensor",
+        "unpacks-another-save",
+        "packed-tensors-aliased",
+        "packed-containers-rebuilt",
+    ],
 )
 def test_argument(backend: Backend, trace: Trace) -> None:
     """An unpack hook gets one argument: the same object that the pack hook returned."""
-    packed = []
 
-    def pack(tensor):
-        packed.append(Packed(backend.detach(tensor)))
-        return packed[-1]
+    def run(packed_as, read):
+        packed = []
 
-    def unpack(*arguments: object):
-        trace.log("unpack", [argument is packed[-1] for argument in arguments])
-        return packed.pop().tensor
+        def pack(tensor):
+            packed.append(packed_as(backend.detach(tensor)))
+            return packed[-1]
 
-    def forward(x):
-        with backend.saved_tensors_hooks(pack, unpack):
-            return backend.sum(backend.exp(backend.exp(x)))
+        def unpack(*arguments: object):
+            trace.log("unpack", [argument is packed[-1] for argument in arguments])
+            return read(packed.pop())
 
-    backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+        def forward(x):
+            with backend.saved_tensors_hooks(pack, unpack):
+                y = backend.exp(backend.exp(x))
+            return backend.sum(y)
 
-    trace.expect(("unpack", [True]), ("unpack", [True]))
+        backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+
+    for packed_as, read in (
+        (Packed, lambda packed: packed.tensor),
+        (lambda tensor: tensor, lambda packed: packed),
+        (lambda tensor: [tensor], lambda packed: packed[0]),
+        (lambda tensor: (tensor, "note"), lambda packed: packed[0]),
+        (lambda tensor: {"tensor": tensor}, lambda packed: packed["tensor"]),
+    ):
+        run(packed_as, read)
+
+        trace.expect(("unpack", [True]), ("unpack", [True]))
 
 
 @rule(

@@ -1,6 +1,7 @@
 """The result of an unpack hook: backward uses it, in the saved tensor's place in the graph."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule, tutorial
+from hooklaw.rules.lifetimes import kinds_of_node
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -45,7 +46,8 @@ def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
-            return backend.sum(x * backend.exp(x))
+            y = x * backend.exp(x)
+        return backend.sum(y)  # outside: a sum may save its input
 
     x = backend.tensor([0.0], requires_grad=True)
     loss = backend.call(forward, x)
@@ -63,22 +65,28 @@ def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[HOOKS, observed("it raises where the docstring says that the hook should return a tensor")],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["unpack-result-of-any-type-accepted", "unpacking-to-none-means-the-original"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=[
+        "unpack-result-of-any-type-accepted",
+        "unpacking-to-none-means-the-original",
+        "unpack-result-of-any-type-accepted-in-custom-functions",
+    ],
 )
 def test_must_return_a_tensor(backend: Backend, trace: Trace) -> None:
     """An unpack hook that returns something other than a tensor, e.g. a number, None or a list, is an error."""
 
-    def backward(result):
+    def backward(operation, result):
         def forward(x):
             with backend.saved_tensors_hooks(backend.detach, result):
-                return backend.sum(backend.exp(x))
+                y = operation(x)
+            return backend.sum(y)
 
         backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
-    for result in (lambda _: 7, lambda _: None, lambda packed: [packed]):
-        with trace.raises(ErrorKind.UNPACK_RETURN_TYPE):
-            backward(result)
+    for operation in (backend.exp, kinds_of_node(backend)["custom Function"]):
+        for result in (lambda _: 7, lambda _: None, lambda packed: [packed]):
+            with trace.raises(ErrorKind.UNPACK_RETURN_TYPE):
+                backward(operation, result)
 
 
 @rule(
@@ -95,7 +103,8 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda _: other):
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -117,7 +126,8 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(backend.detach, lambda _: other):
-            return backend.sum(backend.exp(x))
+            y = backend.exp(x)
+        return backend.sum(y)
 
     x = backend.tensor([1.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -160,22 +170,36 @@ def test_metadata_restored(backend: Backend, trace: Trace) -> None:
         Capability.AUTOGRAD_GRAD,
         Capability.NODES,
         Capability.SAVED_TENSOR_ACCESS,
+        Capability.SAVED_TENSOR_REGISTER,
     ],
-    mutants=["autograd-metadata-of-the-unpacked-tensor-kept", "unpacked-leaf-accumulates-into-itself"],
+    mutants=[
+        "autograd-metadata-of-the-unpacked-tensor-kept",
+        "unpacked-leaf-accumulates-into-itself",
+        "per-tensor-hooks-cut-the-graph",
+    ],
+    except_under={"packed": "the saved tensors already have the condition's pair of hooks"},
 )
 def test_leaf_metadata(backend: Backend, trace: Trace) -> None:
     """A saved leaf is unpacked to a leaf that requires grad, whose gradient accumulates into the original."""
+    pair = backend.detach, lambda packed: packed
 
-    def forward(x):
-        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+    def pair_of_context(x):
+        with backend.saved_tensors_hooks(*pair):
             return x * x
 
-    x = backend.tensor([3.0], requires_grad=True)
-    y = backend.call(forward, x)
-    saved = backend.saved_tensors(backend.grad_fn(y))
-    seen = {(backend.is_leaf(read), backend.requires_grad(read)) for read in saved}
-    trace.expect_value("is a leaf, requires grad", [[True, True]], sorted(seen))
+    def own_pairs(x):
+        y = x * x
+        for saved in backend.raw_saved_tensors(backend.grad_fn(y)):
+            backend.saved_tensor_register_hooks(saved, *pair)
+        return y
 
-    (first,) = backend.grad(backend.sum(y), [x], create_graph=True)
-    backend.backward(backend.sum(first))
-    trace.expect_value("x.grad", [2.0], backend.grad_of(x))
+    for forward in (pair_of_context, own_pairs):
+        x = backend.tensor([3.0], requires_grad=True)
+        y = backend.call(forward, x)
+        saved = backend.saved_tensors(backend.grad_fn(y))
+        seen = {(backend.is_leaf(read), backend.requires_grad(read)) for read in saved}
+        trace.expect_value("is a leaf, requires grad", [[True, True]], sorted(seen))
+
+        (first,) = backend.grad(backend.sum(y), [x], create_graph=True)
+        backend.backward(backend.sum(first))
+        trace.expect_value("x.grad", [2.0], backend.grad_of(x))

@@ -1,6 +1,7 @@
 """Which tensors operations save, and so pass to a pack hook."""
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.lifetimes import kinds_of_node
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -92,17 +93,18 @@ def test_in_place_operation(backend: Backend, trace: Trace) -> None:
     "saved-tensor.which.none",
     level=Level.MUST,
     sources=[notes("autograd", "setting-requires-grad").sentence(3), HOOKS.sentence(3)],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["saved-without-grad"],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["saved-without-grad", "custom-functions-pack-without-grad"],
 )
 def test_nothing_recorded(backend: Backend, trace: Trace) -> None:
     """An operation none of whose inputs require grad is not recorded, so it saves nothing."""
 
     def forward(x, constant):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
-            factor = backend.exp(constant * constant)
+            factor = backend.exp(constant * square(constant))
         return backend.sum(x * factor)
 
+    square = kinds_of_node(backend)["custom Function"]
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x, backend.tensor([0.0])))
 
@@ -125,7 +127,8 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
 
     def forward(x, constant):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
-            return backend.sum(x + constant)
+            y = backend.clone(x + constant)
+        return backend.sum(y)  # outside: it may need its input's shape
 
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x, backend.tensor([3.0])))
@@ -181,6 +184,7 @@ def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None
         "custom-functions-bypass-saved-tensor-hooks",
         "ctx-attributes-packed",
         "outputs-of-custom-functions-not-packed",
+        "saves-of-one-tensor-by-a-custom-function-packed-once",
     ],
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
@@ -188,12 +192,12 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 
     def save(ctx, a, b):
         product = a * b
-        ctx.save_for_backward(a, product)
+        ctx.save_for_backward(a, product, a)
         ctx.b = b
         return product
 
     def read(ctx, grad):
-        a, _ = ctx.saved_tensors
+        _, _, a = ctx.saved_tensors
         return grad * ctx.b, grad * a
 
     function = backend.custom_function(save, read)
@@ -203,14 +207,15 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
             trace.saw("pack", backend.detach),
             trace.saw("unpack", lambda packed: packed),
         ):
-            return backend.sum(function(a, b))
+            y = function(a, b)
+        return backend.sum(y)  # outside: a sum may save its input
 
     a = backend.tensor([2.0], requires_grad=True)
     b = backend.tensor([3.0], requires_grad=True)
     backend.backward(backend.call(forward, a, b))
 
     for label in ("pack", "unpack"):
-        trace.expect_value(label, [[2.0], [6.0]], sorted(trace.values(label)))
+        trace.expect_value(label, [[2.0], [2.0], [6.0]], sorted(trace.values(label)))
     trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
 
 
@@ -236,7 +241,8 @@ def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)):
-            return backend.sum(function(x))
+            y = function(x)
+        return backend.sum(y)
 
     x = backend.tensor([2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
@@ -258,7 +264,8 @@ def test_numbers(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", lambda t: t), lambda packed: packed):
-            return backend.sum(x * 2 + 3 * x)
+            y = x * 2 + 3 * x
+        return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))

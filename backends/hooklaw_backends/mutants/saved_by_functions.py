@@ -1,0 +1,138 @@
+"""Mutants that treat what a custom Function saves otherwise than what an operation saves."""
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding, packing
+from hooklaw_backends.mutants.custom_functions import Context
+
+
+class _InFunction(Mutant):
+    """A mutant that knows whether a custom Function is being applied."""
+
+    applying = False
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            self.applying = True
+            try:
+                return made(*inputs)
+            finally:
+                self.applying = False
+
+        return apply
+
+
+@packing("saved_tensors_hooks", base=_InFunction)
+def pack_receives_a_detached_tensor_in_custom_functions(self: _InFunction, pack: Hook, tensor: Any) -> Any:
+    """pack gets a detached tensor if a custom Function saves it."""
+    return pack(self.detach(tensor) if self.applying else tensor)
+
+
+@packing("saved_tensors_hooks", base=_InFunction)
+def pack_runs_with_grad_in_custom_functions(self: _InFunction, pack: Hook, tensor: Any) -> Any:
+    """Grad mode is on while pack runs for a tensor that a custom Function saves."""
+    if not self.applying:
+        return pack(tensor)
+    with self.enable_grad():
+        return pack(tensor)
+
+
+@packing("saved_tensors_hooks", base=_InFunction)
+def pack_exception_wrapped_in_custom_functions(self: _InFunction, pack: Hook, tensor: Any) -> Any:
+    """An exception in pack becomes a RuntimeError if a custom Function saves the tensor."""
+    try:
+        return pack(tensor)
+    except Exception as error:
+        if self.applying:
+            raise RuntimeError(str(error)) from error
+        raise
+
+
+class PackInPlaceNotDetectedInCustomFunctions(_InFunction):
+    """A pack hook may change in place what a custom Function saves."""
+
+    packing = False
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            self.packing = self.applying
+            try:
+                return pack(tensor)
+            finally:
+                self.packing = False
+
+        return super().saved_tensors_hooks(keep, unpack)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if not self.packing:
+            return super().mul_(tensor, factor)
+        self.overwrite_unseen(tensor, self.detach(tensor) * factor)
+        return tensor
+
+
+class UnpackResultOfAnyTypeAcceptedInCustomFunctions(_InFunction):
+    """If unpack does not return a tensor, a custom Function gets the original instead of an error."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            return pack(tensor), self.detach(tensor) if self.applying else None
+
+        def read(both: Any) -> Any:
+            result = unpack(both[0])
+            return result if self.is_tensor(result) or both[1] is None else both[1]
+
+        return super().saved_tensors_hooks(keep, read)
+
+
+@overriding("custom_function")
+def saves_of_one_tensor_by_a_custom_function_packed_once(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """A tensor that a custom Function saves twice is packed only once."""
+
+    def saving(ctx: Any, *inputs: Any) -> Any:
+        def save(*tensors: Any) -> None:
+            ids = [id(tensor) for tensor in tensors]
+            firsts = [place for place, each in enumerate(ids) if ids.index(each) == place]
+            ctx.places = [firsts.index(ids.index(each)) for each in ids]
+            ctx.save_for_backward(*(tensors[place] for place in firsts))
+
+        return forward(Context(ctx, save_for_backward=lambda: save), *inputs)
+
+    def reading(ctx: Any, *grads: Any) -> Any:
+        def read() -> tuple[Any, ...]:
+            saved = ctx.saved_tensors
+            return tuple(saved[place] for place in ctx.places)
+
+        return backward(Context(ctx, saved_tensors=read), *grads)
+
+    return old(saving, reading, **options)
+
+
+class CustomFunctionsPackWithoutGrad(Mutant):
+    """What a custom Function saves is packed even if none of its inputs require grad."""
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        self.kept.append(pack)
+        try:
+            with super().saved_tensors_hooks(pack, unpack):
+                yield
+        finally:
+            self.kept.pop()
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def saving(ctx: Any, *inputs: Any) -> Any:
+            def save(*tensors: Any) -> None:
+                if self.kept and not any(self.is_tensor(each) and self.requires_grad(each) for each in inputs):
+                    for tensor in tensors:
+                        self.kept[-1](tensor)
+                ctx.save_for_backward(*tensors)
+
+            return forward(Context(ctx, save_for_backward=lambda: save), *inputs)
+
+        return super().custom_function(saving, backward, **options)
