@@ -109,9 +109,7 @@ class _InTwoLists(Mutant):
     lists = fresh(dict[Any, tuple[list[Hook], list[Hook]]])
     handles = fresh(dict[Any, list[Any]])
 
-    def register_in_two(
-        self, old: Hook, module: Any, hook: Hook, *, by: str = "with_kwargs", **options: bool
-    ) -> Handle:
+    def register_in_two(self, old: Hook, module: Any, hook: Hook, by: str, **options: bool) -> Handle:
         """Register a hook in one of the lists, then register all again, so that they run list by list."""
 
         def register_all() -> None:
@@ -137,19 +135,19 @@ def forward_pre_hooks_with_keywords_run_last(
     self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool
 ) -> Any:
     """A forward pre-hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
-    return self.register_in_two(old, module, hook, **options)
+    return self.register_in_two(old, module, hook, "with_kwargs", **options)
 
 
 @overriding("register_forward_hook", base=_InTwoLists)
 def forward_hooks_with_keywords_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward hook with with_kwargs=True runs after all those without, also if it is registered earlier."""
-    return self.register_in_two(old, module, hook, **options)
+    return self.register_in_two(old, module, hook, "with_kwargs", **options)
 
 
 @overriding("register_forward_hook", base=_InTwoLists)
 def always_called_hooks_run_last(self: _InTwoLists, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward hook with always_call=True runs after all those without, also if it is registered earlier."""
-    return self.register_in_two(old, module, hook, by="always_call", **options)
+    return self.register_in_two(old, module, hook, "always_call", **options)
 
 
 @calling("register_forward_hook", only="always_call")

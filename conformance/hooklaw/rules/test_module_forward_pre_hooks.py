@@ -288,7 +288,8 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
 
     A single value becomes the only argument.
     """
-    inner = backend.module({}, lambda _module, *args: (trace.log("forward", args), args[0] * 2)[1])
+    output = backend.tensor([1.0, 2.0])
+    inner = backend.module({}, lambda _module, *args: (trace.log("forward", args), output)[1])
     outer = backend.module({}, lambda _module, *args: inner(*args))
     backend.register_forward_pre_hook(inner, lambda _, args: (args[0] * 10, *args[1:]))
     for returned, passed in ((lambda x: x + 1, [[30.0, 40.0]]), (lambda x: (x + 1, x), [[30.0, 40.0], [2.0, 3.0]])):
