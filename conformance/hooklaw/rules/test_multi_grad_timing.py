@@ -104,7 +104,7 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3)],
     needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["multi-grad-hook-counts-what-an-inner-pass-needs"],
+    mutants=["multi-grad-hook-counts-what-an-inner-pass-needs", "multi-grad-hook-any-not-in-an-inner-pass"],
 )
 def test_nested_pass(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook is called for a nested backward pass, and still for the outer pass."""
@@ -114,18 +114,21 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
         if waiting:
             backend.backward(waiting.pop(), retain_graph=True)
 
-    def forward(x):
+    def forward(x, mode):
         first = x * 2
         second = first * 3
-        backend.register_multi_grad_hook([first, second], trace.saw("hook"))
+        backend.register_multi_grad_hook([first, second], trace.saw("hook"), mode=mode)
         backend.register_hook(second, once)
         return backend.sum(first * 5), backend.sum(second)
 
-    inner, outer = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-    waiting.append(inner)
-    backend.backward(outer)
+    calls = {"any": ([1.0, 1.0], [5.0, 5.0]), "all": ([[5.0, 5.0], None], [[3.0, 3.0], [1.0, 1.0]])}
+    for mode, expected in calls.items():
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        inner, outer = backend.call(lambda x, mode=mode: forward(x, mode), x)
+        waiting.append(inner)
+        backend.backward(outer)
 
-    trace.expect(("hook", [[5.0, 5.0], None]), ("hook", [[3.0, 3.0], [1.0, 1.0]]))
+        trace.expect(*(("hook", grads) for grads in expected))
 
 
 @rule(
