@@ -124,3 +124,12 @@ def every_change_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: 
 @overriding("increment_version")
 def version_never_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version does nothing."""
+
+
+@overriding("mul_")
+def hooks_of_a_leaf_lost_when_it_changes(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that is changed in place under no_grad loses its hooks."""
+    changed = old(tensor, factor)
+    if self.is_leaf(tensor) and self.requires_grad(tensor):
+        (self.hooks_of(tensor) or {}).clear()
+    return changed
