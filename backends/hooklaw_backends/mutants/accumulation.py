@@ -1,9 +1,10 @@
 """Mutants that accumulate gradients wrongly, or give them the wrong memory layout."""
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
 
 
 @overriding("backward")
@@ -179,3 +180,39 @@ class DetachedTensorsHaveTheGradientOfTheirLeaf(Mutant):
         if self.grad_of(tensor) is not None:
             self.set_grad(made, self.grad_of(tensor))
         return made
+
+
+class GradientsOfAFunctionBecomeGrad(Mutant):
+    """What a custom Function's backward returns for a leaf becomes its .grad, to which later passes add."""
+
+    returned = fresh(list[Any])
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Any:
+        def noting(ctx: Any, *grads: Any) -> Any:
+            results = backward(ctx, *grads)
+            self.returned += filter(self.is_tensor, results if isinstance(results, tuple) else (results,))
+            return results
+
+        return super().custom_function(forward, noting, **options)
+
+    def backward(self, root: Any, *given: Any, **how: Any) -> None:
+        leaves = _without(self, self.leaves_of(root))
+        super().backward(root, *given, **how)
+        _share(self, leaves, self.returned)
+        self.returned.clear()
+
+
+class LeafSharesTheGradientThatAResultRetains(Mutant):
+    """A leaf shares its first .grad with a tensor that retains an equal gradient, and later passes add to it."""
+
+    retaining = fresh(list[Any])
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        self.retaining.append(weakref.ref(tensor))
+
+    def backward(self, root: Any, *given: Any, **how: Any) -> None:
+        leaves = _without(self, self.leaves_of(root))
+        super().backward(root, *given, **how)
+        alive = [tensor for reference in self.retaining if (tensor := reference()) is not None]
+        _share(self, leaves, [self.grad_of(tensor) for tensor in alive if not self.is_leaf(tensor)])

@@ -174,3 +174,60 @@ def _marking(mutant: Mutant, forward: Hook, *, changed: bool) -> Hook:
         return forward(Context(ctx, mark_dirty=lambda: mark), *inputs)
 
     return marking
+
+
+@marks
+def tensors_saved_twice_are_saved_once(self: Mutant, ctx: Any) -> dict[str, Hook]:
+    """save_for_backward drops a tensor that is among its arguments already."""
+
+    def save(*tensors: Any) -> None:
+        places = [nr for nr, tensor in enumerate(tensors) if not any(tensor is other for other in tensors[:nr])]
+        ctx.save_for_backward(*(tensors[nr] for nr in places))
+
+    return {"save_for_backward": save}
+
+
+@marks
+def only_the_first_dirty_mark_counts(self: Mutant, ctx: Any) -> dict[str, Hook]:
+    """ctx.mark_dirty marks the first of its arguments alone."""
+    return {"mark_dirty": lambda *tensors: ctx.mark_dirty(*tensors[:1])}
+
+
+@marks
+def only_the_last_dirty_mark_counts(self: Mutant, ctx: Any) -> dict[str, Hook]:
+    """ctx.mark_dirty marks the last of its arguments alone."""
+    return {"mark_dirty": lambda *tensors: ctx.mark_dirty(*tensors[-1:])}
+
+
+@overriding("custom_function")
+def set_materialize_grads_lasts(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """Once a custom Function has called set_materialize_grads(False), it holds for its later calls too."""
+    is_off: list[bool] = []
+
+    def lasting(ctx: Any, *inputs: Any) -> Any:
+        def choose(value: bool) -> None:  # noqa: FBT001 - torch's argument
+            if not value:
+                is_off.append(True)
+            ctx.set_materialize_grads(value and not is_off)
+
+        return forward(Context(ctx, set_materialize_grads=lambda: choose), *inputs)
+
+    return old(lasting, backward, **options)
+
+
+@overriding("custom_function")
+def failing_forward_of_a_function_leaves_grad_mode_off(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """If the forward of a custom Function raises, grad mode stays off."""
+    function = old(forward, backward, **options)
+
+    def apply(*inputs: Any) -> Any:
+        try:
+            return function(*inputs)
+        except BaseException:
+            self.kept.append(self.no_grad())  # until the next rule
+            self.kept[-1].__enter__()
+            raise
+
+    return apply

@@ -206,3 +206,15 @@ class _Ended:
         if self._mutant.keeps(self._context):
             self._mutant.kept.remove(self._context)
             self._context.__exit__(*raised)
+
+
+class LaterHooksInTransformsIgnored(InTransform):
+    """Of several hooks that a transformed function registers on a tensor only the first runs."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.depth:
+            return super().register_hook(tensor, hook)
+        if self.keeps(tensor):
+            return Handle()
+        self.kept.append(tensor)
+        return super().register_hook(tensor, hook)

@@ -1,5 +1,6 @@
 """Mutants that treat what a function registers on its own arguments as a careless compiler would."""
 
+import weakref
 from contextlib import nullcontext
 from typing import Any
 
@@ -169,3 +170,32 @@ def first_pair_around_all_calls(self: Mutant, old: Hook, pack: Hook, unpack: Hoo
 def saved_tensor_hooks_around_later_calls_ignored(self: _InCall, old: Hook, pack: Hook, unpack: Hook) -> Any:
     """Saved-tensor hooks that are entered after a function has run do nothing."""
     return nullcontext() if self.calls and not self.running else old(pack, unpack)
+
+
+class GradModeOfTheFirstCall(Mutant):
+    """Every call of a function runs in the grad mode of its first call."""
+
+    modes_of = fresh(dict[Any, bool])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        code = getattr(fn, "__code__", fn)
+        with self.enable_grad() if self.modes_of.setdefault(code, self.is_grad_enabled()) else self.no_grad():
+            return super().call(fn, *tensors)
+
+
+class ResultsOfACallOverwriteThoseBefore(Mutant):
+    """A call of a function writes its result also into that of the call before."""
+
+    results_of = fresh(dict[Any, Any])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        result = super().call(fn, *tensors)
+        before = self.results_of.get(code := getattr(fn, "__code__", fn), lambda: None)()
+        if self.is_tensor(result):
+            if before is not None and before is not result and self._fits(before, result):
+                self.overwrite_unseen(before, self.detach(result))
+            self.results_of[code] = weakref.ref(result)
+        return result
+
+    def _fits(self, one: Any, other: Any) -> bool:
+        return self.shape(one) == self.shape(other) and self.dtype(one) == self.dtype(other)

@@ -144,3 +144,12 @@ class VersionNotCheckedAfterAPass(Mutant):
             return super().mul_(tensor, factor)
         self.overwrite_unseen(tensor, self.detach(tensor) * factor)
         return tensor
+
+
+@overriding("mul_")
+def hooks_of_a_leaf_lost_when_it_changes(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that is changed in place under no_grad loses its hooks."""
+    changed = old(tensor, factor)
+    if self.is_leaf(tensor) and self.requires_grad(tensor):
+        (self.hooks_of(tensor) or {}).clear()
+    return changed

@@ -145,3 +145,11 @@ def detach_in_place_of_a_leaf_does_nothing(self: Mutant, old: Hook, tensor: Any)
     """detach_ of a leaf does nothing: the leaf still requires grad."""
     if not self.is_leaf(tensor):
         old(tensor)
+
+
+@overriding("detach_")
+def detach_in_place_cuts_earlier_uses(self: Mutant, old: Hook, tensor: Any) -> None:
+    """After detach_ no gradient flows through what was computed from the tensor before."""
+    if not self.is_leaf(tensor):
+        self.register_hook(tensor, lambda grad: grad * 0)
+    old(tensor)

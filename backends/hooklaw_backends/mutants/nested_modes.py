@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from hooklaw import ErrorKind
@@ -174,3 +174,35 @@ def inference_tensors_refused_by_every_recorded_operation(self: Mutant, old: Hoo
     if any(self.is_tensor(value) and self.is_for_inference(value) for value in used):
         raise self.errors.get(ErrorKind.INFERENCE_TENSOR, (RuntimeError,))[0]("an inference tensor was used")
     return old(fn, *tensors)
+
+
+class _Lasting(Mutant):
+    """A mutant whose contexts last until the next rule if an exception leaves them."""
+
+    def reset(self) -> None:
+        while self.kept:
+            self.kept.pop().__exit__(None, None, None)
+        super().reset()
+
+
+@contextmanager
+def _lasting(self: Mutant, context: AbstractContextManager[Any]) -> Generator[None]:
+    context.__enter__()
+    try:
+        yield
+    except BaseException:
+        self.kept.append(context)
+        raise
+    context.__exit__(None, None, None)
+
+
+@overriding("inference_mode", base=_Lasting)
+def inference_mode_lasts_after_an_exception(self: _Lasting, old: Hook, *given: bool, **how: bool) -> Any:
+    """Inference mode stays on if an exception leaves its context."""
+    return _lasting(self, old(*given, **how))
+
+
+@overriding("detect_anomaly", base=_Lasting)
+def anomaly_detection_lasts_after_an_exception(self: _Lasting, old: Hook, **how: bool) -> Any:
+    """Anomaly detection stays on if an exception leaves its context."""
+    return _lasting(self, old(**how))

@@ -25,6 +25,9 @@ def leaf(backend: Backend) -> Any:
         "anomalies-beside-numbers-undetected",
         "anomalies-of-later-gradients-undetected",
         "anomalies-of-earlier-gradients-undetected",
+        "anomalies-of-graphs-recorded-before-undetected",
+        "anomaly-detection-lasts-after-an-exception",
+        "anomaly-detection-inside-itself-ends-both",
         "infinite-gradients-are-anomalies",
         "nan-is-always-an-error",
     ],
@@ -33,7 +36,8 @@ def leaf(backend: Backend) -> Any:
 def test_nan(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection a backward in which a Node computes a NaN is an error; otherwise it is not.
 
-    Any Node may compute it: that of a custom Function, or that of an operation.
+    Any Node may compute it: that of a custom Function, or that of an operation. It is the backward that is checked, so
+    the forward may have run before the context; and the context ends with the error.
     """
     numbers = [5.0, float("nan")]
     factor = backend.tensor(numbers)
@@ -44,10 +48,13 @@ def test_nan(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x))
         trace.expect_value("x.grad without anomaly detection", numbers, backend.grad_of(x))
 
-        with backend.detect_anomaly():
-            loss = backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x)
+        loss = backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x)
+        with trace.raises(ErrorKind.NOT_A_NUMBER), backend.detect_anomaly():
+            with backend.detect_anomaly():
+                inside = backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x)
             with trace.raises(ErrorKind.NOT_A_NUMBER):
                 backend.backward(loss)
+            backend.backward(inside)
 
     infinite = backend.tensor([5.0, float("inf")])
     endless = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: infinite)
@@ -110,7 +117,7 @@ def test_nan_of_a_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ANOMALY.sentence(4)],
     needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected"],
+    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected", "anomalies-in-autograd-grad-undetected"],
 )
 def test_double_backward(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection a NaN that the backward of a backward computes is an error.
@@ -126,11 +133,12 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 
     function = backend.custom_function(double, lambda ctx, grad: fails_twice(grad * ctx.saved_tensors[0]))
     x = leaf(backend)
-    with backend.detect_anomaly():
-        (first,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
-        trace.expect_value("first derivative", [2.0, 4.0], first)
-        with trace.raises(ErrorKind.NOT_A_NUMBER):
-            backend.backward(backend.sum(first))
+    for differentiate in (backend.backward, lambda root: backend.grad(root, [x])):
+        with backend.detect_anomaly():
+            (first,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
+            trace.expect_value("first derivative", [2.0, 4.0], first)
+            with trace.raises(ErrorKind.NOT_A_NUMBER):
+                differentiate(backend.sum(first))
 
 
 @rule(

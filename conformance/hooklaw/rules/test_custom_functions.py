@@ -41,13 +41,14 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MATERIALIZE.sentence(4), EXTENDING.sentence(39)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS],
-    mutants=["set-materialize-grads-ignored"],
+    mutants=["set-materialize-grads-ignored", "set-materialize-grads-lasts"],
 )
 def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
     """After set_materialize_grads(False) the backward of a custom Function gets None for an unused output."""
+    choices = [False, True]
 
     def function_forward(ctx, x):
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(choices.pop(0))
         return x * 2, backend.sum(x)
 
     def backward(_ctx, used, unused):
@@ -56,11 +57,12 @@ def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
 
     function = backend.custom_function(function_forward, backward)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(lambda x: backend.sum(function(x)[0]), x))
+    for unused in (None, 0.0):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(lambda x: backend.sum(function(x)[0]), x))
 
-    trace.expect(("backward", [[1.0, 1.0], None]))
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+        trace.expect(("backward", [[1.0, 1.0], unused]))
+        trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
 
 @rule(
@@ -156,7 +158,11 @@ def cube(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[SAVE.sentence(1, 10), notes("autograd", "saved-tensors").sentence(3), notes("extending", "example")],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["saved-tensors-of-a-function-turned-round", "saved-inputs-of-a-function-come-first"],
+    mutants=[
+        "saved-tensors-of-a-function-turned-round",
+        "saved-inputs-of-a-function-come-first",
+        "tensors-saved-twice-are-saved-once",
+    ],
 )
 def test_saves(backend: Backend, trace: Trace) -> None:
     """The backward of a custom Function reads the tensors that its forward saved, in the same order.
@@ -166,19 +172,19 @@ def test_saves(backend: Backend, trace: Trace) -> None:
 
     def forward(ctx, x, y):
         product = x * y
-        ctx.save_for_backward(y, product, x)
+        ctx.save_for_backward(y, product, y, x)
         return product
 
     def backward(ctx, grad):
-        y, product, x = ctx.saved_tensors
-        trace.log("saved", [y, product, x])
+        y, *others, x = ctx.saved_tensors
+        trace.log("saved", [y, *others, x])
         return grad * y, grad * x
 
     function = backend.custom_function(forward, backward)
     x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
     backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
 
-    trace.expect(("saved", [[3.0, 4.0], [3.0, 8.0], [1.0, 2.0]]))
+    trace.expect(("saved", [[3.0, 4.0], [3.0, 8.0], [3.0, 4.0], [1.0, 2.0]]))
     trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 

@@ -1,6 +1,7 @@
 """Custom Functions: what their forward gets, and what of it is in the graph."""
 
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
@@ -46,10 +47,16 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(10)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["forward-of-a-function-is-recorded"],
+    mutants=["forward-of-a-function-is-recorded", "failing-forward-of-a-function-leaves-grad-mode-off"],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
-    """What the forward of a custom Function computes from its inputs does not require grad; its outputs do."""
+    """What the forward of a custom Function computes from its inputs does not require grad; its outputs do.
+
+    An exception of another forward, before, makes no difference.
+    """
+
+    def fail(_ctx, _x):
+        raise ZeroDivisionError
 
     def forward(_ctx, x):
         double = x * 2
@@ -58,6 +65,8 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
 
     function = backend.custom_function(forward, lambda _ctx, grad: grad * 10)
     x = leaf(backend)
+    with suppress(ZeroDivisionError):
+        backend.call(backend.custom_function(fail, lambda _ctx, grad: grad), x)
     output = backend.call(function, x)
     trace.expect(("requires grad inside", False))
     trace.expect_value("the output requires grad", expected=True, observed=backend.requires_grad(output))

@@ -11,10 +11,17 @@ FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
     level=Level.MUST,
     sources=[FUNCTION_BACKWARD.sentence(4, 5), EXTENDING.sentence(20, 22)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["gradients-for-a-function-turned-round", "gradients-of-a-function-turned-round"],
+    mutants=[
+        "gradients-for-a-function-turned-round",
+        "gradients-of-a-function-turned-round",
+        "gradients-of-a-function-become-grad",
+    ],
 )
 def test_by_position(backend: Backend, trace: Trace) -> None:
-    """A custom Function's backward gets a gradient for each output, and returns one for each input, in their order."""
+    """A custom Function's backward gets a gradient for each output, and returns one for each input, in their order.
+
+    It may return the same tensor in each pass, which none of them may change.
+    """
 
     def backward(_ctx, first, second):
         trace.log("gradients", [first, second])
@@ -31,6 +38,13 @@ def test_by_position(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("gradients", [[5.0, 5.0], [7.0, 7.0]]))
     trace.expect_value("x.grad and y.grad", [[10.0, 10.0], [21.0, 21.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+    always = backend.tensor([3.0, 5.0])
+    constant = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, _grad: always)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for passes in (1, 2, 3):
+        backend.backward(backend.call(lambda x: backend.sum(constant(x)), x))
+        trace.expect_value("x.grad of the same gradients", [3.0 * passes, 5.0 * passes], backend.grad_of(x))
 
 
 @rule(

@@ -16,7 +16,7 @@ NO_ROOT = {"complex64": "a complex result needs a given gradient, and func.grad 
     level=Level.MUST,
     sources=[GRAD.sentence(1, 11), HOOK.sentence(2, 4)],
     needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
-    mutants=["hooks-skipped-in-transforms", "hooks-in-transforms-return-nothing"],
+    mutants=["hooks-skipped-in-transforms", "hooks-in-transforms-return-nothing", "later-hooks-in-transforms-ignored"],
     except_under=NO_ROOT,
 )
 def test_grad(backend: Backend, trace: Trace) -> None:
@@ -29,12 +29,13 @@ def test_grad(backend: Backend, trace: Trace) -> None:
         y = x * 2
         backend.register_hook(x, trace.saw("argument", lambda grad: grad + 1))
         backend.register_hook(y, trace.saw("intermediate", lambda grad: grad * 10))
+        backend.register_hook(y, trace.saw("after it", lambda grad: grad + 2))
         return backend.sum(y * 3)
 
     gradient = backend.func_grad(function)(backend.tensor([1.0, 2.0]))
 
-    trace.expect(("intermediate", [3.0, 3.0]), ("argument", [60.0, 60.0]))
-    trace.expect_value("gradient", [61.0, 61.0], gradient)
+    trace.expect(("intermediate", [3.0, 3.0]), ("after it", [30.0, 30.0]), ("argument", [64.0, 64.0]))
+    trace.expect_value("gradient", [65.0, 65.0], gradient)
 
 
 @rule(

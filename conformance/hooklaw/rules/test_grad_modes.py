@@ -18,7 +18,7 @@ IS_INFERENCE = docstring("torch.is_inference")
     level=Level.MUST,
     sources=[NO_GRAD.sentence(4)],
     needs=[Capability.GRAD_MODE],
-    mutants=["recorded-under-no-grad"],
+    mutants=["recorded-under-no-grad", "grad-mode-of-the-first-call"],
 )
 def test_result(backend: Backend, trace: Trace) -> None:
     """A result computed under no_grad does not require grad, whatever its inputs."""
@@ -28,9 +28,18 @@ def test_result(backend: Backend, trace: Trace) -> None:
         with backend.no_grad():
             return x * 2, backend.sum(x), y * 2
 
-    results = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    results = backend.call(forward, x)
 
     trace.expect_value("require grad", [False] * 3, [backend.requires_grad(result) for result in results])
+
+    def double(x):
+        return x * 2
+
+    for mode, recorded in ((backend.enable_grad, True), (backend.no_grad, False), (backend.enable_grad, True)):
+        with mode():
+            result = backend.call(double, x)
+        trace.expect_value("result of a function requires grad", recorded, backend.requires_grad(result))
 
 
 @rule(
@@ -171,18 +180,22 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INFERENCE.sentence(2), INFERENCE_SECTION.sentence(2)],
     needs=[Capability.INFERENCE_MODE],
-    mutants=["recorded-in-inference-mode"],
+    mutants=["recorded-in-inference-mode", "inference-mode-lasts-after-an-exception"],
 )
 def test_inference(backend: Backend, trace: Trace) -> None:
     """A result computed in inference mode does not require grad.
 
-    That it takes no hook is the rule tensor-hook.register.requires-grad.
+    That it takes no hook is the rule tensor-hook.register.requires-grad. The mode is a context manager, so it ends with
+    its block, also by an exception.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    with backend.inference_mode():
+    with suppress(KeyError), backend.inference_mode():
         result = backend.call(lambda x: x * 2, x)
+        trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+        raise KeyError
+    result = backend.call(lambda x: x * 2, x)
 
-    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+    trace.expect_value("requires grad afterwards", expected=True, observed=backend.requires_grad(result))
 
 
 @rule(

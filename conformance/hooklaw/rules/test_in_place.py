@@ -33,12 +33,16 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     "inplace.leaf.no-grad",
     level=Level.MUST,
     sources=[notes("autograd", "no-grad-mode").sentence(5, 6)],
-    needs=[Capability.IN_PLACE, Capability.GRAD_MODE],
-    mutants=["leaves-never-changed-in-place", "every-change-in-place-refused"],
+    needs=[Capability.IN_PLACE, Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
+    mutants=["leaves-never-changed-in-place", "every-change-in-place-refused", "hooks-of-a-leaf-lost-when-it-changes"],
 )
 def test_leaf_without_recording(backend: Backend, trace: Trace) -> None:
-    """Under no_grad a leaf that requires grad may be changed in place; in grad mode it is then used as a leaf."""
+    """Under no_grad a leaf that requires grad may be changed in place; in grad mode it is then used as a leaf.
+
+    It is the same leaf, so its hooks run as before.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, trace.saw("hook"))
     with backend.no_grad():
         backend.mul_(x, 3)
     trace.expect_value("x", [3.0, 6.0], x)
@@ -46,6 +50,7 @@ def test_leaf_without_recording(backend: Backend, trace: Trace) -> None:
 
     backend.backward(backend.call(lambda x: backend.sum(x * x), x))
 
+    trace.expect(("hook", [6.0, 12.0]))
     trace.expect_value("x.grad", [6.0, 12.0], backend.grad_of(x))
 
 

@@ -281,11 +281,23 @@ def test_detached_and_changed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.detach_").sentence(1)],
     needs=[Capability.DETACH_IN_PLACE],
-    mutants=["detach-in-place-detaches-a-copy", "detach-in-place-of-a-leaf-does-nothing"],
+    mutants=[
+        "detach-in-place-detaches-a-copy",
+        "detach-in-place-of-a-leaf-does-nothing",
+        "detach-in-place-cuts-earlier-uses",
+    ],
 )
 def test_detached_in_place(backend: Backend, trace: Trace) -> None:
-    """detach_ makes a tensor a leaf that does not require grad."""
+    """detach_ makes a tensor a leaf that does not require grad.
+
+    It detaches this tensor alone: what was computed from it before keeps its history.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y, loss = backend.call(lambda x: (y := x * 2, backend.sum(y * 3)), x)
+    backend.detach_(y)
+    backend.backward(loss)
+    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+
     for tensor in (backend.call(lambda x: x * 2, x), x):
         backend.detach_(tensor)
 

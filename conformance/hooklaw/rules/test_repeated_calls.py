@@ -29,19 +29,21 @@ def times(number: float) -> Callable[[Any], Any]:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 4)],
     needs=NEEDS,
-    mutants=["hooks-between-calls-ignored"],
+    mutants=["hooks-between-calls-ignored", "results-of-a-call-overwrite-those-before"],
 )
 def test_on_result(backend: Backend, trace: Trace) -> None:
     """A hook registered on the result of any call of a function runs in its backward and can replace the gradient.
 
-    The results of all calls are made first, and their backward runs in the opposite order.
+    The results of all calls are made first, and their backward runs in the opposite order. No call changes the result
+    of another.
     """
 
     def forward(x):
         return x * 3
 
-    leaves = [leaf(backend) for _ in range(3)]
+    leaves = [backend.tensor([number, 2.0], requires_grad=True) for number in (1.0, 5.0, 7.0)]
     results = [backend.call(forward, x) for x in leaves]
+    trace.expect_value("results", [[3.0, 6.0], [15.0, 6.0], [21.0, 6.0]], results)
     for number, result in enumerate(results):
         backend.register_hook(result, trace.saw(f"call {number}", times(10.0**number)))
 
@@ -194,21 +196,27 @@ def test_in_parts(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.retain_grad").sentence(2)],
     needs=[Capability.RETAIN_GRAD],
-    mutants=["retained-gradients-in-later-calls-ignored"],
+    mutants=["retained-gradients-in-later-calls-ignored", "leaf-shares-the-gradient-that-a-result-retains"],
 )
 def test_retain_grad(backend: Backend, trace: Trace) -> None:
-    """An intermediate result that a function retains and returns gets its gradient after each call."""
+    """An intermediate result that a function retains and returns gets its gradient after each call.
+
+    It keeps that gradient in the calls that follow, although it was that of the leaf too.
+    """
 
     def forward(x, factor):
-        y = x * 2
+        y = x + 1
         backend.retain_grad(y)
         return backend.sum(y * factor), y
 
+    x, results = leaf(backend), []
     for number in (3.0, 5.0):
-        loss, y = backend.call(forward, leaf(backend), backend.tensor([number, number]))
+        loss, y = backend.call(forward, x, backend.tensor([number, number]))
+        results.append(y)
         backend.backward(loss)
 
         trace.expect_value("y.grad", [number, number], backend.grad_of(y))
+    trace.expect_value("y.grad of the first call", [3.0, 3.0], backend.grad_of(results[0]))
 
 
 @rule(
