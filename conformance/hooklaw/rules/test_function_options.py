@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import product
 from functools import partial
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_dirty_view(backend: Backend, trace: Trace) -> None:
     """If a view that forward changed in place and marked dirty is not refused, gradients are right.
 
     In-place functions may refuse a tensor that shares its storage; without an error the gradients must be right,
-    whichever input the view is.
+    whichever input the view is. A tensor that is no view must not be refused.
     """
 
     def forward(ctx, first, second):
@@ -155,16 +156,17 @@ def test_dirty_view(backend: Backend, trace: Trace) -> None:
 
     def run(x, factor):
         y = x * 1
-        view = backend.view(y, 2)
-        function(*((view, factor) if place == 0 else (factor, view)))
+        changed = backend.view(y, 2) if is_view else y
+        function(*((changed, factor) if place == 0 else (factor, changed)))
         return backend.sum(y)
 
     function = backend.custom_function(forward, backward)
-    for place in (0, 1):
+    for place, is_view in product((0, 1), (False, True)):
         x, factor = leaf(backend), backend.tensor([3.0, 4.0], requires_grad=True)
         grads = _gradients(backend, lambda x=x, factor=factor: backend.call(run, x, factor), [x, factor])
-        if grads is not None:
-            trace.expect_value(f"gradients with the view as input {place}", [[3.0, 4.0], [1.0, 2.0]], grads)
+        if grads is not None or not is_view:
+            label = f"gradients with the {'view' if is_view else 'tensor'} as input {place}"
+            trace.expect_value(label, [[3.0, 4.0], [1.0, 2.0]], grads)
 
 
 def _gradients(backend: Backend, forward: Callable[[], Any], leaves: Sequence[Any]) -> list[Any] | None:

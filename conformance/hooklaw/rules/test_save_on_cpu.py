@@ -27,6 +27,8 @@ def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
 
     x = backend.tensor([2.0, 3.0], requires_grad=True)
     square, output = backend.call(forward, x)
+    if backend.data_ptr(backend.clone(x)) == backend.data_ptr(x):
+        return []  # the address says nothing of the data
     return [
         backend.data_ptr(read) == backend.data_ptr(saved)
         for saved, made in ((x, square), (output, output))
