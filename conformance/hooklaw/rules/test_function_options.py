@@ -3,8 +3,8 @@
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import product
 from functools import partial
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
