@@ -98,7 +98,7 @@ def pack_must_return_a_tensor(self: Mutant, pack: Hook, tensor: Any) -> Any:
 def packed_containers_flattened(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """If pack returns a list or tuple, only its first element is kept."""
     packed = pack(tensor)
-    return packed[0] if isinstance(packed, tuple | list) else packed
+    return packed[0] if isinstance(packed, tuple | list) and packed else packed
 
 
 @packing("saved_tensors_hooks", "saved_tensor_register_hooks")
