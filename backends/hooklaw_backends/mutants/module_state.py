@@ -81,6 +81,33 @@ def state_dict_pre_hook_after_the_dict(self: Mutant, old: Hook, owner: Any, hook
     return self.register_state_dict_post_hook(owner, late)
 
 
+class StateDictPreHookAfterTheOwnEntries(Mutant):
+    """A state_dict pre-hook runs once the module's own entries are in the dict, before those of its submodules."""
+
+    own: dict[str, Any] | None = None
+    peeks = False
+
+    def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if options or not hasattr(owner, "forward"):
+            return super().register_state_dict_pre_hook(owner, hook, **options)
+
+        def late(module: Any, *rest: Any) -> None:
+            if not self.peeks:
+                self.peeks = True
+                self.own = {name: value for name, value in self.state_dict(module).items() if "." not in name}
+                self.peeks = False
+                hook(module, *rest)
+
+        return super().register_state_dict_pre_hook(owner, late)
+
+    def state_dict(self, owner: Any, **options: bool) -> dict[str, Any]:
+        state = super().state_dict(owner, **options)
+        if self.own is not None and not self.peeks:
+            state.update(self.own)
+            self.own = None
+        return state
+
+
 @calling("register_state_dict_post_hook")
 def state_dict_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """A state_dict post-hook gets a copy of the state_dict, so its changes are lost."""

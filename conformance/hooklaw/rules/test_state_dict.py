@@ -29,20 +29,28 @@ def nested(backend: Backend) -> dict[str, Any]:
     level=Level.MUST,
     sources=[PRE.sentence(2, 3)],
     needs=NEEDS,
-    mutants=["state-dict-pre-hook-after-the-dict", "state-dict-pre-hook-gets-no-keep-vars"],
+    mutants=[
+        "state-dict-pre-hook-after-the-dict",
+        "state-dict-pre-hook-after-the-own-entries",
+        "state-dict-pre-hook-gets-no-keep-vars",
+    ],
 )
 def test_pre_hook(backend: Backend, trace: Trace) -> None:
     """A state_dict pre-hook gets module, prefix and keep_vars before the dict is made, which contains what it adds."""
 
     def hook(given, prefix, keep_vars):
         trace.log("hook", [given is module, prefix, keep_vars])
-        backend.add_module(module, "late", weighted(backend))
+        late = backend.module({"weight": backend.tensor([7.0, 8.0])}, lambda _module, x: x)
+        backend.add_module(module, "late", late)
+        module.weight = late.weight
 
     for options in ({}, {"keep_vars": True}):
         module = weighted(backend)
         backend.register_state_dict_pre_hook(module, hook)
 
-        trace.expect_value("keys", ["late.weight", "weight"], sorted(backend.state_dict(module, **options)))
+        state = backend.state_dict(module, **options)
+        trace.expect_value("keys", ["late.weight", "weight"], sorted(state))
+        trace.expect_value("values", [[7.0, 8.0]] * 2, [*state.values()])
         trace.expect(("hook", [True, "", bool(options)]))
 
 
