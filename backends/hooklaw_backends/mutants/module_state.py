@@ -186,6 +186,19 @@ def added_unexpected_keys_ignored(self: Mutant, hook: Hook, owner: Any, *keys: A
 
 
 @calling("register_load_state_dict_post_hook")
+def load_post_hook_gets_the_own_keys_alone(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
+    """A load_state_dict post-hook does not get the keys of submodules; they are missing or unexpected all the same."""
+    lists = [some for both in keys for some in (both.missing_keys, both.unexpected_keys)]
+    inner = [[key for key in some if "." in key] for some in lists]
+    for some in lists:
+        some[:] = [key for key in some if "." not in key]
+    result = hook(owner, *keys)
+    for some, more in zip(lists, inner, strict=True):
+        some.extend(more)
+    return result
+
+
+@calling("register_load_state_dict_post_hook")
 def keys_that_a_load_post_hook_leaves_forgiven(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
     """If a load_state_dict post-hook runs, keys that were missing or unexpected before it are no error."""
     lists = [some for both in keys for some in (both.missing_keys, both.unexpected_keys)]

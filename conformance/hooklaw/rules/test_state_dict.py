@@ -270,6 +270,7 @@ def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "load-post-hook-given-a-copy",
+        "load-post-hook-gets-the-own-keys-alone",
         "added-unexpected-keys-ignored",
         "keys-that-a-load-post-hook-leaves-forgiven",
     ],
@@ -282,15 +283,17 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     weight = backend.tensor([7.0, 8.0])
 
     def forgive(given, keys):
-        trace.log("forgive", [given is module, keys.missing_keys, keys.unexpected_keys])
-        trace.expect_value("both lists", [["weight"], ["more"]], [*keys])
+        trace.log("forgive", [given is module, sorted(keys.missing_keys), sorted(keys.unexpected_keys)])
+        trace.expect_value("both lists", [missing, unexpected], [sorted(some) for some in keys])
         keys.missing_keys.clear()
         keys.unexpected_keys.clear()
 
     module = weighted(backend)
+    backend.add_module(module, "inner", weighted(backend))
+    missing, unexpected = ["inner.weight", "weight"], ["inner.more", "more"]
     backend.register_load_state_dict_post_hook(module, forgive)
-    backend.load_state_dict(module, {"more": weight})
-    trace.expect(("forgive", [True, ["weight"], ["more"]]))
+    backend.load_state_dict(module, dict.fromkeys(unexpected, weight))
+    trace.expect(("forgive", [True, missing, unexpected]))
 
     for state, change in (
         ({"weight": weight}, lambda keys: keys.missing_keys.append("late")),
