@@ -30,6 +30,21 @@ def checkpoint_recomputes_everything(self: Mutant, old: Hook, *given: Any, **how
     return old(*given, **(how if how.get("use_reentrant") else {**how, "early_stop": False}))
 
 
+class EarlyStopStaysOff(Mutant):
+    """After a checkpoint with early_stop=False every later one is recomputed to the end too."""
+
+    is_off = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.is_off = False
+
+    def checkpoint(self, fn: Hook, *tensors: Any, **how: Any) -> Any:
+        self.is_off = self.is_off or how.get("early_stop") is False
+        later = {"early_stop": False} if self.is_off and not how.get("use_reentrant") else {}
+        return super().checkpoint(fn, *tensors, **{**how, **later})
+
+
 @overriding("checkpoint")
 def recomputation_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A checkpoint does not compare the recomputed tensors with the original ones."""

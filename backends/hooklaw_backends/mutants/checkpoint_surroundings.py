@@ -149,6 +149,21 @@ class CheckpointsRestoreTheRandomStateOfTheLast(Mutant):
         return super().checkpoint(seeded, *inputs, **how)
 
 
+class RandomStateOfACheckpointRestoredOnce(Mutant):
+    """The second recomputation of a checkpoint draws new random numbers."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        runs: list[int] = []
+
+        def counted(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            if runs[2:]:
+                self.rand_like(given[0])
+            return fn(*given, **keywords)
+
+        return super().checkpoint(counted, *inputs, **how)
+
+
 class _KnowsItsRecomputation(_RunsAgain):
     """A mutant that knows whether a checkpoint's function runs again."""
 
@@ -227,6 +242,28 @@ def graph_exec_groups_share(self: Mutant, old: Hook) -> Generator[None]:
     self.kept.append(True)
     with old():
         yield
+
+
+class CheckpointsInAGroupAreNotReentrant(Mutant):
+    """A checkpoint that is made inside a GraphExecGroup is not reentrant, even with use_reentrant=True."""
+
+    is_inside = False
+
+    def graph_exec_group(self) -> AbstractContextManager[Any]:
+        group = super().graph_exec_group()
+        return _EachTimeAnew(lambda: self._noted(group))
+
+    @contextmanager
+    def _noted(self, group: AbstractContextManager[Any]) -> Generator[None]:
+        self.is_inside = True
+        try:
+            with group:
+                yield
+        finally:
+            self.is_inside = False
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        return super().checkpoint(fn, *inputs, **({**how, "use_reentrant": False} if self.is_inside else how))
 
 
 class CheckpointIsRecomputedByTheOuterPassOnly(Mutant):

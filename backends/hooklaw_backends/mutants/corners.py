@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 
 
 class _Handle:
@@ -187,6 +187,14 @@ def hooks_are_given_a_copy(self: Mutant, hook: Hook, grad: Any) -> Any:
 def hooks_of_float64_tensors_see_float32(self: Mutant, hook: Hook, grad: Any) -> Any:
     """A tensor hook gets its gradient in float32, even that of a float64 tensor."""
     return hook(self.cast(grad, "float32"))
+
+
+@altering("register_hook")
+def hooks_of_non_leaves_see_rounded_gradients(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """The gradient that a non-leaf's hook gets was rounded to float32 on its way, even that of a float64 tensor."""
+    if self.is_leaf(tensor) or self.dtype(tensor) != "float64":
+        return hook
+    return lambda grad: hook(self.cast(self.cast(grad, "float32"), "float64"))
 
 
 @overriding("view")

@@ -134,6 +134,15 @@ def always_called_hook_called_twice(self: Mutant, hook: Hook, *given: Any) -> An
     return hook(*given)
 
 
+@calling("register_module_forward_hook", only="always_call")
+def global_hooks_see_a_failure_once(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
+    """If a module fails because another inside failed, global forward hooks run for the inner one alone."""
+    if given[-1] is None and self.kept and self.kept[0] is not module:
+        return None
+    self.kept[:] = [module] if given[-1] is None else []
+    return hook(module, *given)
+
+
 @overriding("register_forward_hook")
 def only_the_first_always_called_hook(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """After an exception only the first of a module's hooks registered with always_call=True is called."""

@@ -20,6 +20,18 @@ def hooks_outlive_a_graph_that_ran(self: Mutant, old: Hook, owner: Any, hook: Ho
     return old(owner, lambda *given: (self.kept.append(hook), hook(*given))[1])
 
 
+@overriding("register_post_accumulate_grad_hook")
+def post_accumulate_hooks_that_never_ran_are_kept(self: Mutant, old: Hook, leaf: Any, hook: Hook) -> Any:
+    """A post-accumulate-grad hook that never ran is never freed."""
+    self.kept.append(hook)
+
+    def run(tensor: Any) -> Any:
+        self.kept[:] = [kept for kept in self.kept if kept is not hook]
+        return hook(tensor)
+
+    return old(leaf, run)
+
+
 @altering("register_hook")
 def hooks_lost_with_their_tensor(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook no longer runs once nothing but the graph refers to its tensor."""

@@ -81,6 +81,33 @@ def state_dict_pre_hook_after_the_dict(self: Mutant, old: Hook, owner: Any, hook
     return self.register_state_dict_post_hook(owner, late)
 
 
+class StateDictPreHookAfterTheOwnEntries(Mutant):
+    """A state_dict pre-hook runs once the module's own entries are in the dict, before those of its submodules."""
+
+    own: dict[str, Any] | None = None
+    peeks = False
+
+    def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if options or not hasattr(owner, "forward"):
+            return super().register_state_dict_pre_hook(owner, hook, **options)
+
+        def late(module: Any, *rest: Any) -> None:
+            if not self.peeks:
+                self.peeks = True
+                self.own = {name: value for name, value in self.state_dict(module).items() if "." not in name}
+                self.peeks = False
+                hook(module, *rest)
+
+        return super().register_state_dict_pre_hook(owner, late)
+
+    def state_dict(self, owner: Any, **options: bool) -> dict[str, Any]:
+        state = super().state_dict(owner, **options)
+        if self.own is not None and not self.peeks:
+            state.update(self.own)
+            self.own = None
+        return state
+
+
 @calling("register_state_dict_post_hook")
 def state_dict_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """A state_dict post-hook gets a copy of the state_dict, so its changes are lost."""
@@ -155,6 +182,19 @@ def added_unexpected_keys_ignored(self: Mutant, hook: Hook, owner: Any, *keys: A
     result = hook(owner, *keys)
     for some, length in zip(keys, before, strict=True):
         del some.unexpected_keys[length:]
+    return result
+
+
+@calling("register_load_state_dict_post_hook")
+def load_post_hook_gets_the_own_keys_alone(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
+    """A load_state_dict post-hook does not get the keys of submodules; they are missing or unexpected all the same."""
+    lists = [some for both in keys for some in (both.missing_keys, both.unexpected_keys)]
+    inner = [[key for key in some if "." in key] for some in lists]
+    for some in lists:
+        some[:] = [key for key in some if "." not in key]
+    result = hook(owner, *keys)
+    for some, more in zip(lists, inner, strict=True):
+        some.extend(more)
     return result
 
 

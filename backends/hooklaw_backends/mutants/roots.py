@@ -177,6 +177,13 @@ class HooksSeeMaterializedZeros(Mutant):
         return zeros
 
 
+class HooksOfNonLeavesSeeMaterializedZeros(HooksSeeMaterializedZeros):
+    """The hooks of an unused non-leaf input run for the zeros that materialize_grads=True makes for it."""
+
+    def _seen(self, tensor: Any) -> Any:
+        return self.zeros_like(tensor) if self.is_leaf(tensor) else super()._seen(tensor)
+
+
 @overriding("backward_from_all")
 def backward_from_the_first_root_alone(
     self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None

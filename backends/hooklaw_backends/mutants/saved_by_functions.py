@@ -32,6 +32,31 @@ def pack_receives_a_detached_tensor_in_custom_functions(self: _InFunction, pack:
     return pack(self.detach(tensor) if self.applying else tensor)
 
 
+class OutputsOfCustomFunctionsPackedDetached(Mutant):
+    """pack gets a detached tensor if a custom Function saves its own output."""
+
+    inputs: tuple[Any, ...] | None = None
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            self.inputs = inputs
+            try:
+                return made(*inputs)
+            finally:
+                self.inputs = None
+
+        return apply
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            is_output = self.inputs is not None and not any(tensor is given for given in self.inputs)
+            return pack(self.detach(tensor) if is_output else tensor)
+
+        return super().saved_tensors_hooks(keep, unpack)
+
+
 @packing("saved_tensors_hooks", base=_InFunction)
 def pack_runs_with_grad_in_custom_functions(self: _InFunction, pack: Hook, tensor: Any) -> Any:
     """Grad mode is on while pack runs for a tensor that a custom Function saves."""

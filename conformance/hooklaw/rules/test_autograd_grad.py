@@ -118,18 +118,20 @@ def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.Tensor.register_hook"), observed("zeros for an unused input are not given to its hooks")],
     needs=[Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS, Capability.MATERIALIZE_GRADS],
-    mutants=["hooks-see-materialized-zeros"],
+    mutants=["hooks-see-materialized-zeros", "hooks-of-non-leaves-see-materialized-zeros"],
 )
 def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> None:
     """The hooks of an unused input of autograd.grad do not run for the zeros of materialize_grads=True."""
     x, unused = leaf(backend), leaf(backend)
+    result = backend.call(lambda x: x * 3, unused)
     backend.register_hook(unused, trace.saw("unused"))
+    backend.register_hook(result, trace.saw("unused non-leaf"))
     loss = backend.call(lambda x: backend.sum(x * 2), x)
 
-    grads = backend.grad(loss, [x, unused], materialize_grads=True)
+    grads = backend.grad(loss, [x, unused, result], materialize_grads=True)
 
     trace.expect()
-    trace.expect_value("gradients", [[2.0, 2.0], [0.0, 0.0]], grads)
+    trace.expect_value("gradients", [[2.0, 2.0], [0.0, 0.0], [0.0, 0.0]], grads)
 
 
 @rule(

@@ -155,7 +155,11 @@ def _draws(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(33, 35), page("checkpoint", "torch-utils-checkpoint").sentence(3, 6)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["checkpoint-draws-new-random-numbers", "checkpoints-restore-the-random-state-of-the-last"],
+    mutants=[
+        "checkpoint-draws-new-random-numbers",
+        "checkpoints-restore-the-random-state-of-the-last",
+        "random-state-of-a-checkpoint-restored-once",
+    ],
 )
 def test_random_numbers(backend: Backend, trace: Trace) -> None:
     """By default the recomputation of a checkpoint, reentrant or not, draws the random numbers of its forward.
@@ -178,6 +182,14 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
 
         first, second, *again = trace.values("drawn")
         trace.expect_value(f"drawn again, {kind}", [second, first], again)
+
+    trace.clear()
+    outputs = backend.checkpoint(lambda x: (draws(x), backend.exp(x)), leaf(backend), use_reentrant=False)
+    for output in outputs:  # each backward recomputes
+        backend.backward(backend.sum(output))
+
+    first, *again = trace.values("drawn")
+    trace.expect_value("drawn by each recomputation", [first] * len(again), again)
 
 
 @rule(
@@ -422,7 +434,7 @@ def test_groups(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GROUP.sentence(4)],
     needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP, Capability.RETAIN_GRAPH],
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-is-never-reentrant", "checkpoints-in-a-group-are-not-reentrant"],
 )
 def test_group_of_reentrant(backend: Backend, trace: Trace) -> None:
     """Inside a GraphExecGroup a reentrant checkpoint is recomputed in each backward, as it is outside."""
@@ -431,14 +443,16 @@ def test_group_of_reentrant(backend: Backend, trace: Trace) -> None:
         trace.log("run")
         return backend.exp(x)
 
-    x = backend.tensor([0.0, 0.0], requires_grad=True)
-    loss = backend.call(region(backend, fn, use_reentrant=True), x)
+    x, forward = backend.tensor([0.0, 0.0], requires_grad=True), region(backend, fn, use_reentrant=True)
+    losses = [backend.call(forward, x)]
     with backend.graph_exec_group():
-        for retain_graph in (True, False):
-            backend.backward(loss, retain_graph=retain_graph)
+        losses.append(backend.call(forward, x))
+        for loss in losses:
+            for retain_graph in (True, False):
+                backend.backward(loss, retain_graph=retain_graph)
 
-    trace.expect("run", "run", "run")
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+    trace.expect(*["run"] * 6)
+    trace.expect_value("x.grad", [4.0, 4.0], backend.grad_of(x))
 
 
 @rule(

@@ -89,18 +89,26 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[WITH_THE_GRAPH],
     needs=[Capability.WEAK_REFERENCES, Capability.POST_ACCUMULATE],
-    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran"],
+    mutants=[
+        "hooks-outlive-the-graph",
+        "hooks-outlive-a-graph-that-ran",
+        "post-accumulate-hooks-that-never-ran-are-kept",
+    ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook lives as long as its leaf, whatever becomes of the graphs, and is freed with it."""
-    with without_collector():
-        x = leaf(backend)
-        backend.register_post_accumulate_grad_hook(x, holding(trace, "freed"))
-        backend.backward(backend.call(lambda x: backend.sum(x * x), x))
-        trace.log("last reference")
-        del x
+    for runs in (False, True):
+        with without_collector():
+            x = leaf(backend)
+            backend.register_post_accumulate_grad_hook(x, holding(trace, "freed"))
+            loss = backend.call(lambda x: backend.sum(x * x), x)
+            if runs:
+                backend.backward(loss)
+            del loss
+            trace.log("last reference")
+            del x
 
-    trace.expect("last reference", "freed")
+        trace.expect("last reference", "freed")
 
 
 @rule(

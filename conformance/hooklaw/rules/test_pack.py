@@ -199,6 +199,7 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
         "pack-receives-a-detached-tensor",
         "pack-receives-a-view",
         "pack-receives-a-detached-tensor-in-custom-functions",
+        "outputs-of-custom-functions-packed-detached",
     ],
 )
 def test_input_is_live(backend: Backend, trace: Trace) -> None:
@@ -233,6 +234,17 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
     requires_grad, is_leaf, grad_fn = packed[-1]
     seen = [requires_grad, is_leaf, grad_fn == backend.grad_fn(y)]
     trace.expect_value("saved by a custom Function", [True, False, True], seen)
+
+    def saving_output(ctx, x):
+        y = backend.exp(x)
+        ctx.save_for_backward(y)
+        return y
+
+    function = backend.custom_function(saving_output, lambda ctx, grad: grad * ctx.saved_tensors[0])
+    _, output = backend.call(of_function, x)
+    requires_grad, is_leaf, grad_fn = packed[-1]
+    seen = [requires_grad, is_leaf, grad_fn == backend.grad_fn(output)]
+    trace.expect_value("output saved by its custom Function", [True, False, True], seen)
 
 
 @rule(

@@ -265,7 +265,7 @@ def test_only_one_pair(backend: Backend, trace: Trace) -> None:
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
     """If the pack hook of a saved tensor's own pair changes its input in place, be it leaf or not, this is an error."""
     for operation in (lambda x: x * x, lambda x: backend.exp(x) * backend.exp(x), backend.exp):
-        y = backend.call(operation, backend.tensor([0.0], requires_grad=True))
+        y = backend.call(operation, backend.tensor([1.0], requires_grad=True))
         saved = backend.raw_saved_tensors(backend.grad_fn(y))[0]
 
         with trace.raises(ErrorKind.PACK_IN_PLACE):

@@ -211,7 +211,7 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(3, 4)],
     needs=[Capability.RETAIN_GRAD, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["retain-grad-before-node-pre-hook"],
+    mutants=["retain-grad-before-node-pre-hook", "retained-gradient-is-what-the-first-pre-hook-left"],
 )
 def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
     """The retained gradient is what the pre-hooks of the tensor's Node left.
@@ -223,7 +223,8 @@ def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 3
         backend.retain_grad(y)
-        backend.node_register_prehook(backend.grad_fn(y), lambda grads: (grads[0] * 2,))
+        for factor in (4, 0.5):
+            backend.node_register_prehook(backend.grad_fn(y), lambda grads, factor=factor: (grads[0] * factor,))
         return backend.sum(y), y
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)

@@ -29,20 +29,28 @@ def nested(backend: Backend) -> dict[str, Any]:
     level=Level.MUST,
     sources=[PRE.sentence(2, 3)],
     needs=NEEDS,
-    mutants=["state-dict-pre-hook-after-the-dict", "state-dict-pre-hook-gets-no-keep-vars"],
+    mutants=[
+        "state-dict-pre-hook-after-the-dict",
+        "state-dict-pre-hook-after-the-own-entries",
+        "state-dict-pre-hook-gets-no-keep-vars",
+    ],
 )
 def test_pre_hook(backend: Backend, trace: Trace) -> None:
     """A state_dict pre-hook gets module, prefix and keep_vars before the dict is made, which contains what it adds."""
 
     def hook(given, prefix, keep_vars):
         trace.log("hook", [given is module, prefix, keep_vars])
-        backend.add_module(module, "late", weighted(backend))
+        late = backend.module({"weight": backend.tensor([7.0, 8.0])}, lambda _module, x: x)
+        backend.add_module(module, "late", late)
+        module.weight = late.weight
 
     for options in ({}, {"keep_vars": True}):
         module = weighted(backend)
         backend.register_state_dict_pre_hook(module, hook)
 
-        trace.expect_value("keys", ["late.weight", "weight"], sorted(backend.state_dict(module, **options)))
+        state = backend.state_dict(module, **options)
+        trace.expect_value("keys", ["late.weight", "weight"], sorted(state))
+        trace.expect_value("values", [[7.0, 8.0]] * 2, [*state.values()])
         trace.expect(("hook", [True, "", bool(options)]))
 
 
@@ -262,6 +270,7 @@ def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "load-post-hook-given-a-copy",
+        "load-post-hook-gets-the-own-keys-alone",
         "added-unexpected-keys-ignored",
         "keys-that-a-load-post-hook-leaves-forgiven",
     ],
@@ -274,15 +283,17 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     weight = backend.tensor([7.0, 8.0])
 
     def forgive(given, keys):
-        trace.log("forgive", [given is module, keys.missing_keys, keys.unexpected_keys])
-        trace.expect_value("both lists", [["weight"], ["more"]], [*keys])
+        trace.log("forgive", [given is module, sorted(keys.missing_keys), sorted(keys.unexpected_keys)])
+        trace.expect_value("both lists", [missing, unexpected], [sorted(some) for some in keys])
         keys.missing_keys.clear()
         keys.unexpected_keys.clear()
 
     module = weighted(backend)
+    backend.add_module(module, "inner", weighted(backend))
+    missing, unexpected = ["inner.weight", "weight"], ["inner.more", "more"]
     backend.register_load_state_dict_post_hook(module, forgive)
-    backend.load_state_dict(module, {"more": weight})
-    trace.expect(("forgive", [True, ["weight"], ["more"]]))
+    backend.load_state_dict(module, dict.fromkeys(unexpected, weight))
+    trace.expect(("forgive", [True, missing, unexpected]))
 
     for state, change in (
         ({"weight": weight}, lambda keys: keys.missing_keys.append("late")),

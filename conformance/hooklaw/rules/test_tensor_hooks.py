@@ -153,7 +153,7 @@ def test_argument_of_a_broadcast_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS, Capability.FLOAT64],
-    mutants=["hooks-of-float64-tensors-see-float32"],
+    mutants=["hooks-of-float64-tensors-see-float32", "hooks-of-non-leaves-see-rounded-gradients"],
     except_under={"float64": "it asks for float64 by name"},
 )
 def test_argument_of_a_float64_tensor(backend: Backend, trace: Trace) -> None:
@@ -163,12 +163,18 @@ def test_argument_of_a_float64_tensor(backend: Backend, trace: Trace) -> None:
         trace.log("dtype", backend.dtype(grad))
         trace.log("beyond float32", [number * 2**40 - 2**40 for number in backend.tolist(grad)])
 
+    def forward(x, w):
+        y = x * w
+        backend.register_hook(y, hook)
+        return backend.sum(y * w)
+
     x = backend.tensor([1.0 + 2**-40], requires_grad=True, dtype="float64")
     w = backend.tensor([1.0 + 2**-40], dtype="float64")
     backend.register_hook(x, hook)
-    backend.backward(backend.call(lambda x, w: backend.sum(x * w), x, w))
+    backend.backward(backend.call(forward, x, w))
 
-    trace.expect(("dtype", "float64"), ("beyond float32", [1.0]))
+    dtype = ("dtype", "float64")
+    trace.expect(dtype, ("beyond float32", [1.0]), dtype, ("beyond float32", [2.0]))
 
 
 @rule(

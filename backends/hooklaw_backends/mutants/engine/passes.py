@@ -91,6 +91,26 @@ class RetainGradBeforeNodePreHook(Inside):
         return after
 
 
+class RetainedGradientIsWhatTheFirstPreHookLeft(Inside):
+    """The retained gradient is what the first pre-hook of the tensor's Node left, whatever later ones return."""
+
+    left = fresh(dict[int, Any])
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        name = id(node)  # alone: a hook must not keep its Node alive
+
+        def noting(grads: Any) -> Any:
+            result = hook(grads)
+            self.left.setdefault(name, grads if result is None else result)
+            return result
+
+        return super().node_register_prehook(node, noting)
+
+    @instead_of(engine, "_retain")
+    def earlier(self, old: Hook, node: Any, grads: Any) -> None:
+        old(node, self.left.pop(id(node), grads))
+
+
 class SavedTensorsReleasedAtTheEndOfThePass(Inside):
     """Saved tensors are freed only at the end of the backward, and not at all if it fails."""
 
