@@ -6,7 +6,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from hooklaw import ErrorKind, NotRunError
+from hooklaw import Capability, ErrorKind, NotRunError
 from hooklaw_backends.functional import Functional
 
 try:
@@ -31,6 +31,7 @@ class Tinygrad(Functional):
     """Gradients as `Tensor.gradient` returns them."""
 
     framework = tinygrad
+    capabilities = Functional.capabilities | {Capability.WEAK_REFERENCES}
     errors: Mapping[ErrorKind, tuple[type[BaseException], ...]] = {
         ErrorKind.ROOT_GRADIENT: (AssertionError, ValueError)
     }
