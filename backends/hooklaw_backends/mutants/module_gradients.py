@@ -312,3 +312,10 @@ def list_of_a_full_backward_hook_replaces_the_first_gradient(
     """Of the gradients in a list that a full backward hook returns only the first replaces anything."""
     result = hook(module, grads, *rest)
     return (*result[:1], *grads[1:]) if isinstance(result, list) else result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def wrong_number_in_a_list_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """A full backward hook may return more or fewer gradients than it got if they are in a list."""
+    result = hook(module, grads, *rest)
+    return (*result[: len(grads)], *grads[len(result) :]) if isinstance(result, list) else result

@@ -292,14 +292,17 @@ def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
         "surplus-gradients-of-a-module-hook-are-dropped",
         "missing-gradients-after-the-first-are-kept",
         "surplus-tensors-of-a-module-hook-are-dropped",
+        "wrong-number-in-a-list-accepted",
     ],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
     """A full backward hook that returns more or fewer gradients than the module has inputs is an error."""
     returns = (lambda grads: (*grads, None), lambda grads: (*grads, *grads), lambda grads: grads[1:])
-    for count, wrong in product((1, 2), returns):
+    for count, wrong, kind in product((1, 2), returns, (tuple, list)):
         module = backend.module({}, lambda _module, *inputs: inputs[0] * 2 + inputs[-1] * 3)
-        backend.register_full_backward_hook(module, lambda _, grad_input, _output, wrong=wrong: wrong(grad_input))
+        backend.register_full_backward_hook(
+            module, lambda _, grad_input, _output, wrong=wrong, kind=kind: kind(wrong(grad_input))
+        )
         loss = backend.sum(backend.call(module, *(leaf(backend) for _ in range(count))))
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)
