@@ -12,11 +12,11 @@ class _KnowsItsCheckpoints(Mutant):
     """A mutant that knows whether a checkpoint was made, and whether its function runs, for the first time or again."""
 
     made = False
-    run_nr = 0
+    run_nr = depth = 0
 
     def reset(self) -> None:
         super().reset()
-        self.made, self.run_nr = False, 0
+        self.made, self.run_nr, self.depth = False, 0, 0
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         self.made = True
@@ -25,10 +25,12 @@ class _KnowsItsCheckpoints(Mutant):
         def counted(*given: Any, **keywords: Any) -> Any:
             runs.append(0)
             outer, self.run_nr = self.run_nr, len(runs)
+            self.depth += 1
             try:
                 return fn(*given, **keywords)
             finally:
                 self.run_nr = outer
+                self.depth -= 1
 
         return super().checkpoint(counted, *inputs, **how)
 
@@ -183,3 +185,9 @@ def hooks_registered_inside_unpack_wait_for_the_next_pass(self: _RegistersLater,
         return old(*given)
     self.waiting.append((old, *given))
     return Handle()
+
+
+@overriding(*verbs.NODE, base=_KnowsItsCheckpoints)
+def node_hooks_dropped_in_inner_checkpoints(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
+    """A Node hook that is registered while the function of a checkpoint inside another runs never runs."""
+    return Handle() if self.depth > 1 else old(*given)

@@ -231,3 +231,42 @@ def failing_forward_of_a_function_leaves_grad_mode_off(
             raise
 
     return apply
+
+
+@overriding("custom_function")
+def custom_functions_are_always_recorded(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The outputs of a custom Function require grad even where grad mode is off."""
+    function = old(forward, backward, **options)
+
+    def apply(*inputs: Any) -> Any:
+        with self.enable_grad():
+            return function(*inputs)
+
+    return apply
+
+
+class FunctionInsideAFunctionTurnsGradModeOn(Mutant):
+    """When a custom Function was called in the forward of another, grad mode is on in the rest of that forward."""
+
+    depth = 0
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def deeper(ctx: Any, *inputs: Any) -> Any:
+            self.depth += 1
+            try:
+                return forward(ctx, *inputs)
+            finally:
+                self.depth -= 1
+
+        function = super().custom_function(deeper, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            result = function(*inputs)
+            if self.depth:
+                self.kept.append(self.enable_grad())  # until the end of the outer function
+                self.kept[-1].__enter__()
+            return result
+
+        return apply

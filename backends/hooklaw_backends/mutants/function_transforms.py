@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InTransform, Mutant, altering, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.shared import Handle, once
 
 
 @overriding("register_hook", base=InTransform)
@@ -218,3 +219,10 @@ class LaterHooksInTransformsIgnored(InTransform):
             return Handle()
         self.kept.append(tensor)
         return super().register_hook(tensor, hook)
+
+
+@altering(*verbs.NODE, base=InTransform)
+def node_hooks_of_vjp_run_once(self: InTransform, _node: Any, hook: Hook) -> Hook:
+    """A Node hook of a transformed function runs in the first call of what vjp returned only."""
+    alike = once(hook) if self.depth else hook
+    return lambda *given: alike(*given)  # noqa: PLW0108 - a function of its own, which takes the hook's marks

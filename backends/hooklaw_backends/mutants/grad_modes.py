@@ -2,8 +2,9 @@
 
 from contextlib import nullcontext
 from typing import Any
+from weakref import WeakSet
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
 from hooklaw_backends.mutants.shared import Handle
 
 
@@ -80,3 +81,29 @@ def views_made_in_inference_mode_are_inference_tensors(self: Mutant, old: Hook, 
     """A view of an ordinary tensor that is made in inference mode is an inference tensor."""
     made = old(tensor, *shape)
     return self.clone(made) if self.is_for_inference(self.tensor([0.0])) else made
+
+
+@overriding("view")
+def views_of_recorded_tensors_are_inference_tensors(self: Mutant, old: Hook, tensor: Any, *shape: int) -> Any:
+    """A view of a tensor that requires grad is an inference tensor if it is made in inference mode."""
+    made = old(tensor, *shape)
+    return self.clone(made) if self.requires_grad(tensor) and self.is_for_inference(self.tensor([0.0])) else made
+
+
+class ViewsOfViewsAreNoInferenceTensors(Mutant):
+    """A view of a view of an inference tensor is an ordinary tensor if it is made outside of inference mode."""
+
+    views = fresh(WeakSet[Any])
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        is_second = any(tensor is each for each in self.views) and self.is_for_inference(tensor)
+        made = super().view(tensor, *shape)
+        self.views.add(made)
+        return self.clone(made) if is_second and not self.is_for_inference(self.tensor([0.0])) else made
+
+
+@overriding("exp")
+def exponential_recorded_under_no_grad(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The exponential is recorded even under no_grad."""
+    with self.enable_grad():
+        return old(tensor)

@@ -288,3 +288,34 @@ def none_of_a_module_backward_hook_restores_the_gradients(
     """If a backward hook of a module returns None, the gradients are those from before the hook that ran last."""
     result = self.noted(hook(module, grads, *rest), grads)
     return self.replaced_by(grads) if result is None else result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def missing_gradients_after_the_first_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """If a full backward hook returns fewer gradients than it got, but at least one, the others stay."""
+    result = hook(module, grads, *rest)
+    return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def surplus_tensors_of_a_module_hook_are_dropped(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """If a full backward hook returns more tensors than it got gradients, the surplus is dropped without an error."""
+    result = hook(module, grads, *rest)
+    are_tensors = isinstance(result, tuple) and all(map(self.is_tensor, result[len(grads) :]))
+    return result[: len(grads)] if are_tensors else result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def list_of_a_full_backward_hook_replaces_the_first_gradient(
+    self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """Of the gradients in a list that a full backward hook returns only the first replaces anything."""
+    result = hook(module, grads, *rest)
+    return (*result[:1], *grads[1:]) if isinstance(result, list) else result
+
+
+@calling(*verbs.FULL_BACKWARD)
+def wrong_number_in_a_list_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """A full backward hook may return more or fewer gradients than it got if they are in a list."""
+    result = hook(module, grads, *rest)
+    return (*result[: len(grads)], *grads[len(result) :]) if isinstance(result, list) else result

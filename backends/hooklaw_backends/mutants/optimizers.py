@@ -287,3 +287,17 @@ class ZeroGradLaysLaterGradientsOutAnew(ZeroGradLaysGradientsOutAnew):
         made = super().sgd(parameters, **how)
         del self.kept[:1]
         return made
+
+
+@calling(*verbs.STEP_POST)
+def step_post_hook_gets_keywords_alone(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> None:
+    """A step post-hook gets the keyword arguments of the step, and none that it got by position."""
+    hook(optimizer, args[:1], kwargs)
+
+
+@calling(*verbs.STEP_POST, base=_InStep)
+def step_post_hooks_get_the_arguments_of_the_caller(
+    self: _InStep, hook: Hook, optimizer: Any, args: Any, _kwargs: Any
+) -> None:
+    """A step post-hook gets the caller's arguments, whatever pre-hooks returned."""
+    hook(optimizer, args[:1], dict(self.arguments))

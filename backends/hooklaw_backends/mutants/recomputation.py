@@ -259,3 +259,15 @@ def recomputed_tensors_outlive_their_use(self: Mutant, old: Hook, fn: Hook, *inp
         return self.kept[-1]
 
     return old(kept, *inputs, **how)
+
+
+class TensorsRecomputedAgainOutliveTheirUse(_CountsItsRuns):
+    """A checkpoint keeps all products that its function computes when it is recomputed for a second backward."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        def keeping(multiply: Hook, left: Any, right: Any) -> Any:
+            self.kept.append(multiply(left, right))
+            return self.kept[-1]
+
+        with self.products_by(keeping) if before > 1 else nullcontext():
+            return fn(*given, **keywords)

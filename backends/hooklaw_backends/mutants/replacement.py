@@ -255,3 +255,11 @@ def kept_gradients_of_non_leaves_become_grad(self: Mutant, tensor: Any, hook: Ho
         return hook(grad)
 
     return noting
+
+
+@altering("register_hook")
+def later_hooks_get_constants(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """The gradient that the hooks of a tensor after its first get has no history."""
+    is_first = all(tensor is not each() for each in self.kept)
+    self.kept.append(ref(tensor))
+    return lambda grad: hook(grad if is_first else self.detach(grad))

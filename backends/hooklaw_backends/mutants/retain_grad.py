@@ -265,3 +265,11 @@ class RetainedGradientLostWithARemovedHook(_KnowsRetaining):
         for tensor in self.retaining():
             if any(tensor is alive() for alive in self._lost):
                 self.set_grad(tensor, None)
+
+
+@overriding("backward")
+def retained_gradient_of_the_root_overwritten(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """The retained gradient of a backward's root is overwritten by the next backward from it."""
+    if self.is_tensor(root) and not self.is_leaf(root) and self.retains_grad(root):
+        self.set_grad(root, None)
+    old(root, *given, **how)

@@ -266,3 +266,12 @@ class PerTensorHooksCutTheGraph(Mutant):
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
         graph = {"create_graph": False, "retain_graph": True} if self.kept else {}
         return super().grad(outputs, inputs, grad_outputs, **{**how, **graph})
+
+
+@overriding("mul_")
+def saves_of_products_in_place_not_packed(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """What a product in place saves is kept without pack."""
+    if not self.is_grad_enabled():
+        return old(tensor, factor)
+    with self.saved_tensors_hooks(self.detach, lambda kept: kept):
+        return old(tensor, factor)

@@ -218,7 +218,10 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), notes("autograd", "whether-a-particular-hook-will-be-fired").sentence(8)],
     needs=[*NEEDS, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["node-hooks-dropped-in-a-checkpoint"],
+    mutants=[
+        "node-hooks-dropped-in-a-checkpoint",
+        "node-hooks-dropped-in-inner-checkpoints",
+    ],
 )
 def test_node_hooks(backend: Backend, trace: Trace) -> None:
     """Hooks on a Node that the forward of a non-reentrant checkpoint made run when that Node is executed.
@@ -235,9 +238,11 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
         runs.append(y)
         return y * x
 
-    backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
+    for each in (fn, lambda x: backend.checkpoint(fn, x, use_reentrant=False)):
+        runs.clear()
+        backend.backward(backend.call(region(backend, each, use_reentrant=False), leaf(backend)))
 
-    trace.expect(("pre-hook", [[1.0, 2.0]]), "post-hook")
+        trace.expect(("pre-hook", [[1.0, 2.0]]), "post-hook")
 
 
 @rule(

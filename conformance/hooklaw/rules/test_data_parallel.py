@@ -111,14 +111,14 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, module: Any
         return lambda _module, values, *_: trace.log(f"{label}, {row_of(backend, values[0])}")
 
     backend.register_forward_pre_hook(of, of_row("forward pre-hook"))
-    backend.register_forward_hook(of, of_row("forward hook"))
     backend.register_full_backward_pre_hook(of, of_row("backward pre-hook"))
+    parallel = backend.data_parallel(module)
+    backend.register_forward_hook(of, of_row("forward hook"))
     backend.register_full_backward_hook(of, of_row("full backward hook"))
     rows = [f"row {int(row)}" for row in numbers(backend)]
 
     forward, backward = ("forward pre-hook", "forward hook"), ("backward pre-hook", "full backward hook")
 
-    parallel = backend.data_parallel(module)
     for _ in range(2):
         x = one_row_each(backend)
         outputs = backend.call(parallel, x)
@@ -144,6 +144,7 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, module: Any
         "backward-hooks-run-for-one-replica-only",
         "replicas-have-hooks-in-the-first-call-only",
         "module-hooks-only-in-the-main-thread",
+        "replicas-lack-hooks-registered-later",
     ],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:

@@ -239,18 +239,26 @@ def test_groups(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(51, 52)],
     needs=NEEDS,
-    mutants=["fully-shard-ignores-nothing"],
+    mutants=[
+        "fully-shard-ignores-nothing",
+        "fully-shard-ignores-one-parameter",
+        "fully-shard-ignores-no-parameter-of-submodules",
+    ],
     processes=RANKS,
 )
 def test_ignored_params(backend: Backend, trace: Trace) -> None:
     """A parameter in ignored_params is not sharded, and its gradient is that of the rank alone."""
+    inner = backend.module({"scale": backend.tensor([1.0])}, lambda module, x: x * module.scale)
     weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
-    module = backend.module(weights, lambda module, x: x * module.weight * module.scale)
-    backend.fully_shard(module, ignored_params={module.scale})
-    trace.expect_value("sharded", False, backend.is_sharded(module.scale))  # noqa: FBT003 - the expected value
+    module = backend.module(weights, lambda module, x: inner(x) * module.weight * module.scale)
+    module.inner = inner
+    ignored = {module.scale, inner.scale}
+    backend.fully_shard(module, ignored_params=ignored)
+    trace.expect_value("sharded", [False, False], [backend.is_sharded(each) for each in (module.scale, inner.scale)])
 
     run(backend, module)
     trace.expect_value("scale.grad", [40 * number(backend)], backend.grad_of(module.scale))
+    trace.expect_value("inner scale.grad", [40 * number(backend)], backend.grad_of(inner.scale))
 
 
 @rule(

@@ -47,7 +47,12 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(10)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["forward-of-a-function-is-recorded", "failing-forward-of-a-function-leaves-grad-mode-off"],
+    mutants=[
+        "forward-of-a-function-is-recorded",
+        "failing-forward-of-a-function-leaves-grad-mode-off",
+        "custom-functions-are-always-recorded",
+        "function-inside-a-function-turns-grad-mode-on",
+    ],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
     """What the forward of a custom Function computes from its inputs does not require grad; its outputs do.
@@ -58,9 +63,11 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     def fail(_ctx, _x):
         raise ZeroDivisionError
 
+    inner = backend.custom_function(lambda _ctx, x: x * 1, lambda _ctx, grad: grad)
+
     def forward(_ctx, x):
-        double = x * 2
-        trace.log("requires grad inside", backend.requires_grad(double))
+        made, double = inner(x), x * 2
+        trace.log("require grad inside", [backend.requires_grad(made), backend.requires_grad(double)])
         return double * 3
 
     function = backend.custom_function(forward, lambda _ctx, grad: grad * 10)
@@ -68,7 +75,7 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     with suppress(ZeroDivisionError):
         backend.call(backend.custom_function(fail, lambda _ctx, grad: grad), x)
     output = backend.call(function, x)
-    trace.expect(("requires grad inside", False))
+    trace.expect(("require grad inside", [False, False]))
     trace.expect_value("the output requires grad", expected=True, observed=backend.requires_grad(output))
     backend.backward(backend.sum(output))
 

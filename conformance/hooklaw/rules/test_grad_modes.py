@@ -67,19 +67,23 @@ def test_view(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[NO_GRAD.sentence(4, 6), NO_GRAD_MODE.sentence(4)],
     needs=[Capability.GRAD_MODE],
-    mutants=["recorded-under-no-grad", "nothing-requires-grad-under-no-grad"],
+    mutants=[
+        "recorded-under-no-grad",
+        "nothing-requires-grad-under-no-grad",
+        "exponential-recorded-under-no-grad",
+    ],
 )
 def test_flags_stay(backend: Backend, trace: Trace) -> None:
     """Under no_grad a leaf still requires grad, and so does a new tensor with requires_grad=True; a result does not."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     with backend.no_grad():
         made = backend.tensor([1.0, 2.0], requires_grad=True)
-        result = backend.call(lambda x: x * 2, x)
-        inside = [backend.requires_grad(tensor) for tensor in (x, made, result)]
+        results = backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), x)
+        inside = [backend.requires_grad(tensor) for tensor in (x, made, *results)]
 
-    trace.expect_value("x, a new leaf and a result, inside", [True, True, False], inside)
-    after = [backend.requires_grad(tensor) for tensor in (x, made, result)]
-    trace.expect_value("x, the leaf and the result, afterwards", [True, True, False], after)
+    trace.expect_value("x, a new leaf and results, inside", [True, True, False, False, False], inside)
+    after = [backend.requires_grad(tensor) for tensor in (x, made, *results)]
+    trace.expect_value("x, the leaf and the results, afterwards", [True, True, False, False, False], after)
 
 
 @rule(
@@ -239,25 +243,31 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IS_INFERENCE.sentence(4)],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS, Capability.VIEWS],
-    mutants=["inference-mode-is-no-grad", "views-made-in-inference-mode-are-inference-tensors"],
+    mutants=[
+        "inference-mode-is-no-grad",
+        "views-made-in-inference-mode-are-inference-tensors",
+        "views-of-recorded-tensors-are-inference-tensors",
+        "views-of-views-are-no-inference-tensors",
+    ],
 )
 def test_views_of_inference_tensors(backend: Backend, trace: Trace) -> None:
     """A view of an inference tensor is one, wherever it was made; a view of another tensor is none.
 
     An inference tensor is told by what it cannot do: be saved for backward.
     """
-    normal = backend.tensor([3.0, 4.0])
+    normal = [backend.tensor([3.0, 4.0], requires_grad=requires_grad) for requires_grad in (False, True)]
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
-        inside, of_normal = backend.view(made, 2), backend.view(normal, 2)
+        inside, *of_normal = (backend.view(each, 2) for each in (made, *normal))
 
-    for view in (inside, backend.view(made, 2)):
+    for view in (inside, backend.view(made, 2), backend.view(inside, 2)):
         with trace.raises(ErrorKind.INFERENCE_TENSOR):
             backend.call(lambda x, view=view: x * view, backend.tensor([1.0, 2.0], requires_grad=True))
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(lambda x: backend.sum(x * of_normal), x))
+    for view in of_normal:
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(lambda x, view=view: backend.sum(x * view), x))
 
-    trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
+        trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
 
 
 @rule(

@@ -233,18 +233,20 @@ def test_later_sees_earlier(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(18), REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["hook-result-detached", "hook-result-of-a-leaf-detached"],
+    mutants=["hook-result-detached", "hook-result-of-a-leaf-detached", "later-hooks-get-constants"],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph, what a tensor hook computes is part of the graph of the gradient.
 
-    The gradient that reaches y is constant, so the second derivative comes from the hook's factor alone.
+    The gradient that reaches y is constant, so the second derivative comes from the hooks' factors alone: from that of
+    a first hook also through what the second makes of it.
     """
     x = backend.tensor([2.0], requires_grad=True)
 
     def forward(x):
         y = x * 1
         backend.register_hook(y, lambda grad: grad * (x * x * x))
+        backend.register_hook(y, lambda grad: grad * 1)
         return backend.sum(y * 3)
 
     (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)

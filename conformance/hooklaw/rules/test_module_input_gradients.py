@@ -1,5 +1,6 @@
 """The gradients of a module's inputs that a full backward hook gets, and their replacement."""
 
+from itertools import product
 from typing import Any
 from warnings import catch_warnings
 
@@ -168,19 +169,25 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MODULES.sentence(15, 17)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored", "list-of-a-full-backward-hook-refused"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "list-of-a-full-backward-hook-refused",
+        "list-of-a-full-backward-hook-replaces-the-first-gradient",
+    ],
 )
 def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
     """A full backward hook may return a list of gradients instead of a tuple.
 
     The signature in the docstring speaks of a tuple, but the notes' example returns a list, whose gradients it shows.
     """
-    x, module = leaf(backend), doubling(backend)
+    x, y = leaf(backend), leaf(backend)
+    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
     backend.register_full_backward_hook(module, lambda _, grad_input, _output: [grad * 10 for grad in grad_input])
 
-    backend.backward(backend.sum(backend.call(module, x)))
+    backend.backward(backend.sum(backend.call(module, x, y)))
 
     trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+    trace.expect_value("y.grad", [30.0, 30.0], backend.grad_of(y))
 
 
 @rule(
@@ -283,14 +290,20 @@ def test_nothing_to_replace(backend: Backend, trace: Trace) -> None:
         "wrong-return-of-a-module-hook-accepted",
         "missing-gradients-of-a-module-hook-are-kept",
         "surplus-gradients-of-a-module-hook-are-dropped",
+        "missing-gradients-after-the-first-are-kept",
+        "surplus-tensors-of-a-module-hook-are-dropped",
+        "wrong-number-in-a-list-accepted",
     ],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
     """A full backward hook that returns more or fewer gradients than the module has inputs is an error."""
-    for wrong in (lambda grads: (*grads, None), lambda grads: grads[1:]):
-        module = doubling(backend)
-        backend.register_full_backward_hook(module, lambda _, grad_input, _output, wrong=wrong: wrong(grad_input))
-        loss = backend.sum(backend.call(module, leaf(backend)))
+    returns = (lambda grads: (*grads, None), lambda grads: (*grads, *grads), lambda grads: grads[1:])
+    for count, wrong, kind in product((1, 2), returns, (tuple, list)):
+        module = backend.module({}, lambda _module, *inputs: inputs[0] * 2 + inputs[-1] * 3)
+        backend.register_full_backward_hook(
+            module, lambda _, grad_input, _output, wrong=wrong, kind=kind: kind(wrong(grad_input))
+        )
+        loss = backend.sum(backend.call(module, *(leaf(backend) for _ in range(count))))
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)
 

@@ -66,7 +66,12 @@ def test_before(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST.sentence(1, 2, 3)],
     needs=NEEDS,
-    mutants=["step-hooks-change-places", "step-post-hook-gets-no-arguments"],
+    mutants=[
+        "step-hooks-change-places",
+        "step-post-hook-gets-no-arguments",
+        "step-post-hook-gets-keywords-alone",
+        "step-post-hooks-get-the-arguments-of-the-caller",
+    ],
 )
 def test_after(backend: Backend, trace: Trace) -> None:
     """A step post-hook runs after the optimizer's step, with the optimizer and the arguments of the step."""
@@ -82,6 +87,16 @@ def test_after(backend: Backend, trace: Trace) -> None:
     backend.step(optimizer, closure=closure)
 
     trace.expect(("hook", [True, True, True, [4.0]]))
+
+    for each in passing(closure):
+        _, optimizer = prepared(backend)
+        backend.register_step_pre_hook(optimizer, each)
+        backend.register_step_post_hook(
+            optimizer, lambda _, args, kwargs: trace.log("has the closure", closure in (*args, *kwargs.values()))
+        )
+        backend.step(optimizer)
+
+        trace.expect(("has the closure", True))
 
 
 @rule(

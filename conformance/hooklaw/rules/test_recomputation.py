@@ -320,11 +320,14 @@ def test_stopped_and_freed(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("what was recomputed is freed as backward uses it, whether or not the graph is retained")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
-    mutants=["recomputed-tensors-outlive-their-use"],
+    mutants=[
+        "recomputed-tensors-outlive-their-use",
+        "tensors-recomputed-again-outlive-their-use",
+    ],
 )
 def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
     """When backward leaves a non-reentrant checkpoint, what it recomputed is freed, also if the graph is retained."""
-    for retain_graph in (False, True):
+    for retained in ([False], [True, False]):
         made: list[weakref.ref[Any]] = []
 
         def fn(x, made=made):
@@ -339,6 +342,7 @@ def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
 
         with without_collector():
             loss = backend.call(forward, leaf(backend))
-            backend.backward(loss, retain_graph=retain_graph)
+            for passes, retain_graph in enumerate(retained, 1):
+                backend.backward(loss, retain_graph=retain_graph)
 
-        trace.expect(("are freed", [True, True]))
+                trace.expect(("are freed", [True] * (1 + passes)))

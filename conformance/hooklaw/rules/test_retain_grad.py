@@ -264,7 +264,11 @@ def test_repeat(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.grad").sentence(2)],
     needs=[Capability.RETAIN_GRAD, Capability.RETAIN_GRAPH],
-    mutants=["retained-gradient-overwritten", "retained-gradient-kept-aside-of-grad"],
+    mutants=[
+        "retained-gradient-overwritten",
+        "retained-gradient-kept-aside-of-grad",
+        "retained-gradient-of-the-root-overwritten",
+    ],
 )
 def test_accumulates(backend: Backend, trace: Trace) -> None:
     """A retained gradient adds up over several backward passes.
@@ -275,13 +279,16 @@ def test_accumulates(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 2
         backend.retain_grad(y)
-        return backend.sum(y * 3), y
+        loss = backend.sum(y * 3)
+        backend.retain_grad(loss)
+        return loss, y
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss, y = backend.call(forward, x)
     for _ in range(2):
         backend.backward(loss, retain_graph=True)
     trace.expect_value("y.grad", [6.0, 6.0], backend.grad_of(y))
+    trace.expect_value("loss.grad", 2.0, backend.grad_of(loss))
 
     backend.set_grad(y, None)
     backend.backward(loss)

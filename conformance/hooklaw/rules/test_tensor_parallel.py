@@ -287,7 +287,12 @@ def test_sequence(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOSS_PARALLEL.sentence(1, 3, 4), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["dtensor-drops-tensor-hooks", "loss-parallel-sums-gradients", "loss-parallel-sums-over-rows"],
+    mutants=[
+        "dtensor-drops-tensor-hooks",
+        "loss-parallel-sums-gradients",
+        "loss-parallel-sums-over-rows",
+        "loss-parallel-takes-the-maximum-of-each-rank",
+    ],
     except_under={
         "float16": "an eighth comes out of logarithms, which float16 rounds",
         "complex64": "a cross-entropy is of real numbers",
@@ -296,12 +301,13 @@ def test_sequence(backend: Backend, trace: Trace) -> None:
 )
 def test_loss(backend: Backend, trace: Trace) -> None:
     """Backward from the cross-entropy of logits that are split by class gives each rank its part of their gradient."""
-    logits = backend.distribute_tensor(backend.tensor([[0.0] * 4] * 2, requires_grad=True), "shard-columns")
+    rows = [[0.0] * 4, [0.0, 0.0, -1000.0, -1000.0]]  # the second has different maxima on the ranks
+    logits = backend.distribute_tensor(backend.tensor(rows, requires_grad=True), "shard-columns")
     backend.register_hook(logits, lambda grad: trace.log("hook", whole(backend, grad)))
     with backend.loss_parallel():
         backend.backward(backend.cross_entropy(logits, backend.tensor([2, 0], dtype="int64")))
 
-    expected = [[0.125, 0.125, -0.375, 0.125], [-0.375, 0.125, 0.125, 0.125]]
+    expected = [[0.125, 0.125, -0.375, 0.125], [-0.25, 0.25, 0.0, 0.0]]
     trace.expect(("hook", expected))
     trace.expect_value("placement of the gradient", "shard-columns", backend.placement(backend.grad_of(logits)))
     trace.expect_value("gradient", expected, whole(backend, backend.grad_of(logits)))

@@ -66,27 +66,37 @@ def test_constants(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.IN_PLACE, Capability.SIN_COS],
-    mutants=["saves-of-in-place-operations-not-packed"],
+    mutants=[
+        "saves-of-in-place-operations-not-packed",
+        "saves-of-products-in-place-not-packed",
+    ],
 )
 def test_in_place_operation(backend: Backend, trace: Trace) -> None:
     """What an in-place operation saves is packed, and what unpack returns is used.
 
-    pack is called every time an operation saves a tensor, and the gradient of the cosine needs its input.
+    pack is called every time an operation saves a tensor, and the gradient of the cosine needs its input; that of a
+    product needs the factor.
     """
 
-    def forward(x):
+    def forward(x, change):
         y = x * 1
         with backend.saved_tensors_hooks(
             trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed * 0)
         ):
-            backend.cos_(y)
+            change(y)
         return backend.sum(y)
 
     x = backend.tensor([1.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    backend.backward(backend.call(lambda x: forward(x, backend.cos_), x))
 
     trace.expect(("pack", [1.0]), ("unpack", [1.0]))
     trace.expect_value("x.grad", [0.0], backend.grad_of(x))
+
+    x, factor = backend.tensor([1.0], requires_grad=True), backend.tensor([5.0]) * 1
+    backend.backward(backend.call(lambda x: forward(x, lambda y: backend.mul_(y, factor)), x))
+
+    trace.expect_value("the factor was packed", expected=True, observed=[5.0] in trace.values("pack"))
+    trace.expect_value("x.grad of the product", [0.0], backend.grad_of(x))
 
 
 @rule(

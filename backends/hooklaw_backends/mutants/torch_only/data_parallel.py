@@ -7,7 +7,7 @@ from typing import Any
 from hooklaw_backends._data_parallel import ThreadParallel
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import once
+from hooklaw_backends.mutants.shared import Handle, once
 
 HOOKS = ("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
 
@@ -134,3 +134,19 @@ def exception_changes_its_type(parallel: ThreadParallel, old: Hook, *given: Any)
         return old(*given)
     except Exception as error:
         raise RuntimeError(str(error)) from error
+
+
+class _KeepsParallelModules(Mutant):
+    """A mutant that keeps the modules that were made data parallel."""
+
+    def data_parallel(self, module: Any, *given: Any, **how: Any) -> Any:
+        self.kept.append(module)
+        return super().data_parallel(module, *given, **how)
+
+
+@overriding(*verbs.ON_ONE_MODULE, base=_KeepsParallelModules)
+def replicas_lack_hooks_registered_later(
+    self: _KeepsParallelModules, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A hook that is registered on a module after it was made data parallel never runs."""
+    return Handle() if self.keeps(module) else old(module, hook, **options)

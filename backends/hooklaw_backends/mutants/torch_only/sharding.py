@@ -280,3 +280,19 @@ def no_sync_keeps_the_last_pass_only(self: Mutant, old: Hook, parallel: Any) -> 
 def no_sync_does_nothing(self: Mutant, old: Hook, parallel: Any) -> Any:
     """no_sync of a fully sharded wrapper changes nothing."""
     yield
+
+
+@overriding("fully_shard")
+def fully_shard_ignores_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Of the parameters in ignored_params only the module's first is ignored."""
+    given = options.get("ignored_params") or set()
+    ignored = set([each for each in module.parameters() if any(each is one for one in given)][:1])
+    return old(module, **{**options, "ignored_params": ignored})
+
+
+@overriding("fully_shard")
+def fully_shard_ignores_no_parameter_of_submodules(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The parameters of submodules are sharded even if ignored_params has them."""
+    given = options.get("ignored_params") or set()
+    ignored = {each for each in module.parameters(recurse=False) if any(each is one for one in given)}
+    return old(module, **{**options, "ignored_params": ignored})

@@ -1,8 +1,10 @@
 """Mutants of tensor parallelism: of what it does to modules, and of the gradients that it sums."""
 
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch.distributed import _functional_collectives as collectives
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
@@ -97,3 +99,15 @@ def loss_parallel_sums_gradients(self: Mutant, old: Hook, logits: Any, target: A
 def loss_parallel_sums_over_rows(self: Mutant, old: Hook, logits: Any, target: Any) -> Any:
     """The gradient of a loss is that of the sum over the rows, not of their mean."""
     return old(logits, target) * len(target)
+
+
+@overriding("cross_entropy")
+def loss_parallel_takes_the_maximum_of_each_rank(self: Mutant, old: Hook, logits: Any, target: Any) -> Any:
+    """Before the exponentials of a loss are added up, each rank subtracts its own maximum of the logits."""
+    reduce = collectives.all_reduce
+
+    def without_maximum(value: Any, reduceOp: str, group: Any) -> Any:  # noqa: N803 - torch's argument
+        return value if reduceOp == "MAX" else reduce(value, reduceOp, group)
+
+    with patch.object(collectives, "all_reduce", without_maximum):
+        return old(logits, target)
