@@ -154,11 +154,12 @@ class RandomStateOfACheckpointRestoredOnce(Mutant):
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         runs: list[int] = []
+        draw: Hook = self.rand_like
 
         def counted(*given: Any, **keywords: Any) -> Any:
             runs.append(0)
             if runs[2:]:
-                self.rand_like(given[0])
+                draw(given[0])
             return fn(*given, **keywords)
 
         return super().checkpoint(counted, *inputs, **how)
