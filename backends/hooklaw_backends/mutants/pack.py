@@ -1,7 +1,7 @@
 """Mutants that call pack at the wrong time or on the wrong tensor, or do not check it."""
 
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from math import prod
 from typing import Any
@@ -310,31 +310,6 @@ def outputs_of_custom_functions_not_packed(
         return backward(ctx.bare, *grads)
 
     return old(bare, reading, **options)
-
-
-class NonePackedByACustomFunctionIsNotUnpacked(Mutant):
-    """If pack returns None for a tensor of a custom Function, the saved tensor is used without unpack."""
-
-    running = False
-
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        made = super().custom_function(forward, backward, **options)
-
-        def apply(*inputs: Any) -> Any:
-            self.running = True
-            try:
-                return made(*inputs)
-            finally:
-                self.running = False
-
-        return apply
-
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        def keep(tensor: Any) -> Any:
-            packed = pack(tensor)
-            return packed, self.detach(tensor) if packed is None and self.running else None
-
-        return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
 
 
 @calling("custom_function")

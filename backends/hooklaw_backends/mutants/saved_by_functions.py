@@ -9,19 +9,20 @@ from hooklaw_backends.mutants.custom_functions import Context
 
 
 class _InFunction(Mutant):
-    """A mutant that knows whether a custom Function is being applied."""
+    """A mutant that knows whether a custom Function is being applied, and to which inputs."""
 
     applying = False
+    inputs: tuple[Any, ...] = ()
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         made = super().custom_function(forward, backward, **options)
 
         def apply(*inputs: Any) -> Any:
-            self.applying = True
+            self.applying, self.inputs = True, inputs
             try:
                 return made(*inputs)
             finally:
-                self.applying = False
+                self.applying, self.inputs = False, ()
 
         return apply
 
@@ -32,29 +33,22 @@ def pack_receives_a_detached_tensor_in_custom_functions(self: _InFunction, pack:
     return pack(self.detach(tensor) if self.applying else tensor)
 
 
-class OutputsOfCustomFunctionsPackedDetached(Mutant):
+@packing("saved_tensors_hooks", base=_InFunction)
+def outputs_of_custom_functions_packed_detached(self: _InFunction, pack: Hook, tensor: Any) -> Any:
     """pack gets a detached tensor if a custom Function saves its own output."""
+    is_output = self.applying and not any(tensor is given for given in self.inputs)
+    return pack(self.detach(tensor) if is_output else tensor)
 
-    inputs: tuple[Any, ...] | None = None
 
-    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
-        made = super().custom_function(forward, backward, **options)
-
-        def apply(*inputs: Any) -> Any:
-            self.inputs = inputs
-            try:
-                return made(*inputs)
-            finally:
-                self.inputs = None
-
-        return apply
+class NonePackedByACustomFunctionIsNotUnpacked(_InFunction):
+    """If pack returns None for a tensor of a custom Function, the saved tensor is used without unpack."""
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         def keep(tensor: Any) -> Any:
-            is_output = self.inputs is not None and not any(tensor is given for given in self.inputs)
-            return pack(self.detach(tensor) if is_output else tensor)
+            packed = pack(tensor)
+            return packed, self.detach(tensor) if packed is None and self.applying else None
 
-        return super().saved_tensors_hooks(keep, unpack)
+        return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
 
 
 @packing("saved_tensors_hooks", base=_InFunction)

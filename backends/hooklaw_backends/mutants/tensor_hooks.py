@@ -147,9 +147,8 @@ def hooks_run_in_reverse_order(self: Mutant, hooks: Sequence[Hook], target: Any,
     return chained(hooks[::-1], *arguments)
 
 
-@overriding("register_hook")
-def hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Handle:
-    """After a tensor's first hook was removed, the next one to be registered runs first."""
+def _in_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Register a hook, before all others if the first of the tensor's hooks was removed."""
     handle = old(tensor, hook)
     hooks = self.hooks_of(tensor)
     if self.keeps(hooks):
@@ -160,23 +159,18 @@ def hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, 
         handle.remove()
 
     return Handle(remove)
+
+
+@overriding("register_hook")
+def hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """After a tensor's first hook was removed, the next one to be registered runs first."""
+    return _in_the_place_of_a_removed_one(self, old, tensor, hook)
 
 
 @overriding("register_hook")
 def hook_of_a_non_leaf_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """After a non-leaf's first hook was removed, the next one to be registered runs first."""
-    handle = old(tensor, hook)
-    if self.is_leaf(tensor):
-        return handle
-    hooks = self.hooks_of(tensor)
-    if self.keeps(hooks):
-        move_to_front(hooks, handle.id)
-
-    def remove() -> None:
-        self.kept += [hooks] if next(iter(hooks), None) == handle.id else []
-        handle.remove()
-
-    return Handle(remove)
+    return old(tensor, hook) if self.is_leaf(tensor) else _in_the_place_of_a_removed_one(self, old, tensor, hook)
 
 
 @dispatching
