@@ -66,6 +66,16 @@ def test_contract(shipped):
     assert row["vice"] == "The hooks of a backward's root do not run."
 
 
+def test_every_rule(hooklaw_command, shipped):
+    """Rules that do not name a mutant are tried on it if none that names it kills it, or with `--every-rule`."""
+    row = next(row for row in json.loads(shipped.stdout) if row["mutant"] == "root-hook-skipped")
+    chosen = ["--of", "torch-eager", "--format", "json", "-k", "root-hook-skipped"]
+    done = hooklaw_command("mutants", *chosen, "--every-rule")
+
+    assert row["killed_by"] == row["breaks"]
+    assert set(json.loads(done.stdout)[0]["killed_by"]) > set(row["breaks"])
+
+
 def test_survivor(docile):
     """A mutant that no rule kills survives, and the exit code is 1."""
     assert docile.returncode == 1

@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_imports(parser)
     parser.add_argument("--mutants", default=MODULE, metavar="MODULE", help="module of mutants; default: hooklaw's own")
+    parser.add_argument(
+        "--every-rule",
+        action="store_true",
+        help="show all rules that kill a mutant; default: those that name it, or others if none of those kills it",
+    )
     add_limit(parser, MUTANT_LIMIT, "time limit of one rule on one mutant")
     parser.add_argument("--format", choices=report.FORMATS, default="text")
 
@@ -49,7 +54,8 @@ def main(args: argparse.Namespace) -> int:
     for spec in args.backend:
         loading.resolve(spec)
     of = list(dict.fromkeys([*args.of, *args.backend]))
-    matrices = matrix.run(args.mutants, of, matrix.choose_by(args.parts), args.limit, args.imports)
+    choose = matrix.choose_by(args.parts)
+    matrices = matrix.run(args.mutants, of, choose, args.limit, args.imports, every_rule=args.every_rule)
     found = report.report(matrices)
     say(report.render(found, args.format))
     if args.format == "json":

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
-from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -54,13 +53,15 @@ class Matrix(msgspec.Struct):
     """The faults of all mutants, chosen or not."""
     original: dict[str, Outcome]
     results: dict[str, dict[str, Outcome]]
-    """For each chosen mutant the rules that kill it; for one that is tried under a condition the first alone."""
+    """For each chosen mutant the rules that were tried and kill it; for one under a condition the first alone."""
     errors: dict[str, list[str]] = {}
     """For each chosen mutant the rules that end in an error, which is no proof."""
     under: dict[str, str] = {}
     """The conditions under which some mutants are tried."""
     why_not: dict[str, str] = {}
     """Why some of the chosen mutants do not apply to the backend; empty for those that they are written for."""
+    every_rule: bool = False
+    """Whether rules that do not name a mutant are tried on it even if one that names it kills it."""
 
 
 class _Notes(msgspec.Struct):
@@ -80,11 +81,18 @@ class Matrices(msgspec.Struct):
 
 
 def run(
-    module: str, of: Sequence[str], choose: Choose, limit: float = MUTANT_LIMIT, imports: Sequence[str] = ()
+    module: str,
+    of: Sequence[str],
+    choose: Choose,
+    limit: float = MUTANT_LIMIT,
+    imports: Sequence[str] = (),
+    *,
+    every_rule: bool = False,
 ) -> Matrices:
     """Run the chosen mutants of a module: those of some backends, or of all of `ORIGINALS` that are installed.
 
-    `imports` are modules to import before a backend that is not one of `ORIGINALS`.
+    `imports` are modules to import before a backend that is not one of `ORIGINALS`. Rules that do not name a mutant are
+    tried on it if none that names it kills it; with `every_rule` they always are.
 
     Raises BackendImportError if the module or a backend cannot be used, RuleDefinitionError if a rule names a mutant
     that does not exist, UnknownMutantError if none of the chosen applies to a backend, and what `choose` raises.
@@ -104,6 +112,7 @@ def run(
             further = [_worker(module, matrix.of, imports) for _ in range(1, WORKERS)]
             for worker in further:
                 stack.callback(worker.close)  # its thread may not live to do so
+            matrix.every_rule = every_rule
             _fill(matrix, original, [workers[matrix.of], *further][: len(matrix.results)], limit)
     return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
 
@@ -207,8 +216,7 @@ def _judge(matrix: Matrix, mutant: str, worker: Worker, original: Mapping[str, A
     different = _alterations(worker, mutant, limit)
     tried = _tried(matrix.rules, mutant, original, different)
     notes = _Notes()
-    killers = _killers(worker, mutant, [rule.id for rule in tried], limit, notes)
-    found = matrix.results[mutant] = dict(islice(killers, 1) if mutant in matrix.under else killers)
+    found = matrix.results[mutant] = dict(_killers(matrix, mutant, worker, tried, limit, notes))
     matrix.errors[mutant] = notes.errors
     if matrix.of in ORIGINALS:
         return DIED.isdisjoint(found.values())
@@ -283,22 +291,27 @@ def _why_not(
 
 
 def _killers(
-    worker: Worker, mutant: str, rules: Iterable[str], limit: float, notes: _Notes
+    matrix: Matrix, mutant: str, worker: Worker, rules: Sequence[Rule], limit: float, notes: _Notes
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield the rules that kill a mutant; a rule that ends the worker is the last, since the mutant is dead.
+    """Yield the rules that kill a mutant: all that name it, then others, as far as they are to be known.
 
-    What else is to be known of the mutant is added to the notes.
+    A mutant that is wrong under a condition alone is dead at its first killer, and so is one that ends its worker. What
+    else is to be known of the mutant is added to the notes.
     """
+    is_dead = False
     for rule in rules:
-        attempt = _try(worker, TryMutant(rule, mutant), limit)
+        if is_dead and not matrix.every_rule and mutant not in rule.mutants:
+            return
+        attempt = _try(worker, TryMutant(rule.id, mutant), limit)
         outcome = attempt.outcome
         if attempt.why:
             notes.said.append(attempt.why)
         if outcome in KILLS:
-            yield rule, outcome
+            is_dead = True
+            yield rule.id, outcome
         if outcome is Outcome.ERROR:
-            notes.errors.append(rule)
-        if outcome in DIED:
+            notes.errors.append(rule.id)
+        if outcome in DIED or (is_dead and mutant in matrix.under):
             return
 
 
