@@ -50,13 +50,15 @@ class LoadedMutants(msgspec.Struct, frozen=True):
 
     vices: dict[str, str]
     under: dict[str, str]
-    """The condition that leads a mutant into the corner where it is wrong, for those that are wrong in one alone."""
+    """For mutants that are wrong in one corner and that no rule need name, the condition that leads there, if any."""
     rules: list[Rule]
     ending: dict[str, Outcome]
     why_not: dict[str, str]
     """Why some mutants cannot apply to the original: it lacks each verb that they change."""
     not_built: dict[str, str] | None = None
     """Mutants that rules may name though the module does not build them, with the reason; None if it does not say."""
+    first: dict[str, list[str]] = {}
+    """How the ids of the rules begin that are tried first on some mutants."""
 
 
 class Alterations(msgspec.Struct, frozen=True, tag=True):
@@ -101,14 +103,16 @@ class MutantService:
     def hello(self) -> LoadedMutants:
         """Return what there is to try."""
         vices = {name: (made.__doc__ or "").strip().split("\n")[0] for name, made in self._makers.items()}
-        under = {name: condition for name, made in self._makers.items() if (condition := getattr(made, "under", ""))}
+        made = self._makers.items()
+        under = {name: under for name, each in made if (under := getattr(each, "under", None)) is not None}
+        first = {name: list(first) for name, each in made if (first := getattr(each, "first", None)) is not None}
         path = self._original.expectations
         facts = when.facts({**self._original.versions, **host.versions()}, loading.device_of(self._original))
         known = expectations.read(Path(path), self._rules, facts).known if path and Path(path).exists() else {}
         ending = {id_: Outcome(entry.outcome[0]) for id_, entry in known.items() if DIED.intersection(entry.outcome)}
         rules = [found.rule for found in self._rules.values()]
         why_not = {name: why for name, made in self._makers.items() if self._of_any and (why := self._lacking(made))}
-        return LoadedMutants(vices, under, rules, ending, why_not, self._not_built)
+        return LoadedMutants(vices, under, rules, ending, why_not, self._not_built, first)
 
     def answer(self, request: Alterations | TryMutant, note: Callable[[object], None]) -> Attempt | set[str] | None:
         """Answer a request."""
@@ -221,7 +225,8 @@ def _watched(original: Backend, used: set[str]) -> Backend:
 def altered(mutant: Backend, original: Backend) -> set[str] | None:
     """Return the attributes in which a mutant differs, or None if that is unknown.
 
-    It is unknown if the mutant says that its fault is ``inside`` what the verbs call.
+    It is unknown if the mutant says that its fault is ``inside`` what the verbs call. Verbs that are ``watched`` are
+    overridden, but do the same.
     """
     line, base = type(mutant).__mro__, type(original)
     if base not in line or getattr(mutant, "inside", False):
@@ -229,4 +234,4 @@ def altered(mutant: Backend, original: Backend) -> set[str] | None:
     by_class = {name for owner in line[: line.index(base)] for name in vars(owner) if not name.startswith("__")}
     own, its = vars(mutant), vars(original)
     by_instance = {name for name in own if name not in its or own[name] != its[name]}
-    return (by_class | by_instance) - {"name", "reset"}
+    return (by_class | by_instance) - {"name", "reset"} - getattr(mutant, "watched", set())

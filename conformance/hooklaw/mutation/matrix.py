@@ -53,11 +53,13 @@ class Matrix(msgspec.Struct):
     """The faults of all mutants, chosen or not."""
     original: dict[str, Outcome]
     results: dict[str, dict[str, Outcome]]
-    """For each chosen mutant the rules that were tried and kill it; for one under a condition the first alone."""
+    """For each chosen mutant the rules that were tried and kill it."""
     errors: dict[str, list[str]] = {}
     """For each chosen mutant the rules that end in an error, which is no proof."""
     under: dict[str, str] = {}
-    """The conditions under which some mutants are tried."""
+    """For mutants that no rule need name, the conditions under which they are tried, if any."""
+    first: dict[str, list[str]] = {}
+    """How the ids of the rules begin that are tried first on some mutants."""
     why_not: dict[str, str] = {}
     """Why some of the chosen mutants do not apply to the backend; empty for those that they are written for."""
     every_rule: bool = False
@@ -80,7 +82,7 @@ class Matrices(msgspec.Struct):
     """Mutants that rules name and that cannot be built, with the reason."""
 
 
-def run(
+def run(  # noqa: PLR0913 - the verb's own options
     module: str,
     of: Sequence[str],
     choose: Choose,
@@ -184,6 +186,7 @@ def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], c
         rules=loaded.rules,
         vices=loaded.vices,
         under=loaded.under,
+        first=loaded.first,
         why_not={mutant: why for mutant, why in loaded.why_not.items() if mutant in chosen},
         original={rule: attempt.outcome for rule, attempt in original.items()},
         results={mutant: {} for mutant in loaded.vices if mutant in chosen},
@@ -214,9 +217,10 @@ def _fill(matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Wor
 def _judge(matrix: Matrix, mutant: str, worker: Worker, original: Mapping[str, Attempt], limit: float) -> bool:
     """Try a mutant, and return whether its worker may try another."""
     different = _alterations(worker, mutant, limit)
-    tried = _tried(matrix.rules, mutant, original, different)
+    tried = _tried(matrix, mutant, original, different)
     notes = _Notes()
-    found = matrix.results[mutant] = dict(_killers(matrix, mutant, worker, tried, limit, notes))
+    attempts = (_try(worker, TryMutant(rule.id, mutant), limit) for rule in tried)
+    found = matrix.results[mutant] = dict(_killers(matrix, mutant, tried, attempts, notes))
     matrix.errors[mutant] = notes.errors
     if matrix.of in ORIGINALS:
         return DIED.isdisjoint(found.values())
@@ -253,12 +257,11 @@ def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
     return found
 
 
-def _tried(
-    rules: Iterable[Rule], mutant: str, original: Mapping[str, Attempt], different: set[str] | None
-) -> list[Rule]:
+def _tried(matrix: Matrix, mutant: str, original: Mapping[str, Attempt], different: set[str] | None) -> list[Rule]:
     """Return the rules to try on a mutant, those that name it first: any other may end the worker."""
-    matter = [rule for rule in rules if _matters(rule, mutant, original[rule.id], different)]
-    return sorted(matter, key=lambda rule: mutant not in rule.mutants)
+    matter = [rule for rule in matrix.rules if _matters(rule, mutant, original[rule.id], different)]
+    likely = tuple(matrix.first.get(mutant, ()))
+    return sorted(matter, key=lambda rule: (mutant not in rule.mutants, not rule.id.startswith(likely)))
 
 
 def _matters(rule: Rule, mutant: str, original: Attempt, different: set[str] | None) -> bool:
@@ -291,18 +294,17 @@ def _why_not(
 
 
 def _killers(
-    matrix: Matrix, mutant: str, worker: Worker, rules: Sequence[Rule], limit: float, notes: _Notes
+    matrix: Matrix, mutant: str, rules: Iterable[Rule], attempts: Iterator[Attempt], notes: _Notes
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the rules that kill a mutant: all that name it, then others, as far as they are to be known.
 
-    A mutant that is wrong under a condition alone is dead at its first killer, and so is one that ends its worker. What
-    else is to be known of the mutant is added to the notes.
+    One that ends its worker is the last. What else is to be known of the mutant is added to the notes.
     """
     is_dead = False
     for rule in rules:
         if is_dead and not matrix.every_rule and mutant not in rule.mutants:
             return
-        attempt = _try(worker, TryMutant(rule.id, mutant), limit)
+        attempt = next(attempts)
         outcome = attempt.outcome
         if attempt.why:
             notes.said.append(attempt.why)
@@ -311,7 +313,7 @@ def _killers(
             yield rule.id, outcome
         if outcome is Outcome.ERROR:
             notes.errors.append(rule.id)
-        if outcome in DIED or (is_dead and mutant in matrix.under):
+        if outcome in DIED:
             return
 
 

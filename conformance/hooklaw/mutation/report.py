@@ -145,7 +145,7 @@ def _verdict(killers: Sequence[str], breaks: Sequence[str], condition: str | Non
     """Return what came of a mutant; one that is wrong under a condition alone need not be named by a rule."""
     if not killers:
         return SURVIVED
-    return KILLED if condition or set(killers) & set(breaks) else UNDECLARED
+    return KILLED if condition is not None or set(killers) & set(breaks) else UNDECLARED
 
 
 def _is_kept(rule: str, matrix: Matrix) -> bool:

@@ -1,0 +1,188 @@
+"""Situations in which a hook may run or be registered, and the base of the mutants that know them."""
+
+import threading
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh
+
+SECOND, THIRD = 2, 3
+
+
+class Registration(NamedTuple):
+    """What was the case when a hook was registered."""
+
+    thread: int
+    number: int
+    """Which hook of its owner it is, from 1."""
+    in_pass: bool
+    in_no_grad: bool
+    in_checkpoint: bool
+    with_pairs: bool
+    in_module: bool
+    calls: list[None]
+    """One for each call of the hook, the present one too."""
+
+
+class Knowing(Mutant):
+    """A mutant that knows what is under way; it changes nothing."""
+
+    watched = frozenset(
+        {"backward", "backward_from_all", "backward_from_edge", "grad", "checkpoint", "saved_tensors_hooks", "module"}
+    )
+    """Verbs that it overrides only to know when they run."""
+    passes = 0
+    failures = 0
+    """How many passes and calls of modules have ended in an error."""
+    under_way = fresh(list[dict[str, Any]])
+    """The options of the passes under way, the innermost last."""
+    regions = 0
+    pairs = 0
+    modules = 0
+    _owned = fresh(dict[tuple[str, int], tuple[Any, int]])
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        with self._pass("backward", how):
+            super().backward(root, gradient, **how)
+
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        with self._pass("backward_from_all", {}):
+            super().backward_from_all(roots, gradients)
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        with self._pass("backward_from_edge", {}):
+            super().backward_from_edge(edge, gradient)
+
+    def grad(self, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        with self._pass("grad", how):
+            return super().grad(outputs, inputs, grad_outputs, **how)
+
+    @contextmanager
+    def _pass(self, verb: str, how: dict[str, Any]) -> Generator[None]:
+        self.passes += 1
+        self.under_way.append({**how, "verb": verb, "in_no_grad": not self.is_grad_enabled()})
+        try:
+            yield
+        except BaseException:
+            self.failures += 1
+            raise
+        finally:
+            self.under_way.pop()
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def region(*given: Any, **named: Any) -> Any:
+            self.regions += 1
+            try:
+                return fn(*given, **named)
+            finally:
+                self.regions -= 1
+
+        return super().checkpoint(region, *inputs, **how)
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        with super().saved_tensors_hooks(pack, unpack):
+            self.pairs += 1
+            try:
+                yield
+            finally:
+                self.pairs -= 1
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        def run(*given: Any, **named: Any) -> Any:
+            self.modules += 1
+            try:
+                return forward(*given, **named)
+            except BaseException:
+                self.failures += 1
+                raise
+            finally:
+                self.modules -= 1
+
+        return super().module(parameters, run)
+
+    def registration(self, verb: str, owner: Any = None) -> Registration:
+        """Return what is the case now that a hook is registered on an owner."""
+        return Registration(
+            thread=threading.get_ident(),
+            number=self._number(verb, owner),
+            in_pass=bool(self.under_way),
+            in_no_grad=not self.is_grad_enabled(),
+            in_checkpoint=self.regions > 0,
+            with_pairs=self.pairs > 0,
+            in_module=self.modules > 0,
+            calls=[],
+        )
+
+    def _number(self, verb: str, owner: Any) -> int:
+        alive, number = self._owned.get((verb, id(owner)), (None, 0))
+        if alive is not None and alive() is not owner:
+            number = 0  # another owner had this id
+        with suppress(TypeError):
+            alive = weakref.ref(owner)
+        self._owned[verb, id(owner)] = (alive, number + 1)
+        return number + 1
+
+    def running(self, option: str) -> Any:
+        """Return an option of the pass under way, or None."""
+        return self.under_way[-1].get(option) if self.under_way else None
+
+
+class Situation(NamedTuple):
+    """A situation, in which a mutant is wrong."""
+
+    name: str
+    words: str
+    holds: Callable[[Knowing, Registration], Any]
+
+
+EITHER = (
+    Situation("later", "that is not the first of its owner", lambda _, its: its.number >= SECOND),
+    Situation("third", "that is the third of its owner, or later", lambda _, its: its.number >= THIRD),
+    Situation("second-call", "from its second call on", lambda _, its: len(its.calls) >= SECOND),
+    Situation("third-call", "from its third call on", lambda _, its: len(its.calls) >= THIRD),
+    Situation(
+        "another-thread",
+        "in another thread than the one that registered it",
+        lambda _, its: threading.get_ident() != its.thread,
+    ),
+    Situation("after-a-failure", "after a pass or a forward that failed", lambda mutant, _: mutant.failures),
+    Situation("made-in-no-grad", "that was registered in no_grad", lambda _, its: its.in_no_grad),
+    Situation("made-in-a-pass", "that was registered during a pass", lambda _, its: its.in_pass),
+    Situation(
+        "made-in-a-checkpoint", "that was registered in a checkpointed function", lambda _, its: its.in_checkpoint
+    ),
+    Situation("made-in-a-module", "that was registered in a module's forward", lambda _, its: its.in_module),
+    Situation("made-with-pairs", "that was registered under saved-tensor hooks", lambda _, its: its.with_pairs),
+)
+"""Situations of any hook."""
+IN_PASS = (
+    Situation("second-pass", "from the second pass on", lambda mutant, _: mutant.passes >= SECOND),
+    Situation("create-graph", "in a pass that creates a graph", lambda mutant, _: mutant.running("create_graph")),
+    Situation("retained", "in a pass that retains the graph", lambda mutant, _: mutant.running("retain_graph")),
+    Situation("inputs", "in a backward that is limited to inputs", lambda mutant, _: mutant.running("inputs")),
+    Situation("autograd-grad", "in autograd.grad", lambda mutant, _: mutant.running("verb") == "grad"),
+    Situation(
+        "several-roots",
+        "in a backward from several roots",
+        lambda mutant, _: mutant.running("verb") == "backward_from_all",
+    ),
+    Situation(
+        "edge-root",
+        "in a backward from a gradient edge",
+        lambda mutant, _: mutant.running("verb") == "backward_from_edge",
+    ),
+    Situation("no-grad-pass", "in a pass under no_grad", lambda mutant, _: mutant.running("in_no_grad")),
+    Situation("inner-pass", "in a pass inside a pass", lambda mutant, _: len(mutant.under_way) >= SECOND),
+)
+"""Situations of a hook that runs in backward."""
+IN_FORWARD = (
+    Situation("no-grad", "under no_grad", lambda mutant, _: not mutant.is_grad_enabled()),
+    Situation("in-a-checkpoint", "in a checkpointed function", lambda mutant, _: mutant.regions),
+    Situation("recomputation", "in a recomputation", lambda mutant, _: mutant.regions and mutant.under_way),
+    Situation("in-a-module", "inside the forward of another module", lambda mutant, _: mutant.modules),
+    Situation("with-pairs", "while saved-tensor hooks are active", lambda mutant, _: mutant.pairs),
+)
+"""Situations of a hook that runs in forward."""

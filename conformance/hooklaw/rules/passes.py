@@ -1,0 +1,494 @@
+"""What the chapters on every pass and every place share: hooks of each kind, ways to run a pass, places to register.
+
+The graph is the same for all: a leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multiplied by 3
+and summed. The gradient is 1 after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from warnings import catch_warnings
+
+from hooklaw import Backend, Capability, Trace
+from hooklaw.law.trace import Mismatch
+
+PASSES = [
+    Capability.RETAIN_GRAPH,
+    Capability.AUTOGRAD_GRAD,
+    Capability.CREATE_GRAPH,
+    Capability.GRAD_MODE,
+    Capability.TENSOR_HOOKS,
+]
+"""What `passes` needs."""
+BACKWARDS = [
+    Capability.RETAIN_GRAPH,
+    Capability.BACKWARD_CREATE_GRAPH,
+    Capability.GRAD_MODE,
+    Capability.TENSOR_HOOKS,
+]
+"""What `backwards` needs."""
+ROOTS = [Capability.BACKWARD_INPUTS, Capability.SEVERAL_ROOTS, Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS]
+"""What `roots` needs."""
+PLACES = [Capability.GRAD_MODE, Capability.TENSOR_HOOKS, Capability.CHECKPOINT, Capability.SAVED_TENSOR_HOOKS]
+"""What `places` and `calls` need, beside modules."""
+THRICE = 3
+LIMIT = 30
+"""Seconds after which a thread counts as deadlocked."""
+
+Then = Callable[[Any], Any]
+"""What a hook does with a value; what it returns takes the value's place, unless it is None."""
+Run = Callable[[Any, Any], Any]
+"""Runs a pass from a root, for a leaf, and returns the leaf's gradient."""
+Place = Callable[[Callable[[], Any]], Any]
+"""Calls a function, which registers hooks, in some place."""
+
+
+class UserError(Exception):
+    """A user's own exception."""
+
+
+class Parts(NamedTuple):
+    """The parts of the graph."""
+
+    leaf: Any
+    doubled: Any
+    tripled: Any
+
+
+class Kind(NamedTuple):
+    """A kind of hook."""
+
+    seen: Any
+    """The value that a hook gets."""
+    register: Callable[[Backend, Any, Then], Any]
+    """Registers a hook for the parts of the graph, or for the module."""
+    of_module: bool = False
+    of_all: bool = False
+    """Whether the hook is on all modules, so that it must be removed."""
+    replaces: bool = True
+
+
+def _first(values: tuple[Any, ...], then: Then) -> tuple[Any, ...] | None:
+    """Return the values with what `then` returns for the first in its place."""
+    new = then(values[0])
+    return None if new is None else (new, *values[1:])
+
+
+def _of(module: Any, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook on all modules that acts for one."""
+    return lambda of, *given: hook(of, *given) if of is module else None
+
+
+TENSOR = Kind([3.0, 3.0], lambda backend, parts, then: backend.register_hook(parts.doubled, then))
+POST_ACCUMULATE = Kind(
+    [6.0, 6.0],
+    lambda backend, parts, then: backend.register_post_accumulate_grad_hook(
+        parts.leaf, lambda leaf: then(backend.grad_of(leaf))
+    ),
+    replaces=False,
+)
+NODE_PRE = Kind(
+    [3.0, 3.0],
+    lambda backend, parts, then: backend.node_register_prehook(
+        backend.grad_fn(parts.doubled), lambda grads: _first(grads, then)
+    ),
+)
+NODE = Kind(
+    [3.0, 3.0],
+    lambda backend, parts, then: backend.node_register_hook(
+        backend.grad_fn(parts.tripled), lambda grads, _: _first(grads, then)
+    ),
+)
+MULTI_GRAD = Kind(
+    [[3.0, 3.0], [1.0, 1.0]],
+    lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then),
+    replaces=False,
+)
+MULTI_GRAD_ANY = Kind(
+    [1.0, 1.0],
+    lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then, mode="any"),
+    replaces=False,
+)
+BACKWARD_PRE = Kind(
+    [3.0, 3.0],
+    lambda backend, module, then: backend.register_full_backward_pre_hook(module, lambda _, grads: _first(grads, then)),
+    of_module=True,
+)
+BACKWARD = Kind(
+    [6.0, 6.0],
+    lambda backend, module, then: backend.register_full_backward_hook(module, lambda _, grads, __: _first(grads, then)),
+    of_module=True,
+)
+GLOBAL_BACKWARD_PRE = Kind(
+    [3.0, 3.0],
+    lambda backend, module, then: backend.register_module_full_backward_pre_hook(
+        _of(module, lambda _, grads: _first(grads, then))
+    ),
+    of_module=True,
+    of_all=True,
+)
+GLOBAL_BACKWARD = Kind(
+    [6.0, 6.0],
+    lambda backend, module, then: backend.register_module_full_backward_hook(
+        _of(module, lambda _, grads, __: _first(grads, then))
+    ),
+    of_module=True,
+    of_all=True,
+)
+FORWARD_PRE = Kind(
+    [1.0, 2.0],
+    lambda backend, module, then: backend.register_forward_pre_hook(module, lambda _, args: _first(args, then)),
+    of_module=True,
+)
+FORWARD = Kind(
+    [2.0, 4.0],
+    lambda backend, module, then: backend.register_forward_hook(module, lambda _, __, output: then(output)),
+    of_module=True,
+)
+GLOBAL_FORWARD_PRE = Kind(
+    [1.0, 2.0],
+    lambda backend, module, then: backend.register_module_forward_pre_hook(
+        _of(module, lambda _, args: _first(args, then))
+    ),
+    of_module=True,
+    of_all=True,
+)
+GLOBAL_FORWARD = Kind(
+    [2.0, 4.0],
+    lambda backend, module, then: backend.register_module_forward_hook(_of(module, lambda _, __, output: then(output))),
+    of_module=True,
+    of_all=True,
+)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the leaf."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+def doubling(backend: Backend) -> Any:
+    """Make the module."""
+    return backend.module({}, lambda _, x: x * 2)
+
+
+def here(register: Callable[[], Any]) -> None:
+    """Register hooks in no other place."""
+    register()
+
+
+@contextmanager
+def hooked_module(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[Any]:
+    """Make the module with hooks of a kind, and remove those on all modules at the end."""
+    module, handles = doubling(backend), list[Any]()
+    place(lambda: handles.extend(kind.register(backend, module, hook) for hook in hooks))
+    try:
+        yield module
+    finally:
+        for handle in handles if kind.of_all else ():
+            handle.remove()
+
+
+@contextmanager
+def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[tuple[Any, Any]]:
+    """Make the graph with hooks of a kind, and give its root and leaf; hooks in another place are not compiled."""
+    call = backend.call if place is here else lambda forward, x: forward(x)
+    x = leaf(backend)
+    if kind.of_module:
+        with hooked_module(backend, kind, *hooks, place=place) as module:
+            yield call(lambda x: backend.sum(module(x) * 3), x), x
+        return
+
+    def forward(x: Any) -> Any:
+        doubled = x * 2
+        parts = Parts(x, doubled, doubled * 3)
+        place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
+        return backend.sum(parts.tripled)
+
+    yield call(forward, x), x
+
+
+def passes(backend: Backend) -> dict[str, Run]:
+    """Return passes that retain the graph, as needs for `PASSES`."""
+
+    def in_no_grad(root: Any, x: Any) -> Any:
+        with backend.no_grad():
+            return _backward(backend, root, x, retain_graph=True)
+
+    def inside(root: Any, x: Any) -> Any:
+        got, outer = [], leaf(backend)
+        backend.register_hook(outer, lambda _: got.append(_backward(backend, root, x, retain_graph=True)))
+        backend.backward(backend.call(lambda outer: backend.sum(outer * 5), outer))
+        return got[0]
+
+    return {
+        "backward": lambda root, x: _backward(backend, root, x, retain_graph=True),
+        "backward in no_grad": in_no_grad,
+        "backward inside a backward": inside,
+        "autograd.grad": lambda root, x: backend.grad(root, [x], retain_graph=True)[0],
+        "autograd.grad that creates a graph": lambda root, x: backend.grad(root, [x], create_graph=True)[0],
+    }
+
+
+def backwards(backend: Backend) -> dict[str, Run]:
+    """Return passes that accumulate gradients and retain the graph."""
+    found = {label: run for label, run in passes(backend).items() if label.startswith("backward")}
+
+    def creating(root: Any, x: Any) -> Any:
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            return _backward(backend, root, x, create_graph=True)
+
+    return {**found, "backward that creates a graph": creating}
+
+
+def roots(backend: Backend) -> dict[str, Run]:
+    """Return backward passes for some inputs, from several roots and from an edge; they may free the graph."""
+
+    def from_all(root: Any, x: Any, place: int) -> Any:
+        given = [backend.call(lambda other: backend.sum(other * 5), leaf(backend))]
+        given.insert(place, root)
+        backend.backward_from_all(given)
+        return _taken(backend, x)
+
+    def from_edge(root: Any, x: Any) -> Any:
+        backend.backward_from_edge(backend.get_gradient_edge(root), backend.tensor(1.0))
+        return _taken(backend, x)
+
+    return {
+        "backward with inputs": lambda root, x: _backward(backend, root, x, inputs=[x]),
+        "backward from the first of two roots": lambda root, x: from_all(root, x, 0),
+        "backward from the last of two roots": lambda root, x: from_all(root, x, 1),
+        "backward from an edge": from_edge,
+    }
+
+
+def in_thread(backend: Backend) -> dict[str, Run]:
+    """Return a backward pass in another thread than the one that made the graph."""
+
+    def elsewhere(root: Any, x: Any) -> Any:
+        return _in_thread(lambda: _backward(backend, root, x))
+
+    return {"backward in another thread": elsewhere}
+
+
+def _backward(backend: Backend, root: Any, x: Any, **how: Any) -> Any:
+    """Run a backward and return the leaf's gradient."""
+    backend.backward(root, **how)
+    return _taken(backend, x)
+
+
+def _taken(backend: Backend, x: Any) -> Any:
+    """Return .grad, and reset it."""
+    grad = backend.grad_of(x)
+    backend.set_grad(x, None)
+    return grad
+
+
+def _in_thread(action: Callable[[], Any]) -> Any:
+    """Return what the action returns, or raise what it raises, in another thread."""
+    results, errors = list[Any](), list[BaseException]()
+
+    def run() -> None:
+        try:
+            results.append(action())
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    for error in errors:
+        raise error
+    if not results:
+        raise Mismatch(f"a thread did not end within {LIMIT} s")
+    return results[0]
+
+
+def places(backend: Backend) -> dict[str, Place]:
+    """Return the places where hooks are registered."""
+
+    def in_no_grad(register: Callable[[], Any]) -> None:
+        with backend.no_grad():
+            register()
+
+    def during_a_pass(register: Callable[[], Any]) -> None:
+        other = leaf(backend)
+        backend.register_hook(other, lambda _: here(register))
+        backend.backward(backend.sum(other * 5))
+
+    def in_a_checkpoint(register: Callable[[], Any]) -> None:
+        backend.checkpoint(lambda other: (register(), other * 5)[1], leaf(backend), use_reentrant=False)
+
+    def in_a_module(register: Callable[[], Any]) -> None:
+        backend.module({}, lambda _, other: (register(), other)[1])(leaf(backend))
+
+    def with_saved_tensor_hooks(register: Callable[[], Any]) -> None:
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            register()
+
+    return {
+        "in no_grad": in_no_grad,
+        "during a pass": during_a_pass,
+        "in a checkpointed function": in_a_checkpoint,
+        "in a module's forward": in_a_module,
+        "while saved-tensor hooks are active": with_saved_tensor_hooks,
+    }
+
+
+def places_of(backend: Backend, kind: Kind) -> dict[str, Place]:
+    """Return the places for a kind: a hook on all modules may run for the module in whose forward it is registered."""
+    return {label: place for label, place in places(backend).items() if not (kind.of_all and "module" in label)}
+
+
+def calls(backend: Backend) -> dict[str, Callable[[Any, Any], Any]]:
+    """Return ways to call a module."""
+
+    def in_no_grad(module: Any, x: Any) -> Any:
+        with backend.no_grad():
+            return module(x)
+
+    def with_saved_tensor_hooks(module: Any, x: Any) -> Any:
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            return module(x)
+
+    return {
+        "call": lambda module, x: module(x),
+        "call in no_grad": in_no_grad,
+        "call in a checkpointed function": lambda module, x: backend.checkpoint(module, x, use_reentrant=False),
+        "call inside another module": lambda module, x: backend.module({}, lambda _, x: module(x))(x),
+        "call while saved-tensor hooks are active": with_saved_tensor_hooks,
+        "call in another thread": lambda module, x: _in_thread(lambda: module(x)),
+    }
+
+
+def recomputed(backend: Backend, module: Any) -> tuple[Any, Any]:
+    """Return a root that needs a recomputation in which the module is called, and the leaf."""
+
+    def squared(x: Any) -> Any:
+        y = module(x)
+        return y * y
+
+    x = leaf(backend)
+    return backend.sum(backend.checkpoint(squared, x, use_reentrant=False)), x
+
+
+def hook_of(trace: Trace, kind: Kind) -> Then:
+    """Return a hook that logs the value, and makes it tenfold if it may replace it."""
+    return trace.saw("hook", (lambda value: value * 10) if kind.replaces else None)
+
+
+def failing(trace: Trace, kind: Kind, failures: list[None]) -> Then:
+    """Return such a hook that raises as long as there are failures."""
+    hook = hook_of(trace, kind)
+
+    def fail(value: Any) -> Any:
+        if failures:
+            failures.pop()
+            raise UserError("from the hook")
+        return hook(value)
+
+    return fail
+
+
+def _nothing(_: Any) -> None:
+    """Be a hook that does nothing."""
+
+
+def after_calls(calls_before: int) -> Then:
+    """Return a hook that raises after so many calls."""
+    before = [None] * calls_before
+
+    def fail(_: Any) -> None:
+        if not before:
+            raise UserError("from the hook")
+        before.pop()
+
+    return fail
+
+
+def gradient(kind: Kind) -> list[float]:
+    """Return the leaf's gradient."""
+    return [60.0, 60.0] if kind.replaces else [6.0, 6.0]
+
+
+def runs_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run], times: int = 1) -> None:
+    """Expect a hook, alone or after others, to run once in each of these passes, some of which run several times."""
+    for others in ((), (_nothing, _nothing)):
+        for label, run in runs.items():
+            with hooked(backend, kind, *others, hook_of(trace, kind)) as (root, x):
+                for _ in range(times):
+                    trace.log(label, run(root, x))
+                    trace.expect(("hook", kind.seen), (label, gradient(kind)))
+
+
+def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect a hook to run once wherever it was registered."""
+    for label, place in places_of(backend, kind).items():
+        with hooked(backend, kind, hook_of(trace, kind), place=place) as (root, x):
+            trace.log(label, _backward(backend, root, x))
+            trace.expect(("hook", kind.seen), (label, gradient(kind)))
+
+
+def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
+    """Expect the error of a hook to leave each of these passes, and the next one to run the hook."""
+    for label, run in runs.items():
+        failures = [None]
+        for _ in range(2):
+            with hooked(backend, kind, failing(trace, kind, failures)) as (root, x):
+                if failures:
+                    with trace.raises_type(UserError, "from the hook"):
+                        run(root, x)
+                else:
+                    trace.log(label, run(root, x))
+        trace.expect(("hook", kind.seen), (label, gradient(kind)))
+
+
+def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect the error of the third hook in a third pass to leave the pass."""
+    with hooked(backend, kind, _nothing, _nothing, after_calls(2)) as (root, x):
+        for _ in range(2):
+            _backward(backend, root, x, retain_graph=True)
+        with trace.raises_type(UserError, "from the hook"):
+            _backward(backend, root, x, retain_graph=True)
+
+
+def called_in(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect a forward hook, alone or after others, to run once in each kind of call, and in a recomputation."""
+    for others in ((), (_nothing, _nothing)):
+        for label, call in calls(backend).items():
+            with hooked_module(backend, kind, *others, hook_of(trace, kind)) as module:
+                for _ in range(THRICE):
+                    trace.log(label, call(module, leaf(backend)))
+                    trace.expect(("hook", kind.seen), (label, [20.0, 40.0]))
+    with hooked_module(backend, kind, hook_of(trace, kind)) as module:
+        root, x = recomputed(backend, module)
+        trace.log("gradient", _backward(backend, root, x))
+        trace.expect(("hook", kind.seen), ("hook", kind.seen), ("gradient", [800.0, 1600.0]))
+
+
+def called_from(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect a forward hook to run once wherever it was registered."""
+    for label, place in places_of(backend, kind).items():
+        with hooked_module(backend, kind, hook_of(trace, kind), place=place) as module:
+            trace.log(label, module(leaf(backend)))
+            trace.expect(("hook", kind.seen), (label, [20.0, 40.0]))
+
+
+def errors_in(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect the error of a forward hook to leave each kind of call, a recomputation, and the third call."""
+    for label, call in calls(backend).items():
+        failures = [None]
+        with hooked_module(backend, kind, failing(trace, kind, failures)) as module:
+            with trace.raises_type(UserError, "from the hook"):
+                call(module, leaf(backend))
+            trace.log(label, call(module, leaf(backend)))
+        trace.expect(("hook", kind.seen), (label, [20.0, 40.0]))
+    with hooked_module(backend, kind, after_calls(1)) as module:
+        root, _ = recomputed(backend, module)
+        with trace.raises_type(UserError, "from the hook"):
+            backend.backward(root)
+    with hooked_module(backend, kind, _nothing, _nothing, after_calls(2)) as module:
+        for _ in range(2):
+            module(leaf(backend))
+        with trace.raises_type(UserError, "from the hook"):
+            module(leaf(backend))

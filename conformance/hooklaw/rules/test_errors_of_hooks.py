@@ -1,0 +1,488 @@
+"""Errors of hooks of each kind, in each kind of pass: they reach its caller, and the next pass is right."""
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, observed, rule
+from hooklaw.rules.passes import (
+    BACKWARD,
+    BACKWARD_PRE,
+    BACKWARDS,
+    GLOBAL_BACKWARD,
+    GLOBAL_BACKWARD_PRE,
+    MULTI_GRAD,
+    MULTI_GRAD_ANY,
+    NODE,
+    NODE_PRE,
+    PASSES,
+    POST_ACCUMULATE,
+    ROOTS,
+    TENSOR,
+    backwards,
+    fails_in,
+    fails_late,
+    in_thread,
+    passes,
+    roots,
+)
+
+LEAVES = observed("the error of a hook leaves the pass as it is, and the next pass is like any other")
+
+
+@rule(
+    "tensor-hook.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.TENSOR_HOOKS, *PASSES],
+    mutants=[
+        "tensor-hook-swallowed-inner-pass",
+        "tensor-hook-swallowed-no-grad-pass",
+        "tensor-hook-swallowed-create-graph",
+        "tensor-hook-swallowed-third",
+        "tensor-hook-swallowed-third-call",
+        "tensor-hook-twice-after-a-failure",
+    ],
+)
+def test_tensor(backend: Backend, trace: Trace) -> None:
+    """An error of a tensor hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, TENSOR, passes(backend))
+    fails_late(backend, trace, TENSOR)
+
+
+@rule(
+    "tensor-hook.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.TENSOR_HOOKS, *ROOTS, Capability.THREADS],
+    mutants=[
+        "tensor-hook-swallowed-inputs",
+        "tensor-hook-swallowed-several-roots",
+        "tensor-hook-swallowed-edge-root",
+        "tensor-hook-swallowed-another-thread",
+    ],
+)
+def test_tensor_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a tensor hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, TENSOR, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "post-acc.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.POST_ACCUMULATE, *BACKWARDS],
+    mutants=[
+        "post-accumulate-hook-swallowed-inner-pass",
+        "post-accumulate-hook-swallowed-no-grad-pass",
+        "post-accumulate-hook-swallowed-create-graph",
+        "post-accumulate-hook-swallowed-third",
+        "post-accumulate-hook-swallowed-third-call",
+        "post-accumulate-hook-twice-after-a-failure",
+    ],
+)
+def test_post_accumulate(backend: Backend, trace: Trace) -> None:
+    """An error of a post-accumulate-grad hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, POST_ACCUMULATE, backwards(backend))
+    fails_late(backend, trace, POST_ACCUMULATE)
+
+
+@rule(
+    "post-acc.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.POST_ACCUMULATE, *ROOTS, Capability.THREADS],
+    mutants=[
+        "post-accumulate-hook-swallowed-inputs",
+        "post-accumulate-hook-swallowed-several-roots",
+        "post-accumulate-hook-swallowed-edge-root",
+        "post-accumulate-hook-swallowed-another-thread",
+    ],
+)
+def test_post_accumulate_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a post-accumulate-grad hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, POST_ACCUMULATE, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "node-prehook.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
+    mutants=[
+        "node-pre-hook-swallowed-inner-pass",
+        "node-pre-hook-swallowed-no-grad-pass",
+        "node-pre-hook-swallowed-create-graph",
+        "node-pre-hook-swallowed-third",
+        "node-pre-hook-swallowed-third-call",
+        "node-pre-hook-twice-after-a-failure",
+    ],
+)
+def test_node_pre(backend: Backend, trace: Trace) -> None:
+    """An error of a Node pre-hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, NODE_PRE, passes(backend))
+    fails_late(backend, trace, NODE_PRE)
+
+
+@rule(
+    "node-prehook.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *ROOTS, Capability.THREADS],
+    mutants=[
+        "node-pre-hook-swallowed-inputs",
+        "node-pre-hook-swallowed-several-roots",
+        "node-pre-hook-swallowed-edge-root",
+        "node-pre-hook-swallowed-another-thread",
+    ],
+)
+def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a Node pre-hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, NODE_PRE, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "node-hook.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
+    mutants=[
+        "node-hook-swallowed-inner-pass",
+        "node-hook-swallowed-no-grad-pass",
+        "node-hook-swallowed-create-graph",
+        "node-hook-swallowed-third",
+        "node-hook-swallowed-third-call",
+        "node-hook-twice-after-a-failure",
+    ],
+)
+def test_node(backend: Backend, trace: Trace) -> None:
+    """An error of a Node hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, NODE, passes(backend))
+    fails_late(backend, trace, NODE)
+
+
+@rule(
+    "node-hook.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *ROOTS, Capability.THREADS],
+    mutants=[
+        "node-hook-swallowed-inputs",
+        "node-hook-swallowed-several-roots",
+        "node-hook-swallowed-edge-root",
+        "node-hook-swallowed-another-thread",
+    ],
+)
+def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a Node hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, NODE, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "multi-grad.all.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MULTI_GRAD, *PASSES],
+    mutants=[
+        "multi-grad-hook-swallowed-inner-pass",
+        "multi-grad-hook-swallowed-no-grad-pass",
+        "multi-grad-hook-swallowed-create-graph",
+        "multi-grad-hook-swallowed-third",
+        "multi-grad-hook-swallowed-third-call",
+        "multi-grad-hook-twice-after-a-failure",
+    ],
+)
+def test_multi_grad(backend: Backend, trace: Trace) -> None:
+    """An error of a multi-grad hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, MULTI_GRAD, passes(backend))
+    fails_late(backend, trace, MULTI_GRAD)
+
+
+@rule(
+    "multi-grad.all.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MULTI_GRAD, *ROOTS, Capability.THREADS],
+    mutants=[
+        "multi-grad-hook-swallowed-inputs",
+        "multi-grad-hook-swallowed-several-roots",
+        "multi-grad-hook-swallowed-edge-root",
+        "multi-grad-hook-swallowed-another-thread",
+    ],
+)
+def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a multi-grad hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, MULTI_GRAD, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "multi-grad.any.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MULTI_GRAD, *PASSES],
+    mutants=[
+        "any-grad-hook-swallowed-inner-pass",
+        "any-grad-hook-swallowed-no-grad-pass",
+        "any-grad-hook-swallowed-create-graph",
+        "any-grad-hook-swallowed-third",
+        "any-grad-hook-swallowed-third-call",
+        "any-grad-hook-twice-after-a-failure",
+    ],
+)
+def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
+    """An error of a multi-grad hook in mode any leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, MULTI_GRAD_ANY, passes(backend))
+    fails_late(backend, trace, MULTI_GRAD_ANY)
+
+
+@rule(
+    "multi-grad.any.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MULTI_GRAD, *ROOTS, Capability.THREADS],
+    mutants=[
+        "any-grad-hook-swallowed-inputs",
+        "any-grad-hook-swallowed-several-roots",
+        "any-grad-hook-swallowed-edge-root",
+        "any-grad-hook-swallowed-another-thread",
+    ],
+)
+def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a multi-grad hook in mode any leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, MULTI_GRAD_ANY, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.full-backward-pre.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES],
+    mutants=[
+        "backward-pre-hook-swallowed-inner-pass",
+        "backward-pre-hook-swallowed-no-grad-pass",
+        "backward-pre-hook-swallowed-create-graph",
+        "backward-pre-hook-swallowed-third",
+        "backward-pre-hook-swallowed-third-call",
+        "backward-pre-hook-twice-after-a-failure",
+    ],
+)
+def test_backward_pre(backend: Backend, trace: Trace) -> None:
+    """An error of a module's backward pre-hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, BACKWARD_PRE, passes(backend))
+    fails_late(backend, trace, BACKWARD_PRE)
+
+
+@rule(
+    "module.full-backward-pre.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *ROOTS, Capability.THREADS],
+    mutants=[
+        "backward-pre-hook-swallowed-inputs",
+        "backward-pre-hook-swallowed-several-roots",
+        "backward-pre-hook-swallowed-edge-root",
+        "backward-pre-hook-swallowed-another-thread",
+    ],
+)
+def test_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a module's backward pre-hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.full-backward.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES],
+    mutants=[
+        "backward-hook-swallowed-inner-pass",
+        "backward-hook-swallowed-no-grad-pass",
+        "backward-hook-swallowed-create-graph",
+        "backward-hook-swallowed-third",
+        "backward-hook-swallowed-third-call",
+        "backward-hook-twice-after-a-failure",
+    ],
+)
+def test_backward(backend: Backend, trace: Trace) -> None:
+    """An error of a module's backward hook leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, BACKWARD, passes(backend))
+    fails_late(backend, trace, BACKWARD)
+
+
+@rule(
+    "module.full-backward.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *ROOTS, Capability.THREADS],
+    mutants=[
+        "backward-hook-swallowed-inputs",
+        "backward-hook-swallowed-several-roots",
+        "backward-hook-swallowed-edge-root",
+        "backward-hook-swallowed-another-thread",
+    ],
+)
+def test_backward_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a module's backward hook leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, BACKWARD, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.global-full-backward-pre.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
+    mutants=[
+        "global-backward-pre-hook-swallowed-inner-pass",
+        "global-backward-pre-hook-swallowed-no-grad-pass",
+        "global-backward-pre-hook-swallowed-create-graph",
+        "global-backward-pre-hook-swallowed-third",
+        "global-backward-pre-hook-swallowed-third-call",
+        "global-backward-pre-hook-twice-after-a-failure",
+    ],
+)
+def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
+    """An error of a backward pre-hook on all modules leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, GLOBAL_BACKWARD_PRE, passes(backend))
+    fails_late(backend, trace, GLOBAL_BACKWARD_PRE)
+
+
+@rule(
+    "module.global-full-backward-pre.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *ROOTS,
+        Capability.THREADS,
+    ],
+    mutants=[
+        "global-backward-pre-hook-swallowed-inputs",
+        "global-backward-pre-hook-swallowed-several-roots",
+        "global-backward-pre-hook-swallowed-edge-root",
+        "global-backward-pre-hook-swallowed-another-thread",
+    ],
+)
+def test_global_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a backward pre-hook on all modules leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, GLOBAL_BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.global-full-backward.exception.every-pass",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
+    mutants=[
+        "global-backward-hook-swallowed-inner-pass",
+        "global-backward-hook-swallowed-no-grad-pass",
+        "global-backward-hook-swallowed-create-graph",
+        "global-backward-hook-swallowed-third",
+        "global-backward-hook-swallowed-third-call",
+        "global-backward-hook-twice-after-a-failure",
+    ],
+)
+def test_global_backward(backend: Backend, trace: Trace) -> None:
+    """An error of a backward hook on all modules leaves the pass, and the next pass is right.
+
+    In each kind of pass; an error of the third hook in its third call too.
+    """
+    fails_in(backend, trace, GLOBAL_BACKWARD, passes(backend))
+    fails_late(backend, trace, GLOBAL_BACKWARD)
+
+
+@rule(
+    "module.global-full-backward.exception.every-root",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *ROOTS,
+        Capability.THREADS,
+    ],
+    mutants=[
+        "global-backward-hook-swallowed-inputs",
+        "global-backward-hook-swallowed-several-roots",
+        "global-backward-hook-swallowed-edge-root",
+        "global-backward-hook-swallowed-another-thread",
+    ],
+)
+def test_global_backward_in_every_root(backend: Backend, trace: Trace) -> None:
+    """An error of a backward hook on all modules leaves a backward whatever that starts from, in any thread.
+
+    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    """
+    fails_in(backend, trace, GLOBAL_BACKWARD, {**roots(backend), **in_thread(backend)})

@@ -1,0 +1,248 @@
+"""Hooks of each kind, in each kind of pass: once, with what they return."""
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.passes import (
+    BACKWARD,
+    BACKWARD_PRE,
+    BACKWARDS,
+    GLOBAL_BACKWARD,
+    GLOBAL_BACKWARD_PRE,
+    MULTI_GRAD,
+    MULTI_GRAD_ANY,
+    NODE,
+    NODE_PRE,
+    PASSES,
+    POST_ACCUMULATE,
+    TENSOR,
+    THRICE,
+    backwards,
+    passes,
+    runs_in,
+)
+
+TENSOR_HOOK = docstring("torch.Tensor.register_hook")
+POST_ACCUMULATE_HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
+NODE_PRE_HOOK = docstring("torch.autograd.graph.Node.register_prehook")
+NODE_HOOK = docstring("torch.autograd.graph.Node.register_hook")
+MULTI_GRAD_HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
+MULTI_GRAD_ANY_HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
+BACKWARD_PRE_HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
+BACKWARD_HOOK = docstring("torch.nn.Module.register_full_backward_hook")
+GLOBAL_BACKWARD_PRE_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
+GLOBAL_BACKWARD_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_hook")
+
+
+@rule(
+    "tensor-hook.fire.every-pass",
+    level=Level.MUST,
+    sources=[TENSOR_HOOK.sentence(2, 4)],
+    needs=[Capability.TENSOR_HOOKS, *PASSES],
+    mutants=[
+        "tensor-hook-lost-second-pass",
+        "tensor-hook-lost-create-graph",
+        "tensor-hook-lost-no-grad-pass",
+        "tensor-hook-twice-inner-pass",
+        "tensor-hook-lost-autograd-grad",
+        "tensor-hook-ignored-no-grad-pass",
+    ],
+)
+def test_tensor(backend: Backend, trace: Trace) -> None:
+    """A tensor hook runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, TENSOR, passes(backend), times=THRICE)
+
+
+@rule(
+    "post-acc.fire.every-pass",
+    level=Level.MUST,
+    sources=[POST_ACCUMULATE_HOOK.sentence(2)],
+    needs=[Capability.POST_ACCUMULATE, *BACKWARDS],
+    mutants=[
+        "post-accumulate-hook-lost-second-pass",
+        "post-accumulate-hook-lost-create-graph",
+        "post-accumulate-hook-lost-no-grad-pass",
+        "post-accumulate-hook-twice-inner-pass",
+    ],
+)
+def test_post_accumulate(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook runs once in each backward.
+
+    Again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, POST_ACCUMULATE, backwards(backend), times=THRICE)
+
+
+@rule(
+    "node-prehook.fire.every-pass",
+    level=Level.MUST,
+    sources=[NODE_PRE_HOOK.sentence(2, 4)],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
+    mutants=[
+        "node-pre-hook-lost-second-pass",
+        "node-pre-hook-lost-create-graph",
+        "node-pre-hook-lost-no-grad-pass",
+        "node-pre-hook-twice-inner-pass",
+        "node-pre-hook-lost-autograd-grad",
+        "node-pre-hook-ignored-no-grad-pass",
+    ],
+)
+def test_node_pre(backend: Backend, trace: Trace) -> None:
+    """A Node pre-hook runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, NODE_PRE, passes(backend), times=THRICE)
+
+
+@rule(
+    "node-hook.fire.every-pass",
+    level=Level.MUST,
+    sources=[NODE_HOOK.sentence(2, 4)],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
+    mutants=[
+        "node-hook-lost-second-pass",
+        "node-hook-lost-create-graph",
+        "node-hook-lost-no-grad-pass",
+        "node-hook-twice-inner-pass",
+        "node-hook-lost-autograd-grad",
+        "node-hook-ignored-no-grad-pass",
+    ],
+)
+def test_node(backend: Backend, trace: Trace) -> None:
+    """A Node hook runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, NODE, passes(backend), times=THRICE)
+
+
+@rule(
+    "multi-grad.all.fire.every-pass",
+    level=Level.MUST,
+    sources=[MULTI_GRAD_HOOK.sentence(3, 5)],
+    needs=[Capability.MULTI_GRAD, *PASSES],
+    mutants=[
+        "multi-grad-hook-lost-second-pass",
+        "multi-grad-hook-lost-create-graph",
+        "multi-grad-hook-lost-no-grad-pass",
+        "multi-grad-hook-twice-inner-pass",
+        "multi-grad-hook-lost-autograd-grad",
+    ],
+)
+def test_multi_grad(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook runs once in each pass.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, MULTI_GRAD, passes(backend), times=THRICE)
+
+
+@rule(
+    "multi-grad.any.fire.every-pass",
+    level=Level.MUST,
+    sources=[MULTI_GRAD_ANY_HOOK.sentence(7, 8)],
+    needs=[Capability.MULTI_GRAD, *PASSES],
+    mutants=[
+        "any-grad-hook-lost-second-pass",
+        "any-grad-hook-lost-create-graph",
+        "any-grad-hook-lost-no-grad-pass",
+        "any-grad-hook-twice-inner-pass",
+        "any-grad-hook-lost-autograd-grad",
+    ],
+)
+def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook in mode any runs once in each pass.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, MULTI_GRAD_ANY, passes(backend), times=THRICE)
+
+
+@rule(
+    "module.full-backward-pre.fire.every-pass",
+    level=Level.MUST,
+    sources=[BACKWARD_PRE_HOOK.sentence(2, 5)],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES],
+    mutants=[
+        "backward-pre-hook-lost-second-pass",
+        "backward-pre-hook-lost-create-graph",
+        "backward-pre-hook-lost-no-grad-pass",
+        "backward-pre-hook-twice-inner-pass",
+        "backward-pre-hook-lost-autograd-grad",
+        "backward-pre-hook-ignored-no-grad-pass",
+    ],
+)
+def test_backward_pre(backend: Backend, trace: Trace) -> None:
+    """A module's backward pre-hook runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, BACKWARD_PRE, passes(backend), times=THRICE)
+
+
+@rule(
+    "module.full-backward.fire.every-pass",
+    level=Level.MUST,
+    sources=[BACKWARD_HOOK.sentence(2, 8)],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES],
+    mutants=[
+        "backward-hook-lost-second-pass",
+        "backward-hook-lost-create-graph",
+        "backward-hook-lost-no-grad-pass",
+        "backward-hook-twice-inner-pass",
+        "backward-hook-lost-autograd-grad",
+        "backward-hook-ignored-no-grad-pass",
+    ],
+)
+def test_backward(backend: Backend, trace: Trace) -> None:
+    """A module's backward hook runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, BACKWARD, passes(backend), times=THRICE)
+
+
+@rule(
+    "module.global-full-backward-pre.fire.every-pass",
+    level=Level.MUST,
+    sources=[GLOBAL_BACKWARD_PRE_HOOK.sentence(1, 3)],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
+    mutants=[
+        "global-backward-pre-hook-lost-second-pass",
+        "global-backward-pre-hook-lost-create-graph",
+        "global-backward-pre-hook-lost-no-grad-pass",
+        "global-backward-pre-hook-twice-inner-pass",
+        "global-backward-pre-hook-lost-autograd-grad",
+        "global-backward-pre-hook-ignored-no-grad-pass",
+    ],
+)
+def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
+    """A backward pre-hook on all modules runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, GLOBAL_BACKWARD_PRE, passes(backend), times=THRICE)
+
+
+@rule(
+    "module.global-full-backward.fire.every-pass",
+    level=Level.MUST,
+    sources=[GLOBAL_BACKWARD_HOOK.sentence(1, 3)],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
+    mutants=[
+        "global-backward-hook-lost-second-pass",
+        "global-backward-hook-lost-create-graph",
+        "global-backward-hook-lost-no-grad-pass",
+        "global-backward-hook-twice-inner-pass",
+        "global-backward-hook-lost-autograd-grad",
+        "global-backward-hook-ignored-no-grad-pass",
+    ],
+)
+def test_global_backward(backend: Backend, trace: Trace) -> None:
+    """A backward hook on all modules runs once in each pass, and what it returns is used.
+
+    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    """
+    runs_in(backend, trace, GLOBAL_BACKWARD, passes(backend), times=THRICE)
