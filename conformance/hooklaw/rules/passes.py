@@ -191,21 +191,16 @@ def hooked_module(backend: Backend, kind: Kind, *hooks: Then, place: Place = her
 
 @contextmanager
 def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[tuple[Any, Any]]:
-    """Make the graph with hooks of a kind, and give its root and leaf; hooks in another place are not compiled."""
-    call = backend.call if place is here else lambda forward, x: forward(x)
+    """Make the graph in three calls with hooks of a kind, and give its root and leaf."""
     x = leaf(backend)
     if kind.of_module:
         with hooked_module(backend, kind, *hooks, place=place) as module:
-            yield call(lambda x: backend.sum(module(x) * 3), x), x
+            yield backend.call(lambda x: backend.sum(module(x) * 3), x), x
         return
-
-    def forward(x: Any) -> Any:
-        doubled = x * 2
-        parts = Parts(x, doubled, doubled * 3)
-        place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
-        return backend.sum(parts.tripled)
-
-    yield call(forward, x), x
+    doubled = backend.call(lambda x: x * 2, x)
+    parts = Parts(x, doubled, backend.call(lambda doubled: doubled * 3, doubled))
+    place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
+    yield backend.call(backend.sum, parts.tripled), x
 
 
 def passes(backend: Backend) -> dict[str, Run]:
@@ -216,10 +211,10 @@ def passes(backend: Backend) -> dict[str, Run]:
             return _backward(backend, root, x, retain_graph=True)
 
     def inside(root: Any, x: Any) -> Any:
-        got, outer = [], leaf(backend)
+        got, outer = list[Any](), backend.call(lambda x: x * 5, leaf(backend))
         backend.register_hook(outer, lambda _: got.append(_backward(backend, root, x, retain_graph=True)))
-        backend.backward(backend.call(lambda outer: backend.sum(outer * 5), outer))
-        return got[0]
+        backend.backward(backend.call(backend.sum, outer))
+        return got[0] if got else None
 
     return {
         "backward": lambda root, x: _backward(backend, root, x, retain_graph=True),
@@ -278,10 +273,11 @@ def _backward(backend: Backend, root: Any, x: Any, **how: Any) -> Any:
 
 
 def _taken(backend: Backend, x: Any) -> Any:
-    """Return .grad, and reset it."""
+    """Return the numbers of .grad, which may be reset in place, and reset it."""
     grad = backend.grad_of(x)
+    numbers = None if grad is None else backend.tolist(grad)
     backend.set_grad(x, None)
-    return grad
+    return numbers
 
 
 def _in_thread(action: Callable[[], Any]) -> Any:
@@ -312,9 +308,9 @@ def places(backend: Backend) -> dict[str, Place]:
             register()
 
     def during_a_pass(register: Callable[[], Any]) -> None:
-        other = leaf(backend)
+        other = backend.call(lambda x: x * 5, leaf(backend))
         backend.register_hook(other, lambda _: here(register))
-        backend.backward(backend.sum(other * 5))
+        backend.backward(backend.call(backend.sum, other))
 
     def in_a_checkpoint(register: Callable[[], Any]) -> None:
         backend.checkpoint(lambda other: (register(), other * 5)[1], leaf(backend), use_reentrant=False)
