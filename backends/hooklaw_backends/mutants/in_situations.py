@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
 from hooklaw_backends.mutants.situations import EITHER, IN_FORWARD, IN_PASS, Knowing, Situation
 
 
@@ -147,18 +147,73 @@ def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 
 
-def _each() -> Iterator[tuple[str, type[Mutant]]]:
+class _Kept(NamedTuple):
+    """A saved tensor that was not packed."""
+
+    tensor: Any
+
+
+def _pack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutant]:
+    """Return a mutant with a fault of pack hooks; where pack returns nothing to it, the tensor is saved as it is."""
+
+    def pair(self: Any, pack: Hook, unpack: Hook) -> Pair:
+        its = self.registration("saved_tensors_hooks")
+
+        def packing(tensor: Any) -> Any:
+            its.calls.append(None)
+            packed = wrong(lambda: [pack(tensor)]) if situation.holds(self, its) else [pack(tensor)]
+            return _Kept(self.detach(tensor)) if packed is None else packed
+
+        return packing, lambda packed: packed.tensor if isinstance(packed, _Kept) else unpack(*packed)
+
+    return pairs("saved_tensors_hooks", base=Knowing)(pair)
+
+
+def _unpack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutant]:
+    """Return a mutant with a fault of unpack hooks."""
+
+    def pair(self: Any, pack: Hook, unpack: Hook) -> Pair:
+        its = self.registration("saved_tensors_hooks")
+
+        def unpacking(packed: Any) -> Any:
+            its.calls.append(None)
+            return wrong(lambda: unpack(packed)) if situation.holds(self, its) else unpack(packed)
+
+        return pack, unpacking
+
+    return pairs("saved_tensors_hooks", base=Knowing)(pair)
+
+
+PACK_FAULTS = {name: FAULTS[name] for name in ("lost", "twice", "swallowed")}
+UNPACK_FAULTS = {"twice": FAULTS["twice"], "doubled": ("what {} returns is doubled", lambda call: call() * 2)}
+OF_PAIRS = (
+    ("pack-hook", "a pack hook", [each for each in FORWARD if each.name != "another-thread"], PACK_FAULTS, _pack_made),
+    ("unpack-hook", "an unpack hook", BACKWARD, UNPACK_FAULTS, _unpack_made),
+)
+
+
+def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
+    """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for of, kind in KINDS.items():
         for fault, (words, wrong) in FAULTS.items():
             for situation in filter(partial(_is_tried, kind, fault), kind.situations):
-                made = _made(kind, situation, wrong)
-                made.__name__ = f"{of}-{fault}-{situation.name}".replace("-", "_")
                 said = words.format(f"{kind.words} {situation.words}")
-                made.__doc__ = f"{said[0].upper()}{said[1:]}."
-                made.__module__ = __name__
-                made.under = ""  # type: ignore[attr-defined]
-                made.first = kind.chapters  # type: ignore[attr-defined]
-                yield made.__name__, made
+                yield f"{of}-{fault}-{situation.name}", said, kind.chapters, _made(kind, situation, wrong)
+    for of, hook, situations, faults, make in OF_PAIRS:
+        for fault, (words, wrong) in faults.items():
+            for situation in situations:
+                said = words.format(f"{hook} {situation.words}")
+                yield f"{of}-{fault}-{situation.name}", said, ("saved-tensor",), make(situation, wrong)
+
+
+def _each() -> Iterator[tuple[str, type[Mutant]]]:
+    for name, said, chapters, made in _all():
+        made.__name__ = name.replace("-", "_")
+        made.__doc__ = f"{said[0].upper()}{said[1:]}."
+        made.__module__ = __name__
+        made.under = ""  # type: ignore[attr-defined]
+        made.first = chapters  # type: ignore[attr-defined]
+        yield made.__name__, made
 
 
 vars().update(_each())

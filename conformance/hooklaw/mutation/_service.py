@@ -225,13 +225,15 @@ def _watched(original: Backend, used: set[str]) -> Backend:
 def altered(mutant: Backend, original: Backend) -> set[str] | None:
     """Return the attributes in which a mutant differs, or None if that is unknown.
 
-    It is unknown if the mutant says that its fault is ``inside`` what the verbs call. Verbs that are ``watched`` are
-    overridden, but do the same.
+    It is unknown if the mutant says that its fault is ``inside`` what the verbs call. A class overrides the verbs that
+    are ``watched`` there, but they do the same.
     """
     line, base = type(mutant).__mro__, type(original)
     if base not in line or getattr(mutant, "inside", False):
         return None
-    by_class = {name for owner in line[: line.index(base)] for name in vars(owner) if not name.startswith("__")}
+    by_class: set[str] = set()
+    for owner in line[: line.index(base)]:
+        by_class |= {name for name in vars(owner) if not name.startswith("__")} - vars(owner).get("watched", set())
     own, its = vars(mutant), vars(original)
     by_instance = {name for name in own if name not in its or own[name] != its[name]}
-    return (by_class | by_instance) - {"name", "reset"} - getattr(mutant, "watched", set())
+    return (by_class | by_instance) - {"name", "reset"}

@@ -259,11 +259,7 @@ def roots(backend: Backend) -> dict[str, Run]:
 
 def in_thread(backend: Backend) -> dict[str, Run]:
     """Return a backward pass in another thread than the one that made the graph."""
-
-    def elsewhere(root: Any, x: Any) -> Any:
-        return _in_thread(lambda: _backward(backend, root, x))
-
-    return {"backward in another thread": elsewhere}
+    return {"backward in another thread": lambda root, x: elsewhere(lambda: _backward(backend, root, x))}
 
 
 def _backward(backend: Backend, root: Any, x: Any, **how: Any) -> Any:
@@ -280,7 +276,7 @@ def _taken(backend: Backend, x: Any) -> Any:
     return numbers
 
 
-def _in_thread(action: Callable[[], Any]) -> Any:
+def elsewhere(action: Callable[[], Any]) -> Any:
     """Return what the action returns, or raise what it raises, in another thread."""
     results, errors = list[Any](), list[BaseException]()
 
@@ -353,7 +349,7 @@ def calls(backend: Backend) -> dict[str, Callable[[Any, Any], Any]]:
         "call in a checkpointed function": lambda module, x: backend.checkpoint(module, x, use_reentrant=False),
         "call inside another module": lambda module, x: backend.module({}, lambda _, x: module(x))(x),
         "call while saved-tensor hooks are active": with_saved_tensor_hooks,
-        "call in another thread": lambda module, x: _in_thread(lambda: module(x)),
+        "call in another thread": lambda module, x: elsewhere(lambda: module(x)),
     }
 
 
