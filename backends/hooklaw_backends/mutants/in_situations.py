@@ -88,37 +88,41 @@ KINDS = {
 }
 
 Call = Callable[[], Any]
+Wrong = Callable[[Mutant, Call], Any]
+"""Calls a hook in a wrong way."""
 
 
-def _lost(call: Call) -> None:
-    del call
-
-
-def _twice(call: Call) -> Any:
+def _twice(_: Mutant, call: Call) -> Any:
     call()
     return call()
 
 
-def _ignored(call: Call) -> None:
+def _ignored(_: Mutant, call: Call) -> None:
     call()
 
 
-def _swallowed(call: Call) -> Any:
+def _swallowed(_: Mutant, call: Call) -> Any:
     try:
         return call()
     except Exception:  # noqa: BLE001 - the fault
         return None
 
 
-FAULTS: dict[str, tuple[str, Callable[[Call], Any]]] = {
-    "lost": ("{} is not called", _lost),
+def _in_wrong_mode(self: Mutant, call: Call) -> Any:
+    with self.no_grad() if self.is_grad_enabled() else self.enable_grad():
+        return call()
+
+
+FAULTS: dict[str, tuple[str, Wrong]] = {
+    "lost": ("{} is not called", lambda *_: None),
     "twice": ("{} is called twice", _twice),
     "ignored": ("what {} returns is ignored", _ignored),
     "swallowed": ("an error of {} is ignored", _swallowed),
+    "in-wrong-mode": ("{} runs in the wrong grad mode", _in_wrong_mode),
 }
 
 
-def _made(kind: Kind, situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutant]:
+def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
     def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
         if kind.mode and options.get("mode", "all") != kind.mode:
             return old(*given, **options)
@@ -128,7 +132,7 @@ def _made(kind: Kind, situation: Situation, wrong: Callable[[Call], Any]) -> typ
         def run(*call: Any, **named: Any) -> Any:
             its.calls.append(None)
             here = situation.holds(self, its)
-            return wrong(lambda: hook(*call, **named)) if here else hook(*call, **named)
+            return wrong(self, lambda: hook(*call, **named)) if here else hook(*call, **named)
 
         run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
         return old(*where, run, **options)
@@ -144,6 +148,8 @@ def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
     if fault == "ignored" and not kind.has_result:
         return False
+    if fault == "in-wrong-mode" and situation not in IN_PASS:
+        return False
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 
 
@@ -153,7 +159,7 @@ class _Kept(NamedTuple):
     tensor: Any
 
 
-def _pack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutant]:
+def _pack_made(situation: Situation, wrong: Wrong) -> type[Mutant]:
     """Return a mutant with a fault of pack hooks; where pack returns nothing to it, the tensor is saved as it is."""
 
     def pair(self: Any, pack: Hook, unpack: Hook) -> Pair:
@@ -161,7 +167,7 @@ def _pack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutan
 
         def packing(tensor: Any) -> Any:
             its.calls.append(None)
-            packed = wrong(lambda: [pack(tensor)]) if situation.holds(self, its) else [pack(tensor)]
+            packed = wrong(self, lambda: [pack(tensor)]) if situation.holds(self, its) else [pack(tensor)]
             return _Kept(self.detach(tensor)) if packed is None else packed
 
         return packing, lambda packed: packed.tensor if isinstance(packed, _Kept) else unpack(*packed)
@@ -169,7 +175,7 @@ def _pack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutan
     return pairs("saved_tensors_hooks", base=Knowing)(pair)
 
 
-def _unpack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mutant]:
+def _unpack_made(situation: Situation, wrong: Wrong) -> type[Mutant]:
     """Return a mutant with a fault of unpack hooks."""
 
     def pair(self: Any, pack: Hook, unpack: Hook) -> Pair:
@@ -177,7 +183,7 @@ def _unpack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mut
 
         def unpacking(packed: Any) -> Any:
             its.calls.append(None)
-            return wrong(lambda: unpack(packed)) if situation.holds(self, its) else unpack(packed)
+            return wrong(self, lambda: unpack(packed)) if situation.holds(self, its) else unpack(packed)
 
         return pack, unpacking
 
@@ -185,7 +191,7 @@ def _unpack_made(situation: Situation, wrong: Callable[[Call], Any]) -> type[Mut
 
 
 PACK_FAULTS = {name: FAULTS[name] for name in ("lost", "twice", "swallowed")}
-UNPACK_FAULTS = {"twice": FAULTS["twice"], "doubled": ("what {} returns is doubled", lambda call: call() * 2)}
+UNPACK_FAULTS = {"twice": FAULTS["twice"], "doubled": ("what {} returns is doubled", lambda _, call: call() * 2)}
 OF_PAIRS = (
     ("pack-hook", "a pack hook", [each for each in FORWARD if each.name != "another-thread"], PACK_FAULTS, _pack_made),
     ("unpack-hook", "an unpack hook", BACKWARD, UNPACK_FAULTS, _unpack_made),

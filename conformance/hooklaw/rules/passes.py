@@ -413,6 +413,15 @@ def runs_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run], ti
                     trace.expect(("hook", kind.seen), (label, gradient(kind)))
 
 
+def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
+    """Expect a hook to run with grad mode off in each of these passes, and on if the pass creates a graph."""
+    for label, run in runs.items():
+        with hooked(backend, kind, lambda _: trace.log("grad mode", backend.is_grad_enabled())) as (root, x):
+            run(root, x)
+        trace.log(label)
+        trace.expect(("grad mode", "creates a graph" in label), label)
+
+
 def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect a hook to run once wherever it was registered."""
     for label, place in places_of(backend, kind).items():

@@ -34,10 +34,11 @@ def unpacks_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int 
     for label, run in runs.items():
         x = leaf(backend)
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
-            root = backend.call(lambda x: backend.sum(backend.exp(x)), x)
+            y = backend.call(backend.exp, x)
+        root = backend.call(backend.sum, y)
         for _ in range(times):
             trace.log(label, run(root, x))
-            trace.expect(("unpack", [1.0, 1.0]), (label, [1.0, 1.0]))
+            trace.expect("unpack", (label, [1.0, 1.0]))
 
 
 def everywhere(backend: Backend) -> dict[str, Callable[[Save], Any]]:
@@ -94,10 +95,10 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
         def save(x: Any = x, saved: list[Any] = saved) -> None:
             pair = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)
             with backend.saved_tensors_hooks(*pair), backend.enable_grad():
-                saved.append(backend.sum(backend.exp(x)))
+                saved.append(backend.exp(x))
 
         place(save)
-        backend.backward(saved[0])
+        backend.backward(backend.sum(saved[0]))
 
         trace.log(label, backend.grad_of(x))
         trace.expect(("pack", [1.0, 1.0]), ("unpack", [1.0, 1.0]), (label, [1.0, 1.0]))

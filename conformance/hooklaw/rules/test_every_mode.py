@@ -1,0 +1,239 @@
+"""The grad mode in which hooks of each kind run."""
+
+from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.passes import (
+    BACKWARD,
+    BACKWARD_PRE,
+    BACKWARDS,
+    GLOBAL_BACKWARD,
+    GLOBAL_BACKWARD_PRE,
+    MULTI_GRAD,
+    MULTI_GRAD_ANY,
+    NODE,
+    NODE_PRE,
+    PASSES,
+    POST_ACCUMULATE,
+    ROOTS,
+    TENSOR,
+    backwards,
+    in_thread,
+    modes_in,
+    passes,
+    roots,
+)
+
+DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
+
+
+@rule(
+    "tensor-hook.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.TENSOR_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "tensor-hook-in-wrong-mode-create-graph",
+        "tensor-hook-in-wrong-mode-no-grad-pass",
+        "tensor-hook-in-wrong-mode-several-roots",
+        "tensor-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_tensor(backend: Backend, trace: Trace) -> None:
+    """A tensor hook runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, TENSOR, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "post-acc.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.POST_ACCUMULATE, *BACKWARDS, *ROOTS, Capability.THREADS],
+    mutants=[
+        "post-accumulate-hook-in-wrong-mode-create-graph",
+        "post-accumulate-hook-in-wrong-mode-no-grad-pass",
+        "post-accumulate-hook-in-wrong-mode-several-roots",
+        "post-accumulate-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_post_accumulate(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook runs with grad mode off, or on in a pass that creates a graph.
+
+    In no_grad, inside another backward, with inputs, from several roots, from an edge, in another thread.
+    """
+    modes_in(backend, trace, POST_ACCUMULATE, {**backwards(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "node-prehook.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "node-pre-hook-in-wrong-mode-create-graph",
+        "node-pre-hook-in-wrong-mode-no-grad-pass",
+        "node-pre-hook-in-wrong-mode-several-roots",
+        "node-pre-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_node_pre(backend: Backend, trace: Trace) -> None:
+    """A Node pre-hook runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, NODE_PRE, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "node-hook.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "node-hook-in-wrong-mode-create-graph",
+        "node-hook-in-wrong-mode-no-grad-pass",
+        "node-hook-in-wrong-mode-several-roots",
+        "node-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_node(backend: Backend, trace: Trace) -> None:
+    """A Node hook runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, NODE, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "multi-grad.all.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.MULTI_GRAD, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "multi-grad-hook-in-wrong-mode-create-graph",
+        "multi-grad-hook-in-wrong-mode-no-grad-pass",
+        "multi-grad-hook-in-wrong-mode-several-roots",
+        "multi-grad-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_multi_grad(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, MULTI_GRAD, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "multi-grad.any.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.MULTI_GRAD, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "any-grad-hook-in-wrong-mode-create-graph",
+        "any-grad-hook-in-wrong-mode-no-grad-pass",
+        "any-grad-hook-in-wrong-mode-several-roots",
+        "any-grad-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook in mode any runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, MULTI_GRAD_ANY, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.full-backward-pre.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "backward-pre-hook-in-wrong-mode-create-graph",
+        "backward-pre-hook-in-wrong-mode-no-grad-pass",
+        "backward-pre-hook-in-wrong-mode-several-roots",
+        "backward-pre-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_backward_pre(backend: Backend, trace: Trace) -> None:
+    """A module's backward pre-hook runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, BACKWARD_PRE, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.full-backward.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    mutants=[
+        "backward-hook-in-wrong-mode-create-graph",
+        "backward-hook-in-wrong-mode-no-grad-pass",
+        "backward-hook-in-wrong-mode-several-roots",
+        "backward-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_backward(backend: Backend, trace: Trace) -> None:
+    """A module's backward hook runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, BACKWARD, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.global-full-backward-pre.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *PASSES,
+        *ROOTS,
+        Capability.THREADS,
+    ],
+    mutants=[
+        "global-backward-pre-hook-in-wrong-mode-create-graph",
+        "global-backward-pre-hook-in-wrong-mode-no-grad-pass",
+        "global-backward-pre-hook-in-wrong-mode-several-roots",
+        "global-backward-pre-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
+    """A backward pre-hook on all modules runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, GLOBAL_BACKWARD_PRE, {**passes(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "module.global-full-backward.mode.every-pass",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *PASSES,
+        *ROOTS,
+        Capability.THREADS,
+    ],
+    mutants=[
+        "global-backward-hook-in-wrong-mode-create-graph",
+        "global-backward-hook-in-wrong-mode-no-grad-pass",
+        "global-backward-hook-in-wrong-mode-several-roots",
+        "global-backward-hook-in-wrong-mode-inner-pass",
+    ],
+)
+def test_global_backward(backend: Backend, trace: Trace) -> None:
+    """A backward hook on all modules runs with grad mode off, or on in a pass that creates a graph.
+
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    """
+    modes_in(backend, trace, GLOBAL_BACKWARD, {**passes(backend), **roots(backend), **in_thread(backend)})
