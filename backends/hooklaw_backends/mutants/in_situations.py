@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
-from hooklaw_backends.mutants.situations import EITHER, IN_FORWARD, IN_PASS, Knowing, Situation
+from hooklaw_backends.mutants.situations import ANY, EITHER, IN_FORWARD, IN_PASS, Knowing, Situation
 
 
 class Kind(NamedTuple):
@@ -24,6 +24,11 @@ class Kind(NamedTuple):
     """The mode of a multi-grad hook."""
     never: tuple[str, ...] = ()
     """Situations in which it does not run, or of which no law speaks."""
+
+
+def _around(words: str, verb: str, chapter: str) -> Kind:
+    """Return a kind of hook around a step, a state dict or a registration."""
+    return Kind(words, (verb,), ANY, (chapter,), has_result=False)
 
 
 BACKWARD = (*EITHER, *IN_PASS)
@@ -85,6 +90,25 @@ KINDS = {
     "global-forward-hook": Kind(
         "a forward hook on all modules", ("register_module_forward_hook",), FORWARD, ("module.global",), never=OTHERS
     ),
+    "step-pre-hook": _around("a step pre-hook", "register_step_pre_hook", "optim"),
+    "step-post-hook": _around("a step post-hook", "register_step_post_hook", "optim"),
+    "global-step-pre-hook": _around("a step pre-hook on all optimizers", "register_optimizer_step_pre_hook", "optim"),
+    "global-step-post-hook": _around(
+        "a step post-hook on all optimizers", "register_optimizer_step_post_hook", "optim"
+    ),
+    "state-dict-pre-hook": _around("a state-dict pre-hook", "register_state_dict_pre_hook", "state-dict"),
+    "state-dict-post-hook": _around("a state-dict post-hook", "register_state_dict_post_hook", "state-dict"),
+    "load-pre-hook": _around("a load-state-dict pre-hook", "register_load_state_dict_pre_hook", "state-dict"),
+    "load-post-hook": _around("a load-state-dict post-hook", "register_load_state_dict_post_hook", "state-dict"),
+    "parameter-registration-hook": _around(
+        "a registration hook of parameters", "register_module_parameter_registration_hook", "registration-hook"
+    ),
+    "buffer-registration-hook": _around(
+        "a registration hook of buffers", "register_module_buffer_registration_hook", "registration-hook"
+    ),
+    "module-registration-hook": _around(
+        "a registration hook of modules", "register_module_module_registration_hook", "registration-hook"
+    ),
 }
 
 Call = Callable[[], Any]
@@ -131,8 +155,12 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
 
         def run(*call: Any, **named: Any) -> Any:
             its.calls.append(None)
-            here = situation.holds(self, its)
-            return wrong(self, lambda: hook(*call, **named)) if here else hook(*call, **named)
+            try:
+                here = situation.holds(self, its)
+                return wrong(self, lambda: hook(*call, **named)) if here else hook(*call, **named)
+            except BaseException:
+                self.failures += 1
+                raise
 
         run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
         return old(*where, run, **options)

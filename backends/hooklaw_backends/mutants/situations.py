@@ -35,7 +35,7 @@ class Knowing(Mutant):
     """Verbs that it overrides only to know when they run."""
     passes = 0
     failures = 0
-    """How many passes and calls of modules have ended in an error."""
+    """How many passes, calls of modules and hooks have ended in an error."""
     under_way = fresh(list[dict[str, Any]])
     """The options of the passes under way, the innermost last."""
     regions = 0
@@ -138,7 +138,7 @@ class Situation(NamedTuple):
     holds: Callable[[Knowing, Registration], Any]
 
 
-EITHER = (
+ANY = (
     Situation("later", "that is not the first of its owner", lambda _, its: its.number >= SECOND),
     Situation("third", "that is the third of its owner, or later", lambda _, its: its.number >= THIRD),
     Situation("second-call", "from its second call on", lambda _, its: len(its.calls) >= SECOND),
@@ -148,7 +148,11 @@ EITHER = (
         "in another thread than the one that registered it",
         lambda _, its: threading.get_ident() != its.thread,
     ),
-    Situation("after-a-failure", "after a pass or a forward that failed", lambda mutant, _: mutant.failures),
+    Situation("after-a-failure", "after a pass, a forward or a hook that failed", lambda mutant, _: mutant.failures),
+)
+"""Situations of any hook."""
+EITHER = (
+    *ANY,
     Situation("made-in-no-grad", "that was registered in no_grad", lambda _, its: its.in_no_grad),
     Situation("made-in-a-pass", "that was registered during a pass", lambda _, its: its.in_pass),
     Situation(
@@ -157,7 +161,7 @@ EITHER = (
     Situation("made-in-a-module", "that was registered in a module's forward", lambda _, its: its.in_module),
     Situation("made-with-pairs", "that was registered under saved-tensor hooks", lambda _, its: its.with_pairs),
 )
-"""Situations of any hook."""
+"""Situations of a hook that runs in backward or in forward."""
 IN_PASS = (
     Situation("second-pass", "from the second pass on", lambda mutant, _: mutant.passes >= SECOND),
     Situation("create-graph", "in a pass that creates a graph", lambda mutant, _: mutant.running("create_graph")),

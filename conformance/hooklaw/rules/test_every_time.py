@@ -1,0 +1,221 @@
+"""Hooks around an optimizer's step, a state dict and a registration: each time, in any thread, and their errors."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.passes import THRICE, UserError, elsewhere
+
+STEP_PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
+STEP_POST = docstring("torch.optim.Optimizer.register_step_post_hook")
+STEP_PRE_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_pre_hook")
+STEP_POST_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_post_hook")
+STATE_PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
+STATE_POST = docstring("torch.nn.Module.register_state_dict_post_hook")
+LOAD_PRE = docstring("torch.nn.Module.register_load_state_dict_pre_hook")
+LOAD_POST = docstring("torch.nn.Module.register_load_state_dict_post_hook")
+PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registration_hook")
+BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")
+CHILD = docstring("torch.nn.modules.module.register_module_module_registration_hook")
+LEAVES = observed("the error of a hook leaves what it is around as it is, and the next time is like any other")
+Hook = Callable[..., Any]
+
+
+class Kind(NamedTuple):
+    """A kind of hook: how it is registered, and what it runs around."""
+
+    register: Callable[[Hook], Any]
+    act: Callable[[], Any]
+
+
+def steps(backend: Backend) -> dict[str, Kind]:
+    """Return the kinds of hooks around an optimizer's step."""
+    x = backend.tensor([5.0], requires_grad=True)
+    backend.set_grad(x, backend.tensor([1.0]))
+    optimizer = backend.sgd([x], lr=1.0)
+
+    def step() -> None:
+        backend.step(optimizer)
+
+    return {
+        "step pre-hook": Kind(lambda hook: backend.register_step_pre_hook(optimizer, hook), step),
+        "step post-hook": Kind(lambda hook: backend.register_step_post_hook(optimizer, hook), step),
+        "step pre-hook on all optimizers": Kind(backend.register_optimizer_step_pre_hook, step),
+        "step post-hook on all optimizers": Kind(backend.register_optimizer_step_post_hook, step),
+    }
+
+
+def states(backend: Backend) -> dict[str, Kind]:
+    """Return the kinds of hooks around a module's state dict."""
+    module = weighted(backend)
+    state = backend.state_dict(module)
+
+    def save() -> None:
+        backend.state_dict(module)
+
+    def load() -> None:
+        backend.load_state_dict(module, state)
+
+    return {
+        "state-dict pre-hook": Kind(lambda hook: backend.register_state_dict_pre_hook(module, hook), save),
+        "state-dict post-hook": Kind(lambda hook: backend.register_state_dict_post_hook(module, hook), save),
+        "load-state-dict pre-hook": Kind(lambda hook: backend.register_load_state_dict_pre_hook(module, hook), load),
+        "load-state-dict post-hook": Kind(lambda hook: backend.register_load_state_dict_post_hook(module, hook), load),
+    }
+
+
+def registrations(backend: Backend) -> dict[str, Kind]:
+    """Return the kinds of hooks that run when a module gets a parameter, a buffer or a child."""
+
+    def get_buffer() -> None:
+        backend.register_buffer(module, "value", backend.tensor([3.0]))
+
+    def get_child() -> None:
+        backend.add_module(outer, "inner", module)
+
+    module, outer = weighted(backend), weighted(backend)
+    return {
+        "parameter": Kind(backend.register_module_parameter_registration_hook, lambda: weighted(backend)),
+        "buffer": Kind(backend.register_module_buffer_registration_hook, get_buffer),
+        "child": Kind(backend.register_module_module_registration_hook, get_child),
+    }
+
+
+def weighted(backend: Backend) -> Any:
+    """Make a module with one weight."""
+    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Be a hook that does nothing."""
+
+
+def runs_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
+    """Expect a hook of each kind, alone or after others, to run once each time, in another thread too."""
+    for label, kind in kinds.items():
+        for others in ((), (nothing, nothing)):
+            handles = [kind.register(hook) for hook in (*others, lambda *_, label=label, **__: trace.log(label))]
+            for act in (*[kind.act] * THRICE, lambda kind=kind: elsewhere(kind.act)):
+                act()
+                trace.expect(label)
+            for handle in handles:
+                handle.remove()
+
+
+def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
+    """Expect the error of a hook, the third in its third call too, to come out, and the next time to be right."""
+
+    def failing(label: str, before: int, calls: list[None]) -> Hook:
+        def hook(*_: Any, **__: Any) -> None:
+            calls.append(None)
+            if len(calls) == before + 1:
+                raise UserError("from the hook")
+            trace.log(label)
+
+        return hook
+
+    for label, kind in kinds.items():
+        for before, others in ((0, ()), (THRICE - 1, (nothing, nothing))):
+            for run in (kind.act, lambda kind=kind: elsewhere(kind.act)):
+                handles = [kind.register(hook) for hook in (*others, failing(label, before, []))]
+                for _ in range(before):
+                    run()
+                with trace.raises_type(UserError, "from the hook"):
+                    run()
+                run()
+                for handle in handles:
+                    handle.remove()
+                trace.expect(*[label] * (before + 1))
+
+
+@rule(
+    "optim.step-hooks.every-time",
+    level=Level.MUST,
+    sources=[STEP_PRE.sentence(1), STEP_POST.sentence(1), STEP_PRE_OF_ALL.sentence(1), STEP_POST_OF_ALL.sentence(1)],
+    needs=[Capability.OPTIMIZERS, Capability.THREADS],
+    mutants=["step-pre-hook-lost-another-thread", "global-step-post-hook-lost-another-thread"],
+)
+def test_steps(backend: Backend, trace: Trace) -> None:
+    """Step hooks of an optimizer, and those of all optimizers, run once in each step, in any thread.
+
+    The first, second and third step; of one hook, and of a third hook of its kind.
+    """
+    runs_each_time(trace, steps(backend))
+
+
+@rule(
+    "optim.step-hooks.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.OPTIMIZERS, Capability.THREADS],
+    mutants=["step-pre-hook-swallowed-third-call", "global-step-post-hook-twice-after-a-failure"],
+)
+def test_errors_of_steps(backend: Backend, trace: Trace) -> None:
+    """An error of a step hook leaves the step, and the hooks run in the next step.
+
+    Also in another thread, and of the third hook in its third call.
+    """
+    fails_each_time(trace, steps(backend))
+
+
+@rule(
+    "state-dict.hooks.every-time",
+    level=Level.MUST,
+    sources=[STATE_PRE.sentence(1), STATE_POST.sentence(1), LOAD_PRE.sentence(1), LOAD_POST.sentence(1)],
+    needs=[Capability.MODULES, Capability.STATE_DICT, Capability.THREADS],
+    mutants=["state-dict-pre-hook-lost-another-thread", "load-post-hook-lost-another-thread"],
+)
+def test_states(backend: Backend, trace: Trace) -> None:
+    """State-dict hooks of a module run once each time its state is saved or loaded, in any thread.
+
+    The first, second and third time; of one hook, and of a third hook of its kind.
+    """
+    runs_each_time(trace, states(backend))
+
+
+@rule(
+    "state-dict.hooks.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.STATE_DICT, Capability.THREADS],
+    mutants=["state-dict-pre-hook-swallowed-third-call", "load-post-hook-twice-after-a-failure"],
+)
+def test_errors_of_states(backend: Backend, trace: Trace) -> None:
+    """An error of a state-dict hook leaves state_dict or load_state_dict, and the hooks run the next time.
+
+    Also in another thread, and of the third hook in its third call.
+    """
+    fails_each_time(trace, states(backend))
+
+
+@rule(
+    "registration-hook.every-time",
+    level=Level.MUST,
+    sources=[PARAMETER.sentence(3), BUFFER.sentence(3), CHILD.sentence(3)],
+    needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS, Capability.THREADS],
+    mutants=["parameter-registration-hook-lost-another-thread", "module-registration-hook-lost-another-thread"],
+)
+def test_registrations(backend: Backend, trace: Trace) -> None:
+    """A registration hook runs once each time a module gets a parameter, a buffer or a child, in any thread.
+
+    The first, second and third time; of one hook, and of a third hook of its kind.
+    """
+    runs_each_time(trace, registrations(backend))
+
+
+@rule(
+    "registration-hook.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LEAVES],
+    needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS, Capability.THREADS],
+    mutants=["buffer-registration-hook-swallowed-third-call", "module-registration-hook-twice-after-a-failure"],
+)
+def test_errors_of_registrations(backend: Backend, trace: Trace) -> None:
+    """An error of a registration hook leaves the registration, and the hooks run at the next one.
+
+    Also in another thread, and of the third hook in its third call.
+    """
+    fails_each_time(trace, registrations(backend))
