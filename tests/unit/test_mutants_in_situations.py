@@ -1,0 +1,77 @@
+"""Mutants of one kind of hook in one situation: they are wrong there, and nowhere else."""
+
+import pytest
+
+pytest.importorskip("torch", reason="mutants of torch need torch, which is not installed")
+
+from hooklaw.backend.loading import load
+from hooklaw.backend.protocol import VERBS
+from hooklaw.mutation._service import altered
+from hooklaw_backends.mutants import of_reference
+from hooklaw_backends.mutants.in_situations import KINDS
+
+
+def calls_of(name, run):
+    """Return how often a tensor hook runs in a run with a mutant."""
+    mutant, calls = of_reference(name), []
+    mutant.reset()
+    x = mutant.tensor([1.0, 2.0], requires_grad=True)
+    mutant.register_hook(x, calls.append)
+    RUNS[run](mutant, mutant.sum(x * 2), x)
+    return len(calls)
+
+
+def in_no_grad(mutant, root, _):
+    """Run a backward in no_grad."""
+    with mutant.no_grad():
+        mutant.backward(root)
+
+
+RUNS = {
+    "backward": lambda mutant, root, _: mutant.backward(root),
+    "two passes": lambda mutant, root, _: [mutant.backward(root, retain_graph=True) for _ in range(2)],
+    "grad": lambda mutant, root, x: mutant.grad(root, [x]),
+    "limited": lambda mutant, root, x: mutant.backward(root, inputs=[x]),
+    "in no_grad": in_no_grad,
+}
+
+
+@pytest.mark.parametrize(
+    ("situation", "there", "plain"),
+    [
+        ("second-pass", "two passes", 1),
+        ("second-call", "two passes", 1),
+        ("autograd-grad", "grad", 0),
+        ("inputs", "limited", 0),
+        ("no-grad-pass", "in no_grad", 0),
+    ],
+)
+def test_lost_there_alone(situation, there, plain):
+    """A hook is lost in the situation of the mutant, and runs elsewhere."""
+    name = f"tensor-hook-lost-{situation}"
+
+    assert calls_of(name, there) == plain
+    assert calls_of(name, "backward") == 1
+
+
+def test_twice():
+    """A hook is called twice in the situation of the mutant, and once elsewhere."""
+    name = "tensor-hook-twice-autograd-grad"
+
+    assert (calls_of(name, "grad"), calls_of(name, "backward")) == (2, 1)
+
+
+def verbs_altered_by(name):
+    """Return the verbs in which a mutant of the engine is said to differ from it."""
+    return altered(of_reference(name), load("reference")) & {*VERBS}
+
+
+@pytest.mark.parametrize(("of", "verbs"), [(of, set(kind.verbs)) for of, kind in KINDS.items()])
+def test_only_its_verbs_count_as_altered(of, verbs):
+    """Verbs that a mutant overrides only to know what is under way are not among those that it alters."""
+    assert verbs_altered_by(f"{of}-lost-later") == verbs
+
+
+def test_a_watched_verb_that_is_altered_too():
+    """A verb that the base of a mutant watches is altered where the mutant itself is wrong in it."""
+    assert verbs_altered_by("pack-hook-lost-later") == {"saved_tensors_hooks"}
