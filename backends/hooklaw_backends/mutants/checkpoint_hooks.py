@@ -35,22 +35,10 @@ class _KnowsItsCheckpoints(Mutant):
         return super().checkpoint(counted, *inputs, **how)
 
 
-@calling(*verbs.FORWARD, base=_KnowsItsCheckpoints)
-def forward_hooks_silent_in_recomputation(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
-    """Forward hooks do not run when a checkpoint is recomputed."""
-    return hook(*given) if self.run_nr <= 1 else None
-
-
 @calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)
 def backward_hooks_silent_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
     """Full backward hooks do not run if a checkpoint was made."""
     return None if self.made else hook(*given)
-
-
-@calling("register_forward_pre_hook", base=_KnowsItsCheckpoints)
-def forward_pre_hooks_silent_in_recomputation(self: _KnowsItsCheckpoints, hook: Hook, *given: Any) -> Any:
-    """Forward pre-hooks do not run when a checkpoint is recomputed."""
-    return hook(*given) if self.run_nr <= 1 else None
 
 
 @calling(*verbs.FULL_BACKWARD, base=_KnowsItsCheckpoints)

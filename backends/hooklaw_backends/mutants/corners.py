@@ -246,20 +246,3 @@ class BackwardPassesTakeTurns(Mutant):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         with self._turn:
             super().backward(root, gradient, **how)
-
-
-class MultiGradHookAnySkippedInAutogradGrad(Mutant):
-    """A multi-grad hook in mode any does not run in autograd.grad."""
-
-    _in_grad = False
-
-    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
-        self._in_grad = True
-        try:
-            return super().grad(*given, **how)
-        finally:
-            self._in_grad = False
-
-    def register_multi_grad_hook(self, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
-        skipping = lambda given: None if self._in_grad and mode == "any" else hook(given)  # noqa: E731 - a def is no shorter
-        return super().register_multi_grad_hook(tensors, skipping, mode=mode)

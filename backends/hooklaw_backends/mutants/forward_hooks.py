@@ -45,12 +45,6 @@ def falsy_output_of_a_forward_hook_ignored(self: Mutant, hook: Hook, *given: Any
     return result if self.is_tensor(result) or result else None
 
 
-@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
-def module_hooks_only_where_it_is_recorded(self: Mutant, hook: Hook, *given: Any) -> Any:
-    """Forward hooks and pre-hooks do not run under no_grad."""
-    return hook(*given) if self.is_grad_enabled() else None
-
-
 @calling(*verbs.FORWARD_PRE)
 def tuple_of_a_pre_hook_is_one_argument(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A tuple that a forward pre-hook returns is passed to forward as a single argument."""

@@ -7,8 +7,8 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding, with_options
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, KeepsHandles, handle_of, inputs_to, once
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, with_options
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, KeepsHandles, handle_of, inputs_to
 
 
 @overriding(*verbs.ON_ONE_MODULE)
@@ -163,18 +163,6 @@ def module_backward_hooks_deferred_to_the_end(self: Deferring, hook: Hook, *give
 def module_backward_hooks_called_for_nothing(self: CallsTheRest, *given: Any) -> Hook:
     """After a backward, each full backward hook that did not run is called with None gradients."""
     return self.waiting_for(given[-1], None, (None,), (None,))
-
-
-@altering(*verbs.MODULE_BACKWARD)
-def module_backward_hook_fires_once(self: Mutant, *given: Any) -> Hook:
-    """A module backward hook runs only the first time."""
-    return once(given[-1])
-
-
-@calling(*verbs.MODULE_BACKWARD, base=InGrad)
-def module_backward_hooks_skipped_in_autograd_grad(self: InGrad, hook: Hook, *given: Any) -> Any:
-    """Module backward hooks do not run in autograd.grad."""
-    return None if self.inputs else hook(*given)
 
 
 @altering("register_full_backward_pre_hook", "register_full_backward_hook")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, once
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements
 
 
 @calling(*verbs.REGISTRATION)
@@ -18,12 +18,6 @@ def registration_hooks_never_run(*_: Any) -> None:
 def return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a registration hook is ignored."""
     hook(*given)
-
-
-@altering(*verbs.REGISTRATION)
-def registration_hook_runs_once(self: Mutant, hook: Hook) -> Hook:
-    """A registration hook runs only for the first registration."""
-    return once(hook)
 
 
 @overriding(*verbs.REGISTRATION)

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import (
     CallsTheRest,
     Deferring,
     KeepsHandles,
     handle_of,
     move_to_front,
-    once,
 )
 
 
@@ -72,18 +71,6 @@ def multi_grad_hook_any_waits_for_the_last_tensor(
 ) -> Any:
     """A multi-grad hook in mode any gets the gradient of the last tensor in its list, not the first computed."""
     return old(tensors[-1:] if mode == "any" else tensors, hook, mode=mode)
-
-
-@altering("register_multi_grad_hook")
-def multi_grad_hook_fires_once_ever(self: Mutant, tensors: Any, hook: Hook) -> Hook:
-    """A multi-grad hook runs only in the first backward."""
-    return once(hook)
-
-
-@calling("register_multi_grad_hook", base=InGrad)
-def multi_grad_hook_skipped_in_autograd_grad(self: InGrad, hook: Hook, given: Any) -> Any:
-    """A multi-grad hook does not run in autograd.grad."""
-    return None if self.inputs else hook(given)
 
 
 @overriding("register_multi_grad_hook", base=CallsTheRest)

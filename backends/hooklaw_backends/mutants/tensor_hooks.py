@@ -16,7 +16,6 @@ from hooklaw_backends.mutants.shared import (
     chained,
     dispatching,
     move_to_front,
-    once,
 )
 
 
@@ -24,12 +23,6 @@ from hooklaw_backends.mutants.shared import (
 def tensor_hooks_registered_in_a_backward_wait(self: PutsOff, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A tensor hook that is registered during a backward does not run before the next backward."""
     return self.registered_later(old, tensor, hook)
-
-
-@altering("register_hook")
-def tensor_hook_fires_only_in_the_first_backward(self: Mutant, tensor: Any, hook: Hook) -> Hook:
-    """A tensor hook runs only in the first backward."""
-    return once(hook)
 
 
 @calling("register_hook")

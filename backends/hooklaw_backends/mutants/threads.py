@@ -12,18 +12,6 @@ from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling,
 START = threading.Thread.start
 
 
-@altering("register_hook")
-def concurrent_backward_loses_a_hook_call(self: Mutant, tensor: Any, hook: Hook) -> Hook:
-    """The second call of a tensor hook is lost."""
-    calls: list[bool] = []
-
-    def losing(grad: Any) -> Any:
-        calls.append(True)
-        return None if len(calls) == len("ab") else hook(grad)
-
-    return losing
-
-
 @overriding("grad")
 def concurrent_backward_mixes_gradients(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad returns the gradients of the call before it."""

@@ -15,8 +15,8 @@ TENSOR_HOOK = docstring("torch.Tensor.register_hook")
     needs=[*WITH_OPTIONS, Capability.MODULES],
     mutants=[
         "checkpoint-keeps-everything",
-        "forward-hooks-silent-in-recomputation",
-        "forward-pre-hooks-silent-in-recomputation",
+        "forward-hook-lost-recomputation",
+        "forward-pre-hook-lost-recomputation",
     ],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
@@ -61,7 +61,7 @@ def test_forward_hook_of_the_last_module(backend: Backend, trace: Trace) -> None
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5), docstring("torch.nn.Module.register_forward_hook").sentence(2, 5)],
     needs=[*NEEDS, Capability.MODULES],
-    mutants=["forward-hooks-silent-in-recomputation"],
+    mutants=["forward-hook-lost-recomputation"],
     except_under={"float16": "its numbers have more digits than float16 holds"},
 )
 def test_forward_hook_replaces(backend: Backend, trace: Trace) -> None:

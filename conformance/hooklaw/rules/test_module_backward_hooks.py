@@ -248,7 +248,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(2)],
     needs=NEEDS,
     mutants=[
-        "module-backward-hook-fires-once",
+        "backward-hook-lost-second-call",
         "own-backward-hooks-of-inner-modules-ignored",
         "forward-hooks-replace-nothing-beside-backward-hooks",
         "backward-hooks-skipped-beside-forward-hooks",
@@ -291,7 +291,7 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=[
-        "module-backward-hook-fires-once",
+        "backward-hook-lost-second-call",
         "module-backward-hooks-in-the-first-pass-only",
         "full-backward-hook-gets-the-gradients-of-the-first-pass",
         "module-backward-hooks-replace-in-the-first-pass-only",
@@ -361,7 +361,7 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 8)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["module-backward-hooks-skipped-in-autograd-grad", "replacement-by-a-module-hook-ignored"],
+    mutants=["backward-hook-lost-autograd-grad", "replacement-by-a-module-hook-ignored"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""

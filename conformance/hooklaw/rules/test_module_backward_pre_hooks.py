@@ -54,7 +54,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=[
-        "module-backward-hook-fires-once",
+        "backward-pre-hook-lost-second-call",
         "module-backward-hooks-in-the-first-pass-only",
         "own-backward-hooks-of-inner-modules-ignored",
         "forward-hooks-replace-nothing-beside-backward-hooks",
@@ -94,7 +94,7 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(2, 5)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
     mutants=[
-        "module-backward-hooks-skipped-in-autograd-grad",
+        "backward-pre-hook-lost-autograd-grad",
         "replacement-by-a-module-hook-ignored",
         "backward-pre-hooks-skipped-for-weights-alone",
     ],

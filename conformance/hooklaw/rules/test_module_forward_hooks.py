@@ -367,7 +367,7 @@ def test_handle_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2), FORWARD_PRE.sentence(2)],
     needs=[Capability.MODULES, Capability.GRAD_MODE],
-    mutants=["module-hooks-only-where-it-is-recorded", "hooks-of-inner-modules-only-where-it-is-recorded"],
+    mutants=["forward-hook-lost-no-grad", "hooks-of-inner-modules-only-where-it-is-recorded"],
 )
 def test_without_recording(backend: Backend, trace: Trace) -> None:
     """Forward pre-hooks and forward hooks run whether grad mode is on or off."""

@@ -15,7 +15,7 @@ FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
     sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=[
-        "tensor-hook-fires-only-in-the-first-backward",
+        "tensor-hook-lost-second-pass",
         "hooks-on-a-graph-that-ran-lost",
         "hook-of-a-non-leaf-that-ran-is-not-removed",
     ],
@@ -51,7 +51,7 @@ def test_every_gradient(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["tensor-hook-fires-only-in-the-first-backward"],
+    mutants=["tensor-hook-lost-second-pass"],
 )
 def test_every_graph(backend: Backend, trace: Trace) -> None:
     """A leaf's hook fires in the backward of every graph that the leaf is used in, whenever that graph was built."""

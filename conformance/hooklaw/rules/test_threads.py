@@ -100,7 +100,7 @@ def test_concurrent(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[notes("autograd", "non-determinism").sentence(5, 8), docstring("torch.Tensor.register_hook").sentence(2)],
     needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.AUTOGRAD_GRAD],
-    mutants=["concurrent-backward-loses-a-hook-call", "concurrent-backward-mixes-gradients"],
+    mutants=["tensor-hook-lost-second-call", "concurrent-backward-mixes-gradients"],
 )
 def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
     """If threads compute gradients at once in graphs that share a leaf, each thread runs the leaf's hook once."""
