@@ -10,33 +10,14 @@ from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, overriding, pairs
+from hooklaw_backends.mutants.situations import Knowing
 
 
-class _Cornered(Mutant):
+class _Cornered(Knowing):
     """A backend that knows in which kind of pass it is."""
 
-    depth = 0
-    """How many passes are under way, one inside the other."""
-    passes = 0
-    retains = False
+    watched = frozenset({"detect_anomaly"})
     detects = False
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        with self._pass(how):
-            super().backward(root, gradient, **how)
-
-    def grad(self, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        with self._pass(how):
-            return super().grad(outputs, inputs, grad_outputs, **how)
-
-    @contextmanager
-    def _pass(self, how: dict[str, Any]) -> Any:
-        before, self.retains = self.retains, bool(how.get("retain_graph")) and not how.get("create_graph")
-        self.depth, self.passes = self.depth + 1, self.passes + 1
-        try:
-            yield
-        finally:
-            self.depth, self.retains = self.depth - 1, before
 
     @contextmanager
     def detect_anomaly(self, *, check_nan: bool = True) -> Any:
@@ -87,14 +68,18 @@ def _ends_in_one(mutant: Any, tensor: Any) -> bool:
     return len(shape) > 1 and shape[-1] == 1
 
 
+def _retains(mutant: Any, _: Any) -> bool:
+    return bool(mutant.running("retain_graph")) and not mutant.running("create_graph")
+
+
 MANY = 3
 CORNERS = (
     *map(_of_dtype, ("float64", "float16", "bfloat16", "complex64")),
     Corner("strided", "for tensors with gaps in memory", _has_gaps, of_tensor=True),
     Corner("extra-dimension", "for tensors whose last size is 1", _ends_in_one, of_tensor=True),
     Corner("thread", "in other threads than the first", lambda *_: threading.current_thread() is not _FIRST),
-    Corner("inside-pass", "inside another pass", lambda mutant, _: mutant.depth > 1),
-    Corner("retained", "in passes that retain the graph", lambda mutant, _: mutant.retains),
+    Corner("inside-pass", "inside another pass", lambda mutant, _: len(mutant.under_way) > 1),
+    Corner("retained", "in passes that retain the graph", _retains),
     Corner("anomaly", "under anomaly detection", lambda mutant, _: mutant.detects),
     Corner("again", f"from pass {MANY} on", lambda mutant, _: mutant.passes >= MANY),
 )
@@ -105,6 +90,8 @@ class Fault(NamedTuple):
     """What goes wrong in a corner."""
 
     words: str
+    chapter: str
+    """How the ids of the rules begin that are tried first."""
     make: Callable[[Corner], type[Mutant]]
     in_pass: bool = True
     """Whether it goes wrong while a pass is under way, or else when a graph is made."""
@@ -186,18 +173,20 @@ def _made(maker: Maker, step: Hook) -> type[Mutant]:
 
 
 FAULTS = {
-    "tensor-hook-lost": Fault("A tensor hook is not called", _lost("register_hook")),
-    "tensor-hook-ignored": Fault("What a tensor hook returns is ignored", _ignored),
-    "post-accumulate-lost": Fault("A post-accumulate hook is not called", _lost("register_post_accumulate_grad_hook")),
-    "node-hook-lost": Fault("A hook on a Node is not called", _lost(*verbs.NODE), leaf_only=False),
-    "multi-grad-lost": Fault("A multi-grad hook is not called", _lost("register_multi_grad_hook")),
-    "backward-hook-lost": Fault(
-        "A module's backward hook is not called", _lost(*verbs.MODULE_BACKWARD), leaf_only=False
+    "tensor-hook-lost": Fault("A tensor hook is not called", "tensor-hook", _lost("register_hook")),
+    "tensor-hook-ignored": Fault("What a tensor hook returns is ignored", "tensor-hook", _ignored),
+    "post-accumulate-lost": Fault(
+        "A post-accumulate hook is not called", "post-acc", _lost("register_post_accumulate_grad_hook")
     ),
-    "unpack-doubled": Fault("Backward gets twice what unpack returns", _doubled),
-    "pack-skipped": Fault("A saved tensor is not packed", _unpacked, in_pass=False),
-    "retain-grad-lost": Fault("A tensor does not retain its gradient", _not_retained, in_pass=False),
-    "grad-doubled": Fault("autograd.grad returns twice the gradient", _returned, in_pass=False),
+    "node-hook-lost": Fault("A hook on a Node is not called", "node-hook", _lost(*verbs.NODE), leaf_only=False),
+    "multi-grad-lost": Fault("A multi-grad hook is not called", "multi-grad", _lost("register_multi_grad_hook")),
+    "backward-hook-lost": Fault(
+        "A module's backward hook is not called", "module.full-backward", _lost(*verbs.MODULE_BACKWARD), leaf_only=False
+    ),
+    "unpack-doubled": Fault("Backward gets twice what unpack returns", "saved-tensor", _doubled),
+    "pack-skipped": Fault("A saved tensor is not packed", "saved-tensor", _unpacked, in_pass=False),
+    "retain-grad-lost": Fault("A tensor does not retain its gradient", "retain-grad", _not_retained, in_pass=False),
+    "grad-doubled": Fault("autograd.grad returns twice the gradient", "grad.", _returned, in_pass=False),
 }
 OF_PASSES = {"retained", "anomaly"}
 """Conditions that concern passes alone."""
@@ -215,7 +204,7 @@ def _of(fault: Fault) -> list[Corner]:
     )
 
 
-AROUND = {"inside-pass": lambda mutant, _: mutant.depth > 0}
+AROUND = {"inside-pass": lambda mutant, _: bool(mutant.under_way)}
 """Where a fault shows that is not one of the pass itself."""
 
 
@@ -228,6 +217,7 @@ def _corner_mutants() -> dict[str, type[Mutant]]:
             made.__doc__ = f"{fault.words} {corner.words}."
             made.__module__ = __name__
             made.under = corner.condition  # type: ignore[attr-defined]
+            made.first = [fault.chapter]  # type: ignore[attr-defined]
             found[made.__name__] = made
     return found
 
