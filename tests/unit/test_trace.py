@@ -158,6 +158,14 @@ def test_before_fails(trace, seen):
         trace.expect_before("a", "b")
 
 
+def test_dicts_are_compared_by_their_items(trace):
+    """A dict is read as its keys and values, tensors included, so that two dicts are not alike for being dicts."""
+    trace.expect_value("state", {"weight": [1.0, 2.0]}, {"weight": tensor(1.0, 2.0)})
+
+    with pytest.raises(Mismatch, match="state should be"):
+        trace.expect_value("state", {"weight": [1.0, 2.0]}, {"weight": tensor(1.0, 3.0)})
+
+
 def test_value_is_read_and_kept(trace):
     """A tensor is compared as a list of numbers, and both values are kept."""
     trace.expect_value("grad", [1.0, 2.0], tensor(1.0, 2.0))

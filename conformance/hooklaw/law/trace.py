@@ -174,6 +174,8 @@ class Trace:
             return _plain(self._backend.tolist(value))
         if isinstance(value, list | tuple):
             return [*value] if _are_finite(value) else [self._read(item) for item in value]
+        if isinstance(value, dict):
+            return [[self._read(key), self._read(item)] for key, item in value.items()]
         return _plain(value)
 
     def _since_last(self) -> list[Event]:

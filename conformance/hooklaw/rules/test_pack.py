@@ -181,7 +181,7 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
             with backend.saved_tensors_hooks(lambda t: backend.detach(backend.mul_(t, 2.0)), lambda packed: packed):
                 return operation(x, y)
 
-        backend.call(forward, backend.tensor([0.0], requires_grad=True))
+        backend.call(forward, backend.tensor([1.0], requires_grad=True))
 
     function = kinds_of_node(backend)["custom Function"]
     operations = (lambda x, _: x * x, lambda _, y: y * y, lambda x, _: backend.exp(x), lambda _, y: function(y))
