@@ -1,17 +1,26 @@
-"""What the chapters on every pass and every place share: hooks of each kind, ways to run a pass, places to register.
-
-The graph is the same for all: a leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multiplied by 3
-and summed. The gradient is 1 after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
-"""
+"""The passes in which hooks run, the calls, and the places where they are registered, and what is expected of each."""
 
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Trace
 from hooklaw.law.trace import Mismatch
+from hooklaw.rules.hooks import (
+    Kind,
+    Place,
+    UserError,
+    after_calls,
+    failing,
+    gradient,
+    here,
+    hook_of,
+    hooked,
+    hooked_module,
+    leaf,
+    nothing,
+)
 
 PASSES = [
     Capability.RETAIN_GRAPH,
@@ -35,176 +44,12 @@ PLACES = [Capability.GRAD_MODE, Capability.TENSOR_HOOKS, Capability.CHECKPOINT, 
 THRICE = 3
 LIMIT = 30
 """Seconds after which a thread counts as deadlocked."""
-
-Then = Callable[[Any], Any]
-"""What a hook does with a value; what it returns takes the value's place, unless it is None."""
 Run = Callable[[Any, Any], Any]
 """Runs a pass from a root, for a leaf, and returns the leaf's gradient."""
-Place = Callable[[Callable[[], Any]], Any]
-"""Calls a function, which registers hooks, in some place."""
-
-
-class UserError(Exception):
-    """A user's own exception."""
-
-
-class Parts(NamedTuple):
-    """The parts of the graph."""
-
-    leaf: Any
-    doubled: Any
-    tripled: Any
-
-
-class Kind(NamedTuple):
-    """A kind of hook."""
-
-    seen: Any
-    """The value that a hook gets."""
-    register: Callable[[Backend, Any, Then], Any]
-    """Registers a hook for the parts of the graph, or for the module."""
-    of_module: bool = False
-    of_all: bool = False
-    """Whether the hook is on all modules, so that it must be removed."""
-    replaces: bool = True
-
-
-def _first(values: tuple[Any, ...], then: Then) -> tuple[Any, ...] | None:
-    """Return the values with what `then` returns for the first in its place."""
-    new = then(values[0])
-    return None if new is None else (new, *values[1:])
-
-
-def _of(module: Any, hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook on all modules that acts for one."""
-    return lambda of, *given: hook(of, *given) if of is module else None
-
-
-TENSOR = Kind([3.0, 3.0], lambda backend, parts, then: backend.register_hook(parts.doubled, then))
-POST_ACCUMULATE = Kind(
-    [6.0, 6.0],
-    lambda backend, parts, then: backend.register_post_accumulate_grad_hook(
-        parts.leaf, lambda leaf: then(backend.grad_of(leaf))
-    ),
-    replaces=False,
-)
-NODE_PRE = Kind(
-    [3.0, 3.0],
-    lambda backend, parts, then: backend.node_register_prehook(
-        backend.grad_fn(parts.doubled), lambda grads: _first(grads, then)
-    ),
-)
-NODE = Kind(
-    [3.0, 3.0],
-    lambda backend, parts, then: backend.node_register_hook(
-        backend.grad_fn(parts.tripled), lambda grads, _: _first(grads, then)
-    ),
-)
-MULTI_GRAD = Kind(
-    [[3.0, 3.0], [1.0, 1.0]],
-    lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then),
-    replaces=False,
-)
-MULTI_GRAD_ANY = Kind(
-    [1.0, 1.0],
-    lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then, mode="any"),
-    replaces=False,
-)
-BACKWARD_PRE = Kind(
-    [3.0, 3.0],
-    lambda backend, module, then: backend.register_full_backward_pre_hook(module, lambda _, grads: _first(grads, then)),
-    of_module=True,
-)
-BACKWARD = Kind(
-    [6.0, 6.0],
-    lambda backend, module, then: backend.register_full_backward_hook(module, lambda _, grads, __: _first(grads, then)),
-    of_module=True,
-)
-GLOBAL_BACKWARD_PRE = Kind(
-    [3.0, 3.0],
-    lambda backend, module, then: backend.register_module_full_backward_pre_hook(
-        _of(module, lambda _, grads: _first(grads, then))
-    ),
-    of_module=True,
-    of_all=True,
-)
-GLOBAL_BACKWARD = Kind(
-    [6.0, 6.0],
-    lambda backend, module, then: backend.register_module_full_backward_hook(
-        _of(module, lambda _, grads, __: _first(grads, then))
-    ),
-    of_module=True,
-    of_all=True,
-)
-FORWARD_PRE = Kind(
-    [1.0, 2.0],
-    lambda backend, module, then: backend.register_forward_pre_hook(module, lambda _, args: _first(args, then)),
-    of_module=True,
-)
-FORWARD = Kind(
-    [2.0, 4.0],
-    lambda backend, module, then: backend.register_forward_hook(module, lambda _, __, output: then(output)),
-    of_module=True,
-)
-GLOBAL_FORWARD_PRE = Kind(
-    [1.0, 2.0],
-    lambda backend, module, then: backend.register_module_forward_pre_hook(
-        _of(module, lambda _, args: _first(args, then))
-    ),
-    of_module=True,
-    of_all=True,
-)
-GLOBAL_FORWARD = Kind(
-    [2.0, 4.0],
-    lambda backend, module, then: backend.register_module_forward_hook(_of(module, lambda _, __, output: then(output))),
-    of_module=True,
-    of_all=True,
-)
-
-
-def leaf(backend: Backend) -> Any:
-    """Make the leaf."""
-    return backend.tensor([1.0, 2.0], requires_grad=True)
-
-
-def doubling(backend: Backend) -> Any:
-    """Make the module."""
-    return backend.module({}, lambda _, x: x * 2)
-
-
-def here(register: Callable[[], Any]) -> None:
-    """Register hooks in no other place."""
-    register()
-
-
-@contextmanager
-def hooked_module(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[Any]:
-    """Make the module with hooks of a kind, and remove those on all modules at the end."""
-    module, handles = doubling(backend), list[Any]()
-    place(lambda: handles.extend(kind.register(backend, module, hook) for hook in hooks))
-    try:
-        yield module
-    finally:
-        for handle in handles if kind.of_all else ():
-            handle.remove()
-
-
-@contextmanager
-def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[tuple[Any, Any]]:
-    """Make the graph in three calls with hooks of a kind, and give its root and leaf."""
-    x = leaf(backend)
-    if kind.of_module:
-        with hooked_module(backend, kind, *hooks, place=place) as module:
-            yield backend.call(lambda x: backend.sum(module(x) * 3), x), x
-        return
-    doubled = backend.call(lambda x: x * 2, x)
-    parts = Parts(x, doubled, backend.call(lambda doubled: doubled * 3, doubled))
-    place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
-    yield backend.call(backend.sum, parts.tripled), x
 
 
 def passes(backend: Backend) -> dict[str, Run]:
-    """Return passes that retain the graph, as needs for `PASSES`."""
+    """Return passes that retain the graph; they need `PASSES`."""
 
     def in_no_grad(root: Any, x: Any) -> Any:
         with backend.no_grad():
@@ -364,48 +209,9 @@ def recomputed(backend: Backend, module: Any) -> tuple[Any, Any]:
     return backend.sum(backend.checkpoint(squared, x, use_reentrant=False)), x
 
 
-def hook_of(trace: Trace, kind: Kind) -> Then:
-    """Return a hook that logs the value, and makes it tenfold if it may replace it."""
-    return trace.saw("hook", (lambda value: value * 10) if kind.replaces else None)
-
-
-def failing(trace: Trace, kind: Kind, failures: list[None]) -> Then:
-    """Return such a hook that raises as long as there are failures."""
-    hook = hook_of(trace, kind)
-
-    def fail(value: Any) -> Any:
-        if failures:
-            failures.pop()
-            raise UserError("from the hook")
-        return hook(value)
-
-    return fail
-
-
-def _nothing(_: Any) -> None:
-    """Be a hook that does nothing."""
-
-
-def after_calls(calls_before: int) -> Then:
-    """Return a hook that raises after so many calls."""
-    before = [None] * calls_before
-
-    def fail(_: Any) -> None:
-        if not before:
-            raise UserError("from the hook")
-        before.pop()
-
-    return fail
-
-
-def gradient(kind: Kind) -> list[float]:
-    """Return the leaf's gradient."""
-    return [60.0, 60.0] if kind.replaces else [6.0, 6.0]
-
-
 def runs_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run], times: int = 1) -> None:
     """Expect a hook, alone or after others, to run once in each of these passes, some of which run several times."""
-    for others in ((), (_nothing, _nothing)):
+    for others in ((), (nothing, nothing)):
         for label, run in runs.items():
             with hooked(backend, kind, *others, hook_of(trace, kind)) as (root, x):
                 for _ in range(times):
@@ -446,7 +252,7 @@ def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
 
 def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect the error of the third hook in a third pass to leave the pass."""
-    with hooked(backend, kind, _nothing, _nothing, after_calls(2)) as (root, x):
+    with hooked(backend, kind, nothing, nothing, after_calls(2)) as (root, x):
         for _ in range(2):
             _backward(backend, root, x, retain_graph=True)
         with trace.raises_type(UserError, "from the hook"):
@@ -455,7 +261,7 @@ def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
 
 def called_in(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect a forward hook, alone or after others, to run once in each kind of call, and in a recomputation."""
-    for others in ((), (_nothing, _nothing)):
+    for others in ((), (nothing, nothing)):
         for label, call in calls(backend).items():
             with hooked_module(backend, kind, *others, hook_of(trace, kind)) as module:
                 for _ in range(THRICE):
@@ -488,7 +294,7 @@ def errors_in(backend: Backend, trace: Trace, kind: Kind) -> None:
         root, _ = recomputed(backend, module)
         with trace.raises_type(UserError, "from the hook"):
             backend.backward(root)
-    with hooked_module(backend, kind, _nothing, _nothing, after_calls(2)) as module:
+    with hooked_module(backend, kind, nothing, nothing, after_calls(2)) as module:
         for _ in range(2):
             module(leaf(backend))
         with trace.raises_type(UserError, "from the hook"):

@@ -1,27 +1,19 @@
 """Errors of hooks of each kind, in each kind of pass: they reach its caller, and the next pass is right."""
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, observed, rule
-from hooklaw.rules.passes import (
+from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
-    BACKWARDS,
     GLOBAL_BACKWARD,
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
     NODE,
     NODE_PRE,
-    PASSES,
     POST_ACCUMULATE,
-    ROOTS,
     TENSOR,
-    backwards,
-    fails_in,
-    fails_late,
-    in_thread,
-    passes,
-    roots,
 )
+from hooklaw.rules.passes import BACKWARDS, PASSES, ROOTS, backwards, fails_in, fails_late, in_thread, passes, roots
 
 LEAVES = observed("the error of a hook leaves the pass as it is, and the next pass is like any other")
 

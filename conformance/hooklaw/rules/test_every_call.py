@@ -1,16 +1,8 @@
 """Forward hooks in each kind of call, wherever they were registered, and their errors."""
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.passes import (
-    FORWARD,
-    FORWARD_PRE,
-    GLOBAL_FORWARD,
-    GLOBAL_FORWARD_PRE,
-    PLACES,
-    called_from,
-    called_in,
-    errors_in,
-)
+from hooklaw.rules.hooks import FORWARD, FORWARD_PRE, GLOBAL_FORWARD, GLOBAL_FORWARD_PRE
+from hooklaw.rules.passes import PLACES, called_from, called_in, errors_in
 
 FORWARD_PRE_HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 FORWARD_HOOK = docstring("torch.nn.Module.register_forward_hook")

@@ -1,26 +1,19 @@
 """The grad mode in which hooks of each kind run."""
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.passes import (
+from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
-    BACKWARDS,
     GLOBAL_BACKWARD,
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
     NODE,
     NODE_PRE,
-    PASSES,
     POST_ACCUMULATE,
-    ROOTS,
     TENSOR,
-    backwards,
-    in_thread,
-    modes_in,
-    passes,
-    roots,
 )
+from hooklaw.rules.passes import BACKWARDS, PASSES, ROOTS, backwards, in_thread, modes_in, passes, roots
 
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 

@@ -1,24 +1,19 @@
 """Hooks of each kind, in each kind of pass: once, with what they return."""
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.passes import (
+from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
-    BACKWARDS,
     GLOBAL_BACKWARD,
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
     NODE,
     NODE_PRE,
-    PASSES,
     POST_ACCUMULATE,
     TENSOR,
-    THRICE,
-    backwards,
-    passes,
-    runs_in,
 )
+from hooklaw.rules.passes import BACKWARDS, PASSES, THRICE, backwards, passes, runs_in
 
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 POST_ACCUMULATE_HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")

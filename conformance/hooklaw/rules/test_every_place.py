@@ -1,7 +1,7 @@
 """Hooks of each kind, wherever they are registered: in no_grad, during a pass, in a checkpointed function."""
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.passes import (
+from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
     GLOBAL_BACKWARD,
@@ -10,11 +10,10 @@ from hooklaw.rules.passes import (
     MULTI_GRAD_ANY,
     NODE,
     NODE_PRE,
-    PLACES,
     POST_ACCUMULATE,
     TENSOR,
-    runs_from,
 )
+from hooklaw.rules.passes import PLACES, runs_from
 
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 POST_ACCUMULATE_HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")

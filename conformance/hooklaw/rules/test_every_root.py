@@ -1,7 +1,7 @@
 """Hooks of each kind, whatever a backward starts from, what it is for, and which thread runs it."""
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.passes import (
+from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
     GLOBAL_BACKWARD,
@@ -11,12 +11,9 @@ from hooklaw.rules.passes import (
     NODE,
     NODE_PRE,
     POST_ACCUMULATE,
-    ROOTS,
     TENSOR,
-    in_thread,
-    roots,
-    runs_in,
 )
+from hooklaw.rules.passes import ROOTS, in_thread, roots, runs_in
 
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 POST_ACCUMULATE_HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")

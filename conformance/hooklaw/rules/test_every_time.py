@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.passes import THRICE, UserError, elsewhere
+from hooklaw.rules.hooks import UserError
+from hooklaw.rules.passes import THRICE, elsewhere
 
 STEP_PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 STEP_POST = docstring("torch.optim.Optimizer.register_step_post_hook")

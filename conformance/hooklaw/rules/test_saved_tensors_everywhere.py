@@ -5,19 +5,8 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.passes import (
-    PASSES,
-    PLACES,
-    ROOTS,
-    THRICE,
-    Run,
-    UserError,
-    elsewhere,
-    in_thread,
-    passes,
-    places,
-    roots,
-)
+from hooklaw.rules.hooks import UserError
+from hooklaw.rules.passes import PASSES, PLACES, ROOTS, THRICE, Run, elsewhere, in_thread, passes, places, roots
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]

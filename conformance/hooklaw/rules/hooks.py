@@ -1,0 +1,214 @@
+"""Hooks of each kind, on the same small graph: what the chapters on every pass, call and place share.
+
+A leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multiplied by 3 and summed. The gradient is 1
+after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from hooklaw import Backend, Trace
+
+Then = Callable[[Any], Any]
+"""What a hook does with a value; what it returns takes the value's place, unless it is None."""
+Place = Callable[[Callable[[], Any]], Any]
+"""Calls a function, which registers hooks, in some place."""
+
+
+class UserError(Exception):
+    """A user's own exception."""
+
+
+class Parts(NamedTuple):
+    """The parts of the graph."""
+
+    leaf: Any
+    doubled: Any
+    tripled: Any
+
+
+class Kind(NamedTuple):
+    """A kind of hook."""
+
+    seen: Any
+    """The value that a hook gets."""
+    register: Callable[[Backend, Any, Then], Any]
+    """Registers a hook for the parts of the graph, or for the module."""
+    of_module: bool = False
+    of_all: bool = False
+    """Whether the hook is on all modules, so that it must be removed."""
+    replaces: bool = True
+
+
+def _first(values: tuple[Any, ...], then: Then) -> tuple[Any, ...] | None:
+    """Return the values with what `then` returns for the first in its place."""
+    new = then(values[0])
+    return None if new is None else (new, *values[1:])
+
+
+def _of(module: Any, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook on all modules that acts for one."""
+    return lambda of, *given: hook(of, *given) if of is module else None
+
+
+TENSOR = Kind([3.0, 3.0], lambda backend, parts, then: backend.register_hook(parts.doubled, then))
+POST_ACCUMULATE = Kind(
+    [6.0, 6.0],
+    lambda backend, parts, then: backend.register_post_accumulate_grad_hook(
+        parts.leaf, lambda leaf: then(backend.grad_of(leaf))
+    ),
+    replaces=False,
+)
+NODE_PRE = Kind(
+    [3.0, 3.0],
+    lambda backend, parts, then: backend.node_register_prehook(
+        backend.grad_fn(parts.doubled), lambda grads: _first(grads, then)
+    ),
+)
+NODE = Kind(
+    [3.0, 3.0],
+    lambda backend, parts, then: backend.node_register_hook(
+        backend.grad_fn(parts.tripled), lambda grads, _: _first(grads, then)
+    ),
+)
+MULTI_GRAD = Kind(
+    [[3.0, 3.0], [1.0, 1.0]],
+    lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then),
+    replaces=False,
+)
+MULTI_GRAD_ANY = Kind(
+    [1.0, 1.0],
+    lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then, mode="any"),
+    replaces=False,
+)
+BACKWARD_PRE = Kind(
+    [3.0, 3.0],
+    lambda backend, module, then: backend.register_full_backward_pre_hook(module, lambda _, grads: _first(grads, then)),
+    of_module=True,
+)
+BACKWARD = Kind(
+    [6.0, 6.0],
+    lambda backend, module, then: backend.register_full_backward_hook(module, lambda _, grads, __: _first(grads, then)),
+    of_module=True,
+)
+GLOBAL_BACKWARD_PRE = Kind(
+    [3.0, 3.0],
+    lambda backend, module, then: backend.register_module_full_backward_pre_hook(
+        _of(module, lambda _, grads: _first(grads, then))
+    ),
+    of_module=True,
+    of_all=True,
+)
+GLOBAL_BACKWARD = Kind(
+    [6.0, 6.0],
+    lambda backend, module, then: backend.register_module_full_backward_hook(
+        _of(module, lambda _, grads, __: _first(grads, then))
+    ),
+    of_module=True,
+    of_all=True,
+)
+FORWARD_PRE = Kind(
+    [1.0, 2.0],
+    lambda backend, module, then: backend.register_forward_pre_hook(module, lambda _, args: _first(args, then)),
+    of_module=True,
+)
+FORWARD = Kind(
+    [2.0, 4.0],
+    lambda backend, module, then: backend.register_forward_hook(module, lambda _, __, output: then(output)),
+    of_module=True,
+)
+GLOBAL_FORWARD_PRE = Kind(
+    [1.0, 2.0],
+    lambda backend, module, then: backend.register_module_forward_pre_hook(
+        _of(module, lambda _, args: _first(args, then))
+    ),
+    of_module=True,
+    of_all=True,
+)
+GLOBAL_FORWARD = Kind(
+    [2.0, 4.0],
+    lambda backend, module, then: backend.register_module_forward_hook(_of(module, lambda _, __, output: then(output))),
+    of_module=True,
+    of_all=True,
+)
+
+
+def leaf(backend: Backend) -> Any:
+    """Make the leaf."""
+    return backend.tensor([1.0, 2.0], requires_grad=True)
+
+
+def doubling(backend: Backend) -> Any:
+    """Make the module."""
+    return backend.module({}, lambda _, x: x * 2)
+
+
+def here(register: Callable[[], Any]) -> None:
+    """Register hooks in no other place."""
+    register()
+
+
+@contextmanager
+def hooked_module(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[Any]:
+    """Make the module with hooks of a kind, and remove those on all modules at the end."""
+    module, handles = doubling(backend), list[Any]()
+    place(lambda: handles.extend(kind.register(backend, module, hook) for hook in hooks))
+    try:
+        yield module
+    finally:
+        for handle in handles if kind.of_all else ():
+            handle.remove()
+
+
+@contextmanager
+def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[tuple[Any, Any]]:
+    """Make the graph in three calls with hooks of a kind, and give its root and leaf."""
+    x = leaf(backend)
+    if kind.of_module:
+        with hooked_module(backend, kind, *hooks, place=place) as module:
+            yield backend.call(lambda x: backend.sum(module(x) * 3), x), x
+        return
+    doubled = backend.call(lambda x: x * 2, x)
+    parts = Parts(x, doubled, backend.call(lambda doubled: doubled * 3, doubled))
+    place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
+    yield backend.call(backend.sum, parts.tripled), x
+
+
+def hook_of(trace: Trace, kind: Kind) -> Then:
+    """Return a hook that logs the value, and makes it tenfold if it may replace it."""
+    return trace.saw("hook", (lambda value: value * 10) if kind.replaces else None)
+
+
+def failing(trace: Trace, kind: Kind, failures: list[None]) -> Then:
+    """Return such a hook that raises as long as there are failures."""
+    hook = hook_of(trace, kind)
+
+    def fail(value: Any) -> Any:
+        if failures:
+            failures.pop()
+            raise UserError("from the hook")
+        return hook(value)
+
+    return fail
+
+
+def nothing(_: Any) -> None:
+    """Be a hook that does nothing."""
+
+
+def after_calls(calls_before: int) -> Then:
+    """Return a hook that raises after so many calls."""
+    before = [None] * calls_before
+
+    def fail(_: Any) -> None:
+        if not before:
+            raise UserError("from the hook")
+        before.pop()
+
+    return fail
+
+
+def gradient(kind: Kind) -> list[float]:
+    """Return the leaf's gradient."""
+    return [60.0, 60.0] if kind.replaces else [6.0, 6.0]
