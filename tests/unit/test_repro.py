@@ -111,6 +111,14 @@ def test_it_includes_what_it_uses():
     assert "hooklaw" not in script
 
 
+def test_fields_of_a_class():
+    """A named tuple keeps its fields and their defaults, without the strings that document them."""
+    script = script_of(find_rule("tensor-hook.fire.every-pass"), Listed())
+
+    assert "class Kind(NamedTuple):\n    seen: object\n    register: object\n    of_module: object = False\n" in script
+    assert "The value that a hook gets" not in script
+
+
 def test_arguments_of_a_star():
     """A parameter with a star stands for a tuple, one with two stars for a dictionary; handed on, for its arguments."""
     assert written(expands).rpartition("\n\n\n")[2] == (

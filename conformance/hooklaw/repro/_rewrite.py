@@ -145,16 +145,21 @@ class Rewriter:
 
     def _on_classdef(self, node: ast.ClassDef) -> str:
         bases = [self.text(part.value if isinstance(part, ast.Subscript) else part) for part in node.bases]
-        documented = ast.get_docstring(node) is not None and len(node.body) > 1
         decorators = "".join(f"@{self.text(part)}\n" for part in node.decorator_list)
-        fields = [part for part in node.body[documented:] if isinstance(part, ast.AnnAssign) and part.value is None]
-        methods = [part for part in node.body[documented:] if part not in fields]
-        declared = "\n".join(f"{self.text(part.target)}: object" for part in fields if decorators)  # of a dataclass
+        fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+        methods = [part for part in node.body if part not in fields and not _is_remark(part)]
+        declared = "\n".join(self._field(part, typed=bool(decorators) or "NamedTuple" in bases) for part in fields)
         inside = self._inside(node)
-        body = "\n\n".join(filter(None, [declared, *(inside.block([part]) for part in methods)])) or "pass"
+        body = "\n\n".join(filter(None, [declared.strip(), *(inside.block([part]) for part in methods)])) or "pass"
         return _headed(
             f"{decorators}class {node.name}{'(' + ', '.join(bases) + ')' if bases else ''}:", body, node.col_offset
         )
+
+    def _field(self, node: ast.AnnAssign, *, typed: bool) -> str:
+        """Return a field of a class, with a type if it must have one: of a dataclass or a named tuple."""
+        default = f" = {self.text(node.value)}" if node.value else ""
+        target = self.text(node.target)
+        return f"{target}: object{default}" if typed else f"{target}{default}" if default else ""
 
     def _on_annassign(self, node: ast.AnnAssign) -> str | None:
         return f"{self.text(node.target)} = {self.text(node.value)}" if node.value else ""
@@ -367,6 +372,11 @@ class Rewriter:
 
     def _is_handed(self, node: ast.expr) -> bool:
         return self.place.adapter is None and (_named(node, "backend") or _is_trace(node))
+
+
+def _is_remark(node: ast.stmt) -> bool:
+    """Whether a statement is a string that documents what stands before it, or the class itself."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _headed(head: str, body: str, margin: int) -> str:

@@ -13,7 +13,7 @@ EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]
 Save = Callable[[], Any]
 
 
-def leaf(backend: Backend) -> Any:
+def zeros(backend: Backend) -> Any:
     """Make a leaf whose exponential is 1."""
     return backend.tensor([0.0, 0.0], requires_grad=True)
 
@@ -21,7 +21,7 @@ def leaf(backend: Backend) -> Any:
 def unpacks_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1) -> None:
     """Expect each of these passes to unpack a tensor once, and to use it."""
     for label, run in runs.items():
-        x = leaf(backend)
+        x = zeros(backend)
         with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
             y = backend.call(backend.exp, x)
         root = backend.call(backend.sum, y)
@@ -79,7 +79,7 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
     and in another thread.
     """
     for label, place in everywhere(backend).items():
-        x, saved = leaf(backend), list[Any]()
+        x, saved = zeros(backend), list[Any]()
 
         def save(x: Any = x, saved: list[Any] = saved) -> None:
             pair = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)
@@ -135,14 +135,14 @@ def test_errors(backend: Backend, trace: Trace) -> None:
         for label, place in everywhere(backend).items():
             packed = list[None]()
             with trace.raises_type(UserError, "from pack"):
-                place(partial(save, leaf(backend), failing(right, packed), right + 1))
+                place(partial(save, zeros(backend), failing(right, packed), right + 1))
             trace.expect_value(f"packed {label}", right + 1, len(packed))
     pack = failing(1, [])
-    recomputed = backend.checkpoint(region, leaf(backend), use_reentrant=False)
+    recomputed = backend.checkpoint(region, zeros(backend), use_reentrant=False)
     with trace.raises_type(UserError, "from pack"):
         backend.backward(backend.sum(recomputed))
 
-    x = leaf(backend)
+    x = zeros(backend)
     backend.backward(backend.sum(save(x, trace.saw("pack", backend.detach))))
     trace.log("gradient", backend.grad_of(x))
     trace.expect("pack", "unpack", ("gradient", [1.0, 1.0]))
