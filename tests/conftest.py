@@ -1,5 +1,6 @@
 """What the tests share: running the program as its user does."""
 
+import compileall
 import os
 import signal
 import subprocess
@@ -14,19 +15,35 @@ from hooklaw.cli import main
 from hooklaw.model import flags
 
 ROOT = Path(__file__).parent.parent
+SOURCES = ["conformance", "backends", "reports"]
 collect_ignore = ["data"]
 pytest.register_assert_rewrite("scripted")
+LONGEST = ["long/test_repro_compiled.py", "command/test_fuzz_cli.py", "long/test_repro.py", "command/test_bench.py"]
+"""The files that take a minute or more, which begin before all others."""
 
 
-def pytest_configure():
-    """Let Ctrl-C reach what the tests start, though a shell that runs pytest in the background ignores it."""
+def pytest_configure(config):
+    """Prepare what the tests start: hundreds of processes that import this tree, and that Ctrl-C must reach.
+
+    PYTHONDONTWRITEBYTECODE would have each of them compile it.
+    A shell that runs pytest in the background lets it ignore Ctrl-C.
+    """
+    if not hasattr(config, "workerinput"):
+        for folder in (*(ROOT / name for name in SOURCES), DATA):
+            compileall.compile_dir(folder, quiet=2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the longest files, since one that a process of the tests begins last leaves the others idle."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get("/".join(item.path.parts[-2:]), len(LONGEST)))
+
+
 def environment_with(path):
     """Return the environment in which this tree, and these folders, can be imported."""
-    roots = [ROOT / "conformance", ROOT / "backends", ROOT / "reports", *path]
+    roots = [*(ROOT / name for name in SOURCES), *path]
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     return {**own, "PYTHONPATH": os.pathsep.join(map(str, roots))}
 
