@@ -68,6 +68,19 @@ def autograd_grad_of_several_inputs_accumulates(
     return grads
 
 
+@overriding("grad")
+def autograd_grad_of_edges_accumulates(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad also adds to the .grad of the leaves whose gradient edges it is given."""
+    grads = old(outputs, inputs, *given, **how)
+    for edge, grad in zip(inputs, grads, strict=True):
+        leaf = None if self.is_tensor(edge) else self.leaf_of(edge[0])
+        if leaf is not None:
+            _accumulate(self, [leaf], [grad])
+    return grads
+
+
 def _accumulate(self: Mutant, tensors: Any, grads: Any) -> None:
     for tensor, grad in zip(tensors, grads, strict=True):
         if self.is_leaf(tensor):

@@ -1,9 +1,10 @@
 """Mutants whose forward hooks get the wrong arguments, or run at the wrong time."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, with_options
 from hooklaw_backends.mutants.shared import KnowsReplacements, inputs_to
 
 
@@ -24,6 +25,25 @@ def forward_hook_gets_the_arguments_of_the_caller(self: Mutant, module: Any, hoo
     """A forward hook gets the caller's arguments, without the changes that pre-hooks made."""
     given = inputs_to(self, module, prepend=True)
     return lambda module, _, *rest: hook(module, tuple(given), *rest)
+
+
+class ForwardHookGetsWhatTheFirstPreHookLeft(Mutant):
+    """A forward hook gets the arguments that the first forward pre-hook left, without the changes of later ones."""
+
+    left = fresh(WeakKeyDictionary[Any, list[Any]])
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        handle = super().register_forward_pre_hook(module, hook, **options)
+        if module not in self.left:
+            noted = self.left[module] = list[Any]()
+            super().register_forward_pre_hook(module, lambda _, given: noted.__setitem__(slice(None), given))
+        return handle
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(module: Any, args: Any, *rest: Any) -> Any:
+            return hook(module, tuple(self.left[module]) if module in self.left else args, *rest)
+
+        return super().register_forward_hook(module, run, **options)
 
 
 @calling(*verbs.FORWARD)

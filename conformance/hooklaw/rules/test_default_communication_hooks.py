@@ -24,12 +24,17 @@ TINY = 2.0**-12
 """What float16 loses of one and this."""
 
 
-def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = None) -> tuple[Any, str]:
-    """Return the gradient, and its dtype, that a communication hook leaves of factor times x or the rank's number."""
+def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = None, passes: int = 1) -> tuple[Any, str]:
+    """Return the gradient, and its dtype, that a communication hook leaves of factor times x or the rank's number.
+
+    It is that of the last of the passes.
+    """
     module = weighted(backend, lambda module, x: x * module.weight * factor)
     parallel = backend.distributed_data_parallel(module)
     backend.register_comm_hook(parallel, None, hook)
-    run(backend, parallel, x)
+    for _ in range(passes):
+        backend.set_grad(module.weight, None)
+        run(backend, parallel, x)
     grad = backend.grad_of(module.weight)
     return backend.tolist(grad), backend.dtype(grad)
 
@@ -54,15 +59,16 @@ def test_allreduce_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMPRESS.sentence(1, 3, 4)],
     needs=[*NEEDS, Capability.FLOAT16],
-    mutants=["fp16-compress-hook-sums"],
+    mutants=["fp16-compress-hook-sums", "fp16-compress-hook-sums-from-its-second-call"],
     processes=RANKS,
 )
 def test_fp16_compress_hook(backend: Backend, trace: Trace) -> None:
     """fp16_compress_hook leaves the mean of the gradients, in the dtype that they have."""
-    grad, dtype = gradient_by(backend, backend.default_comm_hook("fp16_compress_hook"))
+    for passes in (1, 2):
+        grad, dtype = gradient_by(backend, backend.default_comm_hook("fp16_compress_hook"), passes=passes)
 
-    trace.expect_value("weight.grad", mean(backend), grad)
-    trace.expect_value("its dtype", "float32", dtype)
+        trace.expect_value("weight.grad", mean(backend), grad)
+        trace.expect_value("its dtype", "float32", dtype)
 
 
 @rule(

@@ -329,7 +329,13 @@ def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring(f"{MODULE_METHODS}.set_requires_gradient_sync").sentence(1, 2, 6)],
     needs=[*NEEDS, Capability.MODULE_PARTS],
-    mutants=["gradient-sync-always", "gradient-sync-never-again", "gradient-sync-set-for-the-outermost-alone"],
+    mutants=[
+        "gradient-sync-always",
+        "gradient-sync-never-again",
+        "gradient-sync-set-for-the-outermost-alone",
+        "gradient-sync-set-for-the-first-submodule-alone",
+        "gradient-sync-set-for-the-last-submodule-alone",
+    ],
     processes=RANKS,
 )
 def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
@@ -339,10 +345,12 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
     """
 
     def nested() -> list[Any]:
-        outer = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: module.inner(x) * module.weight)
-        backend.add_module(outer, "inner", sharded(backend))
+        weight = backend.tensor(VALUES)
+        outer = backend.module({"weight": weight}, lambda module, x: module.second(module.first(x)) * module.weight)
+        backend.add_module(outer, "first", sharded(backend))
+        backend.add_module(outer, "second", sharded(backend, lambda module, x: x + module.weight))
         backend.fully_shard(outer)
-        return [outer, outer.inner]
+        return [outer, outer.first, outer.second]
 
     modules, others = nested(), nested()
     run(backend, others[0])
@@ -350,7 +358,7 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
         run(backend, modules[0])
         reduced = [is_reduced(backend, each) for each in modules]
-        trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 2, reduced)
+        trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 3, reduced)
 
     for module, other in zip(modules, others, strict=True):
         trace.expect_value("weight.grad", [3 * value for value in gradient(backend, other)], gradient(backend, module))

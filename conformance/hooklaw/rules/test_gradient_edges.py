@@ -14,7 +14,7 @@ NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
     level=Level.MUST,
     sources=[EDGE.sentence(2)],
     needs=[*NEEDS, Capability.MULTI_OUTPUT, Capability.RETAIN_GRAPH],
-    mutants=["gradient-edge-of-the-first-output"],
+    mutants=["gradient-edge-of-the-first-output", "autograd-grad-of-edges-accumulates"],
 )
 def test_same_gradient(backend: Backend, trace: Trace) -> None:
     """autograd.grad returns for a gradient edge what it returns for its tensor: a leaf, or an output of many."""
@@ -30,6 +30,7 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("of tensors", [[5.0], [6.0, 10.0]], backend.grad(loss, tensors, retain_graph=True))
     trace.expect_value("of edges", [[5.0], [6.0, 10.0]], backend.grad(loss, edges))
+    trace.expect_value("x.grad", None, backend.grad_of(x))
 
 
 @rule(

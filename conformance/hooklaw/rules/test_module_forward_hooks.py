@@ -97,7 +97,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MODULES.sentence(15), HOOK],
     needs=[Capability.MODULES],
-    mutants=["forward-hook-gets-the-arguments-of-the-caller"],
+    mutants=["forward-hook-gets-the-arguments-of-the-caller", "forward-hook-gets-what-the-first-pre-hook-left"],
 )
 def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     """A forward hook gets the arguments of forward, which forward pre-hooks may have replaced.
@@ -107,11 +107,12 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     """
     module = doubling(backend)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 10)
+    backend.register_forward_pre_hook(module, lambda _, args: args[0] * 3)
     backend.register_forward_hook(module, lambda _module, args, _output: trace.log("hook", args))
 
     backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("hook", [[11.0, 12.0]]))
+    trace.expect(("hook", [[33.0, 36.0]]))
 
 
 @rule(

@@ -210,27 +210,28 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREPARE_INPUT.sentence(1, 2, 4, 8)],
     needs=NEEDS,
-    mutants=["prepared-inputs-keep-their-layout", "parallel-inputs-detach"],
+    mutants=["prepared-inputs-keep-their-layout", "prepared-inputs-are-never-local", "parallel-inputs-detach"],
     processes=RANKS,
 )
 def test_prepare_input(backend: Backend, trace: Trace) -> None:
     """A module gets the ranks' inputs as a distributed tensor of the desired layout, and backward goes back through it.
 
-    Forward pre-hooks that run later get the same, since a call gives forward what they were given.
+    Forward pre-hooks that run later get the same, since a call gives forward what they were given. With
+    use_local_output it is the rank's plain tensor instead.
     """
-    module = scale(backend)
-    style = backend.parallel_style("PrepareModuleInput", input_layouts="shard", desired_input_layouts="replicate")
-    backend.parallelize_module(module, style)
-    backend.register_forward_pre_hook(
-        module,
-        lambda _, inputs: trace.log(backend.placement(inputs[0]), backend.detach(backend.local_tensor(inputs[0]))),
-    )
-    x = backend.tensor([number(backend)], requires_grad=True)
-    output = backend.call(module, x)
-    trace.expect(("replicate", [1.0, 2.0]))
-    backend.backward(backend.sum(backend.full_tensor(output)))
+    layouts = {"input_layouts": "shard", "desired_input_layouts": "replicate"}
+    for options, placement in (({}, "replicate"), ({"use_local_output": True}, "")):
+        module = scale(backend)
+        backend.parallelize_module(module, backend.parallel_style("PrepareModuleInput", **layouts, **options))
+        backend.register_forward_pre_hook(
+            module, lambda _, inputs: trace.log(backend.placement(inputs[0]), whole(backend, inputs[0]))
+        )
+        x = backend.tensor([number(backend)], requires_grad=True)
+        output = backend.call(module, x)
+        trace.expect((placement, [1.0, 2.0]))
+        backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
-    trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+        trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
 
 @rule(

@@ -90,6 +90,24 @@ def gradient_sync_set_for_the_outermost_alone(
     module.set_requires_gradient_sync(requires_gradient_sync, recurse=False)
 
 
+@overriding("set_requires_gradient_sync")
+def gradient_sync_set_for_the_first_submodule_alone(
+    self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool
+) -> None:
+    """Whether gradients are reduced is set for a fully sharded module and the first one inside it, not for others."""
+    for each in (module, *[*module.children()][:1]):
+        each.set_requires_gradient_sync(requires_gradient_sync, recurse=False)
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_set_for_the_last_submodule_alone(
+    self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool
+) -> None:
+    """Whether gradients are reduced is set for a fully sharded module and the last one inside it, not for others."""
+    for each in (module, *[*module.children()][-1:]):
+        each.set_requires_gradient_sync(requires_gradient_sync, recurse=False)
+
+
 @overriding("register_fsdp_forward_method")
 def forward_method_loses_its_result(self: Mutant, old: Hook, module: Any, name: str) -> None:
     """A forward method of a fully sharded module returns None."""

@@ -83,6 +83,13 @@ def prepared_inputs_keep_their_layout(self: Mutant, old: Hook, name: str, **opti
 
 
 @overriding("parallel_style")
+def prepared_inputs_are_never_local(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleInput ignores use_local_output=True."""
+    kept = {"use_local_output": False} if name == "PrepareModuleInput" else {}
+    return old(name, **(options | kept))
+
+
+@overriding("parallel_style")
 def prepared_outputs_keep_their_layout(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
     """PrepareModuleOutput leaves outputs in the layout that they have."""
     kept = {"desired_output_layouts": options["output_layouts"]} if name == "PrepareModuleOutput" else {}
