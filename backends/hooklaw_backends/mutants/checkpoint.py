@@ -51,8 +51,8 @@ def recomputation_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) ->
     return old(*given, **(how if how.get("use_reentrant") else {**how, "determinism_check": "none"}))
 
 
-class PairsIgnoredInARegion(Mutant):
-    """Saved-tensor hooks that are entered inside a checkpointed region have no effect."""
+class _InRegion(Mutant):
+    """A mutant that knows whether a checkpointed region runs."""
 
     in_region = False
 
@@ -65,6 +65,17 @@ class PairsIgnoredInARegion(Mutant):
                 self.in_region = False
 
         return super().checkpoint(marked, *tensors, **how)
+
+
+@overriding("backward", base=_InRegion)
+def backward_ignored_in_a_region(self: _InRegion, old: Hook, *given: Any, **how: Any) -> None:
+    """A backward inside a checkpointed region does nothing."""
+    if not self.in_region:
+        old(*given, **how)
+
+
+class PairsIgnoredInARegion(_InRegion):
+    """Saved-tensor hooks that are entered inside a checkpointed region have no effect."""
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         return nullcontext() if self.in_region else super().saved_tensors_hooks(pack, unpack)

@@ -65,3 +65,26 @@ class GradOfEdgesSkipsHooks(Mutant):
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
         return super().register_hook(tensor, lambda grad: None if self._is_from_edge else hook(grad))
+
+
+def _of_one(self: Mutant, place: int, outputs: Any, inputs: Any, seeds: Any) -> tuple[Any, Any, Any]:
+    """Return what is given to grad, with one of several edges and its seed alone."""
+    if type(outputs) not in {list, tuple} or any(map(self.is_tensor, outputs)):
+        return outputs, inputs, seeds
+    return outputs[place], inputs, seeds and seeds[place]
+
+
+@overriding("grad")
+def grad_of_the_first_edge(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """Of several gradient edges as outputs autograd.grad starts from the first alone."""
+    return old(*_of_one(self, 0, outputs, inputs, grad_outputs), **how)
+
+
+@overriding("grad")
+def grad_of_the_last_edge(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """Of several gradient edges as outputs autograd.grad starts from the last alone."""
+    return old(*_of_one(self, -1, outputs, inputs, grad_outputs), **how)

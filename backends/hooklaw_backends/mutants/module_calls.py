@@ -257,3 +257,28 @@ def full_backward_hooks_wait_for_every_input(
         if self.is_tensor(value) and self.requires_grad(value) and missing:
             return None
     return hook(module, inputs, outputs)
+
+
+def _given_another(place: int, hook: Hook, modules: list[Any]) -> Hook:
+    return lambda _, *gradients: hook(modules[place], *gradients)
+
+
+@altering("register_full_backward_hook")
+def full_backward_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A full backward hook gets the module on which one was registered last."""
+    self.kept.append(module)
+    return _given_another(-1, hook, self.kept)
+
+
+@altering("register_full_backward_pre_hook")
+def backward_pre_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A backward pre-hook gets the module on which one was registered last."""
+    self.kept.append(module)
+    return _given_another(-1, hook, self.kept)
+
+
+@altering("register_full_backward_pre_hook")
+def backward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A backward pre-hook gets the module on which one was registered first."""
+    self.kept.append(module)
+    return _given_another(0, hook, self.kept)

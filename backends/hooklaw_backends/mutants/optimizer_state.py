@@ -21,6 +21,14 @@ def state_handle_removes_the_oldest(self: KeepsHandles, old: Hook, owner: Any, h
     return self.removing_the_oldest((old, owner), old(owner, hook, **options))
 
 
+@overriding(*verbs.STATE, base=KeepsHandles)
+def state_handle_removes_the_newest(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """The handle of a state_dict or load_state_dict hook removes the hook of its kind that was registered last."""
+    handles = self.handles.setdefault((old, owner), [])
+    handles.append(old(owner, hook, **options))
+    return Handle(lambda: handles.pop().remove())
+
+
 @overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)
 def prepend_ignored_by_three_state_hooks(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """prepend=True works for an optimizer's state_dict pre-hooks alone."""

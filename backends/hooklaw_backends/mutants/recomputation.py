@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 
 OPTIONS = {"use_reentrant", "early_stop", "determinism_check", "context_fn"}
 
@@ -125,6 +125,8 @@ class InnerCheckpointDetached(Mutant):
     """A checkpoint inside another has no gradient."""
 
     depth = 0
+    least = 1
+    """Inside how many others a checkpoint has no gradient."""
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         def deeper(*given: Any, **keywords: Any) -> Any:
@@ -135,7 +137,34 @@ class InnerCheckpointDetached(Mutant):
                 self.depth -= 1
 
         result = super().checkpoint(deeper, *inputs, **how)
-        return self.detach(result) if self.depth else result
+        return self.detach(result) if self.depth >= self.least else result
+
+
+class CheckpointInsideTwoDetached(InnerCheckpointDetached):
+    """A checkpoint inside two others has no gradient."""
+
+    least = 2
+
+
+class SecondCheckpointInsideDetached(Mutant):
+    """Of several checkpoints inside another only the first has a gradient."""
+
+    inner = fresh(list[int])
+    """How many checkpoints each one under way has had inside."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        if self.inner:
+            self.inner[-1] += 1
+
+        def region(*given: Any, **keywords: Any) -> Any:
+            self.inner.append(0)
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.inner.pop()
+
+        result = super().checkpoint(region, *inputs, **how)
+        return self.detach(result) if self.inner and self.inner[-1] > 1 else result
 
 
 @overriding("checkpoint")

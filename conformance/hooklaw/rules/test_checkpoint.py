@@ -191,7 +191,7 @@ def test_several(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(6)],
     needs=NEEDS,
-    mutants=["inner-checkpoint-detached"],
+    mutants=["inner-checkpoint-detached", "checkpoint-inside-two-detached", "second-checkpoint-inside-detached"],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
     """A checkpoint inside another of the same kind has the right gradients.
@@ -200,13 +200,16 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     """
     for kind, use_reentrant in KINDS.items():
 
-        def fn(x, use_reentrant=use_reentrant):
-            return backend.checkpoint(lambda x: x * x, x, use_reentrant=use_reentrant) * x
+        def inside(fn, x, use_reentrant=use_reentrant):
+            return backend.checkpoint(fn, x, use_reentrant=use_reentrant)
+
+        def fn(x, inside=inside):
+            return inside(lambda x: inside(lambda x: x * x, x) * inside(lambda x: x * x, x), x) * x
 
         x = leaf(backend)
         backend.backward(backend.call(region(backend, fn, use_reentrant=use_reentrant), x))
 
-        trace.expect_value(f"x.grad, {kind}", [3.0, 12.0], backend.grad_of(x))
+        trace.expect_value(f"x.grad, {kind}", [5.0, 80.0], backend.grad_of(x))
 
 
 @rule(
@@ -343,19 +346,23 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["checkpoint-is-reentrant"],
+    mutants=["checkpoint-is-reentrant", "backward-ignored-in-a-region"],
 )
 def test_backward_inside(backend: Backend, trace: Trace) -> None:
     """The function of a non-reentrant checkpoint may differentiate what it computes, and return the gradient."""
 
     def fn(x):
         (derivative,) = backend.grad(backend.sum(x * x * x), [x], create_graph=True)
+        weight = leaf(backend)
+        backend.backward(backend.sum(weight * weight * weight))
+        inside.append(backend.grad_of(weight))
         return derivative * x
 
-    x = leaf(backend)
+    x, inside = leaf(backend), []
     backend.backward(backend.call(region(backend, fn, use_reentrant=False), x))
 
     trace.expect_value("x.grad", [9.0, 36.0], backend.grad_of(x))
+    trace.expect_value("of backward, each time", [[3.0, 12.0]] * len(inside), inside)
 
 
 @rule(

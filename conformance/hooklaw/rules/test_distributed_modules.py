@@ -127,6 +127,8 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
         "output-fn-result-ignored",
         "output-fn-skips-plain-outputs",
         "output-fn-for-the-first-output-alone",
+        "output-fn-lost-from-the-third-call-on",
+        "output-fn-under-no-grad",
     ],
     processes=RANKS,
 )
@@ -138,10 +140,11 @@ def test_output_fn(backend: Backend, trace: Trace) -> None:
     module = weighted(backend, trace)
     backend.distribute_module(module, output_fn=gather_output(backend, trace))
     x = backend.distribute_tensor(backend.tensor([1.0] * len(VALUES)), "replicate")
-    for _ in range(2):
+    for _ in range(3):
         outputs = backend.call(module, x)
         trace.expect(("forward", "replicate"), ("output_fn", "replicate"))
         trace.expect_value("the output", [2 * value for value in VALUES], backend.detach(outputs))
+        trace.expect_value("the output requires grad", True, backend.requires_grad(outputs))  # noqa: FBT003
     backend.forward(module, x)
     trace.expect(("forward", "replicate"))
 

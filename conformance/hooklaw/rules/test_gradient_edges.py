@@ -158,6 +158,8 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
         "grad-of-edges-ignores-grad-outputs",
         "grad-of-edges-skips-hooks",
         "grad-of-the-edge-of-the-first-output",
+        "grad-of-the-first-edge",
+        "grad-of-the-last-edge",
     ],
 )
 def test_grad_outputs(backend: Backend, trace: Trace) -> None:
@@ -174,6 +176,12 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [2.0, 3.0]))
     trace.expect_value("gradients", [[0.0, 0.0, 60.0, 120.0]], grads)
+
+    edges = [backend.get_gradient_edge(each) for each in backend.call(forward, x)]
+    grads = backend.grad(edges, [x], [backend.tensor([2.0, 3.0]), backend.tensor([4.0, 5.0])])
+
+    trace.expect(("hook", [4.0, 5.0]))
+    trace.expect_value("gradients of two edges", [[4.0, 12.0, 120.0, 200.0]], grads)
 
 
 @rule(

@@ -206,16 +206,21 @@ def _succeeds(action: Callable[[], Any]) -> bool:
     level=Level.MUST,
     sources=[INCREMENT.sentence(1, 5, 6)],
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
-    mutants=["version-never-incremented", "only-the-first-version-incremented", "a-single-increment-is-lost"],
+    mutants=[
+        "version-never-incremented",
+        "only-the-first-version-incremented",
+        "only-the-last-version-incremented",
+        "a-single-increment-is-lost",
+    ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_increment(backend: Backend, trace: Trace) -> None:
     """increment_version on a saved tensor, alone or in a list, once or repeatedly, makes backward an error."""
-    for several, times in product((False, True), (1, 2)):
+    for given, times in product((lambda x, _: x, lambda x, y: [y, x], lambda x, y: [x, y]), (1, 2)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
         for _ in range(times):
-            backend.increment_version([y, x] if several else x)
+            backend.increment_version(given(x, y))
 
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(loss)

@@ -26,7 +26,11 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 3, 4), MODULES.sentence(13)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.TENSOR_HOOKS],
-    mutants=["module-backward-hooks-deferred-to-the-end"],
+    mutants=[
+        "module-backward-hooks-deferred-to-the-end",
+        "backward-pre-hook-gets-the-oldest-module",
+        "backward-pre-hook-gets-the-newest-module",
+    ],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets the module and the tuple of its outputs' gradients before the module's backward."""
@@ -39,13 +43,15 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     def pre_hook(given, grad_output):
         trace.log("pre-hook", [given is module, isinstance(grad_output, tuple), *grad_output])
 
-    module = backend.module({}, forward)
-    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
-    backend.register_full_backward_pre_hook(module, pre_hook)
+    modules = [backend.module({}, forward) for _ in range(2)]
+    for each in modules:
+        backend.register_full_backward_hook(each, lambda *_: trace.log("hook"))
+        backend.register_full_backward_pre_hook(each, pre_hook)
 
-    backend.backward(backend.sum(backend.call(module, leaf(backend)) * 5))
+    for module in modules:
+        backend.backward(backend.sum(backend.call(module, leaf(backend)) * 5))
 
-    trace.expect(("pre-hook", [True, True, [5.0, 5.0]]), "inside", "hook")
+        trace.expect(("pre-hook", [True, True, [5.0, 5.0]]), "inside", "hook")
 
 
 @rule(

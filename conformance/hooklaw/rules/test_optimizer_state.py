@@ -172,7 +172,12 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(9), POST.sentence(9), LOAD_PRE.sentence(11), LOAD_POST.sentence(9)],
     needs=NEEDS,
-    mutants=["state-hook-stays", "state-handle-removes-the-oldest", "state-handle-removes-equal-hooks"],
+    mutants=[
+        "state-hook-stays",
+        "state-handle-removes-the-oldest",
+        "state-handle-removes-the-newest",
+        "state-handle-removes-equal-hooks",
+    ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of an optimizer's state hook of any kind removes this hook, and no other.
@@ -181,15 +186,15 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     """
     for register in registrations(backend):
         optimizer, hooks = optimizer_of(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
-        _, handle, _ = (register(optimizer, hook) for hook in (*hooks, hooks[1]))
+        _, handle, *_ = (register(optimizer, hook) for hook in (*hooks, hooks[1], lambda *_: trace.log("newer")))
         round_trip(backend, optimizer)
-        trace.expect_in_any_order("older", "twice", "twice")
+        trace.expect_in_any_order("older", "twice", "twice", "newer")
         handle.remove()
 
         round_trip(backend, optimizer)
         round_trip(backend, optimizer)
 
-        trace.expect_in_any_order(*["older", "twice"] * 2)
+        trace.expect_in_any_order(*["older", "twice", "newer"] * 2)
 
 
 @rule(

@@ -154,3 +154,28 @@ def distribute_module_runs_input_fn_first(self: Mutant, old: Hook, module: Any, 
     before = functions.pop("input_fn")
     module.register_forward_pre_hook(before, prepend=True)
     old(module, **functions)
+
+
+@overriding("distribute_module")
+def output_fn_lost_from_the_third_call_on(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """output_fn runs in the first two calls alone."""
+    after = functions.pop("output_fn", None)
+    calls = iter((after, after))
+
+    def lost(*given: Any) -> Any:
+        left = next(calls, None)
+        return left and left(*given)
+
+    old(module, output_fn=after and lost, **functions)
+
+
+@overriding("distribute_module")
+def output_fn_under_no_grad(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """output_fn runs under no_grad."""
+    after = functions.pop("output_fn", None)
+
+    def unrecorded(*given: Any) -> Any:
+        with self.no_grad():
+            return after(*given)
+
+    old(module, output_fn=after and unrecorded, **functions)
