@@ -58,7 +58,7 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
         "registration-hooks-never-run",
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
-        "parameter-registration-hook-lost-second-call",
+        "module-registration-hook-lost-second-call",
     ],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
@@ -116,7 +116,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
         "registration-hooks-never-run",
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
-        "parameter-registration-hook-lost-second-call",
+        "buffer-registration-hook-lost-second-call",
     ],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
