@@ -168,10 +168,21 @@ def made(results, *, vices=("a", "b"), broken=(), of="torch-eager"):
 
 def test_rules_that_name_a_mutant_are_tried_first():
     """A rule that does not name a mutant may end the worker, so those that name it come before."""
-    rules = [made_rule("made.one", "a"), made_rule("made.two", "b")]
-    original = {rule.id: _service.Attempt(Outcome.PASS, {"backward"}) for rule in rules}
+    found = made({}, vices=["a", "b"])
+    original = {rule.id: _service.Attempt(Outcome.PASS, {"backward"}) for rule in found.rules}
 
-    tried = matrix._tried(rules, "b", original, {"backward"})
+    tried = matrix._tried(found, "b", original, {"backward"})
+
+    assert [rule.id for rule in tried] == ["made.two", "made.one"]
+
+
+def test_rules_of_the_chapters_of_a_mutant_are_tried_before_others():
+    """Of rules that do not name a mutant, those whose ids begin as it says come first."""
+    found = made({}, vices=["c"])
+    found.first = {"c": ["made.two"]}
+    original = {rule.id: _service.Attempt(Outcome.PASS, {"backward"}) for rule in found.rules}
+
+    tried = matrix._tried(found, "c", original, {"backward"})
 
     assert [rule.id for rule in tried] == ["made.two", "made.one"]
 
