@@ -10,6 +10,7 @@ from hooklaw.errors import ScriptError
 from hooklaw.law.collection import find_rule
 from hooklaw.law.rule import Registered
 from hooklaw.repro import script_of
+from hooklaw.rules.lifetimes import holding
 
 
 def body_of(rule: str, backend=None) -> str:
@@ -29,6 +30,17 @@ def expands(backend, x):
     backend.expand(backend.view(x, 2, 3), 3)
     backend.expand(x)
     backend.grad(x, inputs=[x])
+
+
+def _nothing(x):
+    """Have the name of a function of another module."""
+    return x
+
+
+def clashes(backend, trace, x):
+    """Use it, and a function that uses the other."""
+    backend.expand(_nothing(x), 3)
+    backend.register_hook(x, holding(trace, "held"))
 
 
 class Pair(NamedTuple):
@@ -123,6 +135,15 @@ def test_it_includes_what_it_uses():
     assert script.count("def saw(label, action=None):") == 1
     assert "class Tensor(list):" in script
     assert "hooklaw" not in script
+
+
+def test_functions_of_one_name():
+    """Of two functions of one name from two modules, each is included, and called where it was."""
+    script = written(clashes)
+
+    assert "def _nothing(x):\n    return x" in script
+    assert "return lambda *_: _nothing_(held)" in script
+    assert "spread(_nothing(x), (3,))" in script
 
 
 def test_fields_of_a_class():

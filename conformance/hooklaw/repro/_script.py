@@ -42,6 +42,8 @@ class RuleScript:
         self.backend = backend
         self._imports: dict[str, None] = {}
         self._definitions: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
+        """The module of each name that is included, since two may define it."""
         self._function = inspect.unwrap(rule.function)
         self._source = source_of(self._function.__module__)
         self._node = _function(self._source, self._function.__name__)
@@ -96,6 +98,8 @@ class RuleScript:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             return Rewriter(self, Scope(source)).text(node.value)
         written = f"{name}_" if name in self._taken | local else name
+        while self._modules.setdefault(written, source.module.__name__) != source.module.__name__:
+            written += "_"
         if isinstance(value := getattr(source.module, name, None), ModuleType):
             return self._alias(value, written)
         rewriter = Rewriter(self, Scope(source, frozenset(bound_here(node)) - {name, *HANDED}))
