@@ -13,6 +13,7 @@ from hooklaw.mutation import _service, matrix
 from hooklaw.mutation.matrix import Matrices, Matrix, choose_by
 from hooklaw.mutation.report import report
 from hooklaw.results.verdict import Exit, Outcome
+from hooklaw_backends.mutants.in_situations import KINDS
 
 pytest.importorskip("torch", reason="mutants are torch's, and torch is not installed")
 JSON = ("--of", "reference", "--format", "json")
@@ -74,6 +75,15 @@ def test_every_rule(hooklaw_command, shipped):
 
     assert row["killed_by"] == row["breaks"]
     assert set(json.loads(done.stdout)[0]["killed_by"]) > set(row["breaks"])
+
+
+def test_mutants_that_know_where_they_are_change_nothing_elsewhere(hooklaw_command):
+    """No rule kills what the mutants of each kind of hook do to know their situation, so what it kills is the fault."""
+    chosen = ["--of", "reference", "--mutants", "never_wrong", "--format", "json"]
+    done = hooklaw_command("mutants", *chosen, path=[DATA])
+    verdicts = {row["mutant"]: (row["verdict"], row["killed_by"], row["errors"]) for row in json.loads(done.stdout)}
+
+    assert verdicts == dict.fromkeys([*KINDS, "pack-hook", "unpack-hook"], ("survived", [], []))
 
 
 def test_survivor(docile):
