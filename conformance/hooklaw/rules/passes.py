@@ -27,16 +27,16 @@ PASSES = [
     Capability.AUTOGRAD_GRAD,
     Capability.CREATE_GRAPH,
     Capability.GRAD_MODE,
-    Capability.TENSOR_HOOKS,
 ]
 """What `passes` needs."""
 BACKWARDS = [
     Capability.RETAIN_GRAPH,
     Capability.BACKWARD_CREATE_GRAPH,
     Capability.GRAD_MODE,
-    Capability.TENSOR_HOOKS,
 ]
 """What `backwards` needs."""
+INNER = [Capability.RETAIN_GRAPH, Capability.TENSOR_HOOKS]
+"""What `inside_a_pass` needs."""
 ROOTS = [Capability.BACKWARD_INPUTS, Capability.SEVERAL_ROOTS, Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS]
 """What `roots` needs."""
 PLACES = [Capability.GRAD_MODE, Capability.TENSOR_HOOKS, Capability.CHECKPOINT, Capability.SAVED_TENSOR_HOOKS]
@@ -55,16 +55,9 @@ def passes(backend: Backend) -> dict[str, Run]:
         with backend.no_grad():
             return _backward(backend, root, x, retain_graph=True)
 
-    def inside(root: Any, x: Any) -> Any:
-        got, outer = list[Any](), backend.call(lambda x: x * 5, leaf(backend))
-        backend.register_hook(outer, lambda _: got.append(_backward(backend, root, x, retain_graph=True)))
-        backend.backward(backend.call(backend.sum, outer))
-        return got[0] if got else None
-
     return {
         "backward": lambda root, x: _backward(backend, root, x, retain_graph=True),
         "backward in no_grad": in_no_grad,
-        "backward inside a backward": inside,
         "autograd.grad": lambda root, x: backend.grad(root, [x], retain_graph=True)[0],
         "autograd.grad that creates a graph": lambda root, x: backend.grad(root, [x], create_graph=True)[0],
     }
@@ -79,6 +72,18 @@ def backwards(backend: Backend) -> dict[str, Run]:
             return _backward(backend, root, x, create_graph=True)
 
     return {**found, "backward that creates a graph": creating}
+
+
+def inside_a_pass(backend: Backend) -> dict[str, Run]:
+    """Return a backward that a tensor hook runs during another backward."""
+
+    def inside(root: Any, x: Any) -> Any:
+        got, outer = list[Any](), backend.call(lambda x: x * 5, leaf(backend))
+        backend.register_hook(outer, lambda _: got.append(_backward(backend, root, x, retain_graph=True)))
+        backend.backward(backend.call(backend.sum, outer))
+        return got[0] if got else None
+
+    return {"backward inside a backward": inside}
 
 
 def roots(backend: Backend) -> dict[str, Run]:
@@ -237,7 +242,7 @@ def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:
 
 
 def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
-    """Expect the error of a hook to leave each of these passes, and the next one to run the hook."""
+    """Expect the error of a hook to reach the caller of each of these passes, and the next one to run the hook."""
     for label, run in runs.items():
         failures = [None]
         for _ in range(2):
@@ -251,7 +256,7 @@ def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
 
 
 def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
-    """Expect the error of the third hook in a third pass to leave the pass."""
+    """Expect the error of the third hook in a third pass to reach its caller."""
     with hooked(backend, kind, nothing, nothing, after_calls(2)) as (root, x):
         for _ in range(2):
             _backward(backend, root, x, retain_graph=True)
@@ -282,7 +287,7 @@ def called_from(backend: Backend, trace: Trace, kind: Kind) -> None:
 
 
 def errors_in(backend: Backend, trace: Trace, kind: Kind) -> None:
-    """Expect the error of a forward hook to leave each kind of call, a recomputation, and the third call."""
+    """Expect the error of a forward hook to reach its caller, in each kind of call, the third and a recomputation."""
     for label, call in calls(backend).items():
         failures = [None]
         with hooked_module(backend, kind, failing(trace, kind, failures)) as module:

@@ -15,17 +15,16 @@ from hooklaw.rules.hooks import (
 )
 from hooklaw.rules.passes import BACKWARDS, PASSES, ROOTS, backwards, fails_in, fails_late, in_thread, passes, roots
 
-LEAVES = observed("the error of a hook leaves the pass as it is, and the next pass is like any other")
+REACHES = observed("the error of a hook reaches the caller of the pass as it is, and the next pass is like any other")
 
 
 @rule(
     "tensor-hook.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.TENSOR_HOOKS, *PASSES],
     mutants=[
-        "tensor-hook-swallowed-inner-pass",
         "tensor-hook-swallowed-no-grad-pass",
         "tensor-hook-swallowed-create-graph",
         "tensor-hook-swallowed-third",
@@ -34,7 +33,7 @@ LEAVES = observed("the error of a hook leaves the pass as it is, and the next pa
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
-    """An error of a tensor hook leaves the pass, and the next pass is right.
+    """An error of a tensor hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -46,7 +45,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     "tensor-hook.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.TENSOR_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "tensor-hook-swallowed-inputs",
@@ -56,7 +55,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_tensor_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a tensor hook leaves a backward whatever that starts from, in any thread.
+    """An error of a tensor hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -67,10 +66,9 @@ def test_tensor_in_every_root(backend: Backend, trace: Trace) -> None:
     "post-acc.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.POST_ACCUMULATE, *BACKWARDS],
     mutants=[
-        "post-accumulate-hook-swallowed-inner-pass",
         "post-accumulate-hook-swallowed-no-grad-pass",
         "post-accumulate-hook-swallowed-create-graph",
         "post-accumulate-hook-swallowed-third",
@@ -79,7 +77,7 @@ def test_tensor_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
-    """An error of a post-accumulate-grad hook leaves the pass, and the next pass is right.
+    """An error of a post-accumulate-grad hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -91,7 +89,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     "post-acc.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.POST_ACCUMULATE, *ROOTS, Capability.THREADS],
     mutants=[
         "post-accumulate-hook-swallowed-inputs",
@@ -101,7 +99,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_post_accumulate_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a post-accumulate-grad hook leaves a backward whatever that starts from, in any thread.
+    """An error of a post-accumulate-grad hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -112,10 +110,9 @@ def test_post_accumulate_in_every_root(backend: Backend, trace: Trace) -> None:
     "node-prehook.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
     mutants=[
-        "node-pre-hook-swallowed-inner-pass",
         "node-pre-hook-swallowed-no-grad-pass",
         "node-pre-hook-swallowed-create-graph",
         "node-pre-hook-swallowed-third",
@@ -124,7 +121,7 @@ def test_post_accumulate_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
-    """An error of a Node pre-hook leaves the pass, and the next pass is right.
+    """An error of a Node pre-hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -136,7 +133,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     "node-prehook.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "node-pre-hook-swallowed-inputs",
@@ -146,7 +143,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a Node pre-hook leaves a backward whatever that starts from, in any thread.
+    """An error of a Node pre-hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -157,10 +154,9 @@ def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     "node-hook.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
     mutants=[
-        "node-hook-swallowed-inner-pass",
         "node-hook-swallowed-no-grad-pass",
         "node-hook-swallowed-create-graph",
         "node-hook-swallowed-third",
@@ -169,7 +165,7 @@ def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
-    """An error of a Node hook leaves the pass, and the next pass is right.
+    """An error of a Node hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -181,7 +177,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     "node-hook.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "node-hook-swallowed-inputs",
@@ -191,7 +187,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a Node hook leaves a backward whatever that starts from, in any thread.
+    """An error of a Node hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -202,10 +198,9 @@ def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
     "multi-grad.all.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MULTI_GRAD, *PASSES],
     mutants=[
-        "multi-grad-hook-swallowed-inner-pass",
         "multi-grad-hook-swallowed-no-grad-pass",
         "multi-grad-hook-swallowed-create-graph",
         "multi-grad-hook-swallowed-third",
@@ -214,7 +209,7 @@ def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
-    """An error of a multi-grad hook leaves the pass, and the next pass is right.
+    """An error of a multi-grad hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -226,7 +221,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     "multi-grad.all.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MULTI_GRAD, *ROOTS, Capability.THREADS],
     mutants=[
         "multi-grad-hook-swallowed-inputs",
@@ -236,7 +231,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a multi-grad hook leaves a backward whatever that starts from, in any thread.
+    """An error of a multi-grad hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -247,10 +242,9 @@ def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
     "multi-grad.any.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MULTI_GRAD, *PASSES],
     mutants=[
-        "any-grad-hook-swallowed-inner-pass",
         "any-grad-hook-swallowed-no-grad-pass",
         "any-grad-hook-swallowed-create-graph",
         "any-grad-hook-swallowed-third",
@@ -259,7 +253,7 @@ def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
-    """An error of a multi-grad hook in mode any leaves the pass, and the next pass is right.
+    """An error of a multi-grad hook in mode any reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -271,7 +265,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     "multi-grad.any.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MULTI_GRAD, *ROOTS, Capability.THREADS],
     mutants=[
         "any-grad-hook-swallowed-inputs",
@@ -281,7 +275,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a multi-grad hook in mode any leaves a backward whatever that starts from, in any thread.
+    """An error of a multi-grad hook in mode any reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -292,10 +286,9 @@ def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
     "module.full-backward-pre.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES],
     mutants=[
-        "backward-pre-hook-swallowed-inner-pass",
         "backward-pre-hook-swallowed-no-grad-pass",
         "backward-pre-hook-swallowed-create-graph",
         "backward-pre-hook-swallowed-third",
@@ -304,7 +297,7 @@ def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
-    """An error of a module's backward pre-hook leaves the pass, and the next pass is right.
+    """An error of a module's backward pre-hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -316,7 +309,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     "module.full-backward-pre.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "backward-pre-hook-swallowed-inputs",
@@ -326,7 +319,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a module's backward pre-hook leaves a backward whatever that starts from, in any thread.
+    """An error of a module's backward pre-hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -337,10 +330,9 @@ def test_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     "module.full-backward.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES],
     mutants=[
-        "backward-hook-swallowed-inner-pass",
         "backward-hook-swallowed-no-grad-pass",
         "backward-hook-swallowed-create-graph",
         "backward-hook-swallowed-third",
@@ -349,7 +341,7 @@ def test_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """An error of a module's backward hook leaves the pass, and the next pass is right.
+    """An error of a module's backward hook reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -361,7 +353,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     "module.full-backward.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "backward-hook-swallowed-inputs",
@@ -371,7 +363,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a module's backward hook leaves a backward whatever that starts from, in any thread.
+    """An error of a module's backward hook reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -382,10 +374,9 @@ def test_backward_in_every_root(backend: Backend, trace: Trace) -> None:
     "module.global-full-backward-pre.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
     mutants=[
-        "global-backward-pre-hook-swallowed-inner-pass",
         "global-backward-pre-hook-swallowed-no-grad-pass",
         "global-backward-pre-hook-swallowed-create-graph",
         "global-backward-pre-hook-swallowed-third",
@@ -394,7 +385,7 @@ def test_backward_in_every_root(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
-    """An error of a backward pre-hook on all modules leaves the pass, and the next pass is right.
+    """An error of a backward pre-hook on all modules reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -406,7 +397,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     "module.global-full-backward-pre.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[
         Capability.MODULES,
         Capability.MODULE_BACKWARD_PRE_HOOKS,
@@ -422,7 +413,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a backward pre-hook on all modules leaves a backward whatever that starts from, in any thread.
+    """An error of a backward pre-hook on all modules reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """
@@ -433,10 +424,9 @@ def test_global_backward_pre_in_every_root(backend: Backend, trace: Trace) -> No
     "module.global-full-backward.exception.every-pass",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
     mutants=[
-        "global-backward-hook-swallowed-inner-pass",
         "global-backward-hook-swallowed-no-grad-pass",
         "global-backward-hook-swallowed-create-graph",
         "global-backward-hook-swallowed-third",
@@ -445,7 +435,7 @@ def test_global_backward_pre_in_every_root(backend: Backend, trace: Trace) -> No
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
-    """An error of a backward hook on all modules leaves the pass, and the next pass is right.
+    """An error of a backward hook on all modules reaches the caller of the pass, and the next pass is right.
 
     In each kind of pass; an error of the third hook in its third call too.
     """
@@ -457,7 +447,7 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
     "module.global-full-backward.exception.every-root",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[
         Capability.MODULES,
         Capability.MODULE_BACKWARD_HOOKS,
@@ -473,7 +463,7 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_in_every_root(backend: Backend, trace: Trace) -> None:
-    """An error of a backward hook on all modules leaves a backward whatever that starts from, in any thread.
+    """An error of a backward hook on all modules reaches the caller of backward wherever it starts, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
     """

@@ -8,7 +8,7 @@ FORWARD_PRE_HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 FORWARD_HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL_FORWARD_PRE_HOOK = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
 GLOBAL_FORWARD_HOOK = docstring("torch.nn.modules.module.register_module_forward_hook")
-LEAVES = observed("the error of a hook leaves the call as it is, and the next call is like any other")
+REACHES = observed("the error of a hook reaches the caller as it is, and the next call is like any other")
 
 
 @rule(
@@ -58,7 +58,7 @@ def test_forward_pre_from_every_place(backend: Backend, trace: Trace) -> None:
     "module.forward-pre.exception.every-call",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, *PLACES, Capability.THREADS],
     mutants=[
         "forward-pre-hook-swallowed-no-grad",
@@ -71,7 +71,7 @@ def test_forward_pre_from_every_place(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_forward_pre_error(backend: Backend, trace: Trace) -> None:
-    """An error of a forward pre-hook leaves the call, and the next call is right.
+    """An error of a forward pre-hook reaches the caller, and the next call is right.
 
     In each kind of call; an error of the third hook in its third call too.
     """
@@ -125,7 +125,7 @@ def test_forward_from_every_place(backend: Backend, trace: Trace) -> None:
     "module.forward.exception.every-call",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, *PLACES, Capability.THREADS],
     mutants=[
         "forward-hook-swallowed-no-grad",
@@ -138,7 +138,7 @@ def test_forward_from_every_place(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_forward_error(backend: Backend, trace: Trace) -> None:
-    """An error of a forward hook leaves the call, and the next call is right.
+    """An error of a forward hook reaches the caller, and the next call is right.
 
     In each kind of call; an error of the third hook in its third call too.
     """
@@ -192,7 +192,7 @@ def test_global_forward_pre_from_every_place(backend: Backend, trace: Trace) -> 
     "module.global-forward-pre.exception.every-call",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, *PLACES, Capability.THREADS],
     mutants=[
         "global-forward-pre-hook-swallowed-no-grad",
@@ -205,7 +205,7 @@ def test_global_forward_pre_from_every_place(backend: Backend, trace: Trace) -> 
     ],
 )
 def test_global_forward_pre_error(backend: Backend, trace: Trace) -> None:
-    """An error of a forward pre-hook on all modules leaves the call, and the next call is right.
+    """An error of a forward pre-hook on all modules reaches the caller, and the next call is right.
 
     In each kind of call; an error of the third hook in its third call too.
     """
@@ -259,7 +259,7 @@ def test_global_forward_from_every_place(backend: Backend, trace: Trace) -> None
     "module.global-forward.exception.every-call",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, *PLACES, Capability.THREADS],
     mutants=[
         "global-forward-hook-swallowed-no-grad",
@@ -272,7 +272,7 @@ def test_global_forward_from_every_place(backend: Backend, trace: Trace) -> None
     ],
 )
 def test_global_forward_error(backend: Backend, trace: Trace) -> None:
-    """An error of a forward hook on all modules leaves the call, and the next call is right.
+    """An error of a forward hook on all modules reaches the caller, and the next call is right.
 
     In each kind of call; an error of the third hook in its third call too.
     """

@@ -36,7 +36,6 @@ GLOBAL_BACKWARD_HOOK = docstring("torch.nn.modules.module.register_module_full_b
         "tensor-hook-lost-second-pass",
         "tensor-hook-lost-create-graph",
         "tensor-hook-lost-no-grad-pass",
-        "tensor-hook-twice-inner-pass",
         "tensor-hook-lost-autograd-grad",
         "tensor-hook-ignored-no-grad-pass",
     ],
@@ -44,7 +43,7 @@ GLOBAL_BACKWARD_HOOK = docstring("torch.nn.modules.module.register_module_full_b
 def test_tensor(backend: Backend, trace: Trace) -> None:
     """A tensor hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, TENSOR, passes(backend), times=THRICE)
 
@@ -58,13 +57,12 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
         "post-accumulate-hook-lost-second-pass",
         "post-accumulate-hook-lost-create-graph",
         "post-accumulate-hook-lost-no-grad-pass",
-        "post-accumulate-hook-twice-inner-pass",
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs once in each backward.
 
-    Again on the same graph, in no_grad, inside another backward, and with create_graph.
+    Again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, POST_ACCUMULATE, backwards(backend), times=THRICE)
 
@@ -78,7 +76,6 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
         "node-pre-hook-lost-second-pass",
         "node-pre-hook-lost-create-graph",
         "node-pre-hook-lost-no-grad-pass",
-        "node-pre-hook-twice-inner-pass",
         "node-pre-hook-lost-autograd-grad",
         "node-pre-hook-ignored-no-grad-pass",
     ],
@@ -86,7 +83,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 def test_node_pre(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, NODE_PRE, passes(backend), times=THRICE)
 
@@ -100,7 +97,6 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
         "node-hook-lost-second-pass",
         "node-hook-lost-create-graph",
         "node-hook-lost-no-grad-pass",
-        "node-hook-twice-inner-pass",
         "node-hook-lost-autograd-grad",
         "node-hook-ignored-no-grad-pass",
     ],
@@ -108,7 +104,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 def test_node(backend: Backend, trace: Trace) -> None:
     """A Node hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, NODE, passes(backend), times=THRICE)
 
@@ -122,14 +118,13 @@ def test_node(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-lost-second-pass",
         "multi-grad-hook-lost-create-graph",
         "multi-grad-hook-lost-no-grad-pass",
-        "multi-grad-hook-twice-inner-pass",
         "multi-grad-hook-lost-autograd-grad",
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook runs once in each pass.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, MULTI_GRAD, passes(backend), times=THRICE)
 
@@ -143,14 +138,13 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
         "any-grad-hook-lost-second-pass",
         "any-grad-hook-lost-create-graph",
         "any-grad-hook-lost-no-grad-pass",
-        "any-grad-hook-twice-inner-pass",
         "any-grad-hook-lost-autograd-grad",
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any runs once in each pass.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, MULTI_GRAD_ANY, passes(backend), times=THRICE)
 
@@ -164,7 +158,6 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-lost-second-pass",
         "backward-pre-hook-lost-create-graph",
         "backward-pre-hook-lost-no-grad-pass",
-        "backward-pre-hook-twice-inner-pass",
         "backward-pre-hook-lost-autograd-grad",
         "backward-pre-hook-ignored-no-grad-pass",
     ],
@@ -172,7 +165,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """A module's backward pre-hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, BACKWARD_PRE, passes(backend), times=THRICE)
 
@@ -186,7 +179,6 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
         "backward-hook-lost-second-pass",
         "backward-hook-lost-create-graph",
         "backward-hook-lost-no-grad-pass",
-        "backward-hook-twice-inner-pass",
         "backward-hook-lost-autograd-grad",
         "backward-hook-ignored-no-grad-pass",
     ],
@@ -194,7 +186,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_backward(backend: Backend, trace: Trace) -> None:
     """A module's backward hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, BACKWARD, passes(backend), times=THRICE)
 
@@ -208,7 +200,6 @@ def test_backward(backend: Backend, trace: Trace) -> None:
         "global-backward-pre-hook-lost-second-pass",
         "global-backward-pre-hook-lost-create-graph",
         "global-backward-pre-hook-lost-no-grad-pass",
-        "global-backward-pre-hook-twice-inner-pass",
         "global-backward-pre-hook-lost-autograd-grad",
         "global-backward-pre-hook-ignored-no-grad-pass",
     ],
@@ -216,7 +207,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook on all modules runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, GLOBAL_BACKWARD_PRE, passes(backend), times=THRICE)
 
@@ -230,7 +221,6 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
         "global-backward-hook-lost-second-pass",
         "global-backward-hook-lost-create-graph",
         "global-backward-hook-lost-no-grad-pass",
-        "global-backward-hook-twice-inner-pass",
         "global-backward-hook-lost-autograd-grad",
         "global-backward-hook-ignored-no-grad-pass",
     ],
@@ -238,6 +228,6 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_global_backward(backend: Backend, trace: Trace) -> None:
     """A backward hook on all modules runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, GLOBAL_BACKWARD, passes(backend), times=THRICE)

@@ -18,7 +18,7 @@ LOAD_POST = docstring("torch.nn.Module.register_load_state_dict_post_hook")
 PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registration_hook")
 BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")
 CHILD = docstring("torch.nn.modules.module.register_module_module_registration_hook")
-LEAVES = observed("the error of a hook leaves what it is around as it is, and the next time is like any other")
+REACHES = observed("the error of a hook reaches the caller as it is, and the next time is like any other")
 Hook = Callable[..., Any]
 
 
@@ -148,12 +148,12 @@ def test_steps(backend: Backend, trace: Trace) -> None:
     "optim.step-hooks.exception",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.OPTIMIZERS, Capability.THREADS],
     mutants=["step-pre-hook-swallowed-third-call", "global-step-post-hook-twice-after-a-failure"],
 )
 def test_errors_of_steps(backend: Backend, trace: Trace) -> None:
-    """An error of a step hook leaves the step, and the hooks run in the next step.
+    """An error of a step hook reaches the caller of step, and the hooks run in the next step.
 
     Also in another thread, and of the third hook in its third call.
     """
@@ -179,12 +179,12 @@ def test_states(backend: Backend, trace: Trace) -> None:
     "state-dict.hooks.exception",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.STATE_DICT, Capability.THREADS],
     mutants=["state-dict-pre-hook-swallowed-third-call", "load-post-hook-twice-after-a-failure"],
 )
 def test_errors_of_states(backend: Backend, trace: Trace) -> None:
-    """An error of a state-dict hook leaves state_dict or load_state_dict, and the hooks run the next time.
+    """An error of a state-dict hook reaches the caller of state_dict or load_state_dict; the hooks run again.
 
     Also in another thread, and of the third hook in its third call.
     """
@@ -210,12 +210,12 @@ def test_registrations(backend: Backend, trace: Trace) -> None:
     "registration-hook.exception",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[LEAVES],
+    sources=[REACHES],
     needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS, Capability.THREADS],
     mutants=["buffer-registration-hook-swallowed-third-call", "module-registration-hook-twice-after-a-failure"],
 )
 def test_errors_of_registrations(backend: Backend, trace: Trace) -> None:
-    """An error of a registration hook leaves the registration, and the hooks run at the next one.
+    """An error of a registration hook reaches the caller of the registration, and the hooks run at the next one.
 
     Also in another thread, and of the third hook in its third call.
     """

@@ -6,7 +6,20 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 from hooklaw.rules.hooks import UserError
-from hooklaw.rules.passes import PASSES, PLACES, ROOTS, THRICE, Run, elsewhere, in_thread, passes, places, roots
+from hooklaw.rules.passes import (
+    INNER,
+    PASSES,
+    PLACES,
+    ROOTS,
+    THRICE,
+    Run,
+    elsewhere,
+    in_thread,
+    inside_a_pass,
+    passes,
+    places,
+    roots,
+)
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]
@@ -40,14 +53,26 @@ def everywhere(backend: Backend) -> dict[str, Callable[[Save], Any]]:
     level=Level.MUST,
     sources=[HOOKS.sentence(5, 6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, *PASSES],
-    mutants=["unpack-hook-doubled-inner-pass", "unpack-hook-doubled-no-grad-pass", "unpack-hook-twice-no-grad-pass"],
+    mutants=["unpack-hook-doubled-no-grad-pass", "unpack-hook-twice-no-grad-pass"],
 )
 def test_every_pass(backend: Backend, trace: Trace) -> None:
     """Each pass calls unpack once for a saved tensor that it needs once, and uses what it returns.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, inside another backward, and with create_graph.
+    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     unpacks_in(backend, trace, passes(backend), times=THRICE)
+
+
+@rule(
+    "saved-tensor.unpack.inside-a-pass",
+    level=Level.MUST,
+    sources=[HOOKS.sentence(5, 6)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, *INNER],
+    mutants=["unpack-hook-doubled-inner-pass", "unpack-hook-twice-inner-pass"],
+)
+def test_inside_a_pass(backend: Backend, trace: Trace) -> None:
+    """Inside another pass unpack is called once for a saved tensor that is needed once, and what it returns is used."""
+    unpacks_in(backend, trace, inside_a_pass(backend), times=THRICE)
 
 
 @rule(
@@ -97,7 +122,7 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
     "saved-tensor.pack.exception.every-place",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[observed("the error of a pack hook leaves the operation, and the next operation is right")],
+    sources=[observed("the error of a pack hook reaches the caller of the operation, and the next operation is right")],
     needs=EVERYWHERE,
     mutants=[
         "pack-hook-swallowed-in-a-module",
@@ -108,7 +133,7 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_errors(backend: Backend, trace: Trace) -> None:
-    """An error of a pack hook leaves the operation that saves the tensor, and the next operation is right.
+    """An error of a pack hook reaches the caller of the operation, and the next operation is right.
 
     In each place and in a recomputation, also for the third tensor in a context.
     """
