@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import UserError
 from hooklaw.rules.ranks import RANKS, number
 
 DISTRIBUTE_MODULE = docstring("torch.distributed.tensor.distribute_module")
@@ -223,3 +224,35 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 
     trace.expect("full backward hook")
     trace.expect_value("x.grad", [2 * value for value in VALUES], backend.grad_of(x))
+
+
+@rule(
+    "dtensor.module.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("input_fn and output_fn are hooks of the module, whose errors reach the caller")],
+    needs=NEEDS,
+    mutants=["input-fn-error-swallowed", "output-fn-error-swallowed"],
+    processes=RANKS,
+)
+def test_exception(backend: Backend, trace: Trace) -> None:
+    """An error of input_fn or output_fn reaches the caller of the module, and the next call is right."""
+
+    def failing(name: str, failures: list[None]) -> Any:
+        def function(_module: Any, given: Any) -> Any:
+            if failures:
+                failures.pop()
+                raise UserError(f"from {name}")
+            trace.log(name)
+            return given
+
+        return function
+
+    x = backend.tensor(VALUES)
+    for name in ("input_fn", "output_fn"):
+        module = backend.module({}, lambda _module, x: x * 2.0)
+        backend.distribute_module(module, **{name: failing(name, [None])})
+        with trace.raises_type(UserError, f"from {name}"):
+            backend.call(module, x)
+        trace.log("output", backend.call(module, x))
+        trace.expect(name, ("output", [2 * value for value in VALUES]))

@@ -1,6 +1,8 @@
 """Hooks around an optimizer's step, a state dict and a registration: each time, in any thread, and their errors."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
@@ -129,6 +131,30 @@ def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
                 trace.expect(*[label] * (before + 1))
 
 
+def may_remove_itself(trace: Trace, kinds: dict[str, Kind]) -> None:
+    """Expect a hook of each kind that removes itself to run once, and those around it each time."""
+    for label, kind in kinds.items():
+        with ExitStack() as handles:
+
+            def register(hook: Hook, kind: Kind = kind, handles: ExitStack = handles) -> Any:
+                handle = kind.register(hook)
+                handles.callback(handle.remove)
+                return handle
+
+            def once(*_: Any, own: list[Any], **__: Any) -> None:
+                trace.log("once")
+                own[0].remove()
+
+            own = list[Any]()
+            register(trace.saw("older"))
+            own.append(register(partial(once, own=own)))
+            register(trace.saw("newer"))
+            for _ in range(2):
+                kind.act()
+            trace.log(label)
+            trace.expect("older", "once", "newer", "older", "newer", label)
+
+
 @rule(
     "optim.step-hooks.every-time",
     level=Level.MUST,
@@ -158,6 +184,21 @@ def test_errors_of_steps(backend: Backend, trace: Trace) -> None:
     Also in another thread, and of the third hook in its third call.
     """
     fails_each_time(trace, steps(backend))
+
+
+@rule(
+    "optim.step-hooks.remove-itself",
+    level=Level.MUST,
+    sources=[STEP_PRE.sentence(6), STEP_POST.sentence(5), STEP_PRE_OF_ALL.sentence(4), STEP_POST_OF_ALL.sentence(4)],
+    needs=[Capability.OPTIMIZERS],
+    mutants=["step-hook-stays", "step-post-hook-stays", "global-step-hook-stays"],
+)
+def test_step_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
+    """A step hook that removes itself while it runs is called in no later step, and all other hooks still are.
+
+    The docstrings say that the handle's remove removes the hook, and except no moment.
+    """
+    may_remove_itself(trace, steps(backend))
 
 
 @rule(
@@ -192,6 +233,21 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "state-dict.hooks.remove-itself",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[
+        observed("these registrations return a handle; only the docstring of the load_state_dict post-hook names it")
+    ],
+    needs=[Capability.MODULES, Capability.STATE_DICT],
+    mutants=["state-hook-stays"],
+)
+def test_state_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
+    """A state-dict hook that removes itself while it runs is not called again, and all other hooks still are."""
+    may_remove_itself(trace, states(backend))
+
+
+@rule(
     "registration-hook.every-time",
     level=Level.MUST,
     sources=[PARAMETER.sentence(3), BUFFER.sentence(3), CHILD.sentence(3)],
@@ -220,3 +276,18 @@ def test_errors_of_registrations(backend: Backend, trace: Trace) -> None:
     Also in another thread, and of the third hook in its third call.
     """
     fails_each_time(trace, registrations(backend))
+
+
+@rule(
+    "registration-hook.remove-itself",
+    level=Level.MUST,
+    sources=[PARAMETER.sentence(6), BUFFER.sentence(6), CHILD.sentence(6)],
+    needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS],
+    mutants=["registration-hook-stays"],
+)
+def test_registration_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
+    """A registration hook that removes itself while it runs is not called again, and all other hooks still are.
+
+    The docstrings say that the handle's remove removes the hook, and except no moment.
+    """
+    may_remove_itself(trace, registrations(backend))

@@ -1,5 +1,6 @@
 """Mutants of distributed modules: of their parameters, and of the functions of their inputs and outputs."""
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -179,3 +180,23 @@ def output_fn_under_no_grad(self: Mutant, old: Hook, module: Any, **functions: A
             return after(*given)
 
     old(module, output_fn=after and unrecorded, **functions)
+
+
+def _quiet(function: Hook | None) -> Hook | None:
+    def quiet(*given: Any) -> Any:
+        with suppress(Exception):
+            return function and function(*given)
+
+    return function and quiet
+
+
+@overriding("distribute_module")
+def input_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """A call goes on with the plain inputs if input_fn raises."""
+    old(module, **{**functions, "input_fn": _quiet(functions.get("input_fn"))})
+
+
+@overriding("distribute_module")
+def output_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """A call returns what forward returned if output_fn raises."""
+    old(module, **{**functions, "output_fn": _quiet(functions.get("output_fn"))})
