@@ -236,6 +236,17 @@ def test_probing_names_what_holds_though_denied(hooklaw, tmp_path, probe, named)
     assert (stale in done.stdout) is named
 
 
+def test_a_probed_rule_that_ends_the_process_is_unsupported(hooklaw, tmp_path):
+    """A backend that denies what kills its process is right to deny it: that is no regression."""
+    aborts = "    lacks = {}\n\n    def register_hook(self, *given):\n        __import__('os').abort()\n"
+    (tmp_path / "denying.py").write_text(DENYING.replace("    lacks = {}\n", aborts))
+    what = ["--backend", "denying:backend", "--rules", TOY_RULES, "-k", "toy.order", "--probe-unsupported"]
+    done = hooklaw("run", *what, "--results", tmp_path / "r.jsonl", path=[DATA, tmp_path])
+
+    assert "0 regressions, 1 unsupported and not counted" in done.stdout, done.stdout + done.stderr
+    assert '"detail":"denied, and it does not hold: ' in (tmp_path / "r.jsonl").read_text()
+
+
 def test_stale_expectations_are_listed(plain, tmp_path):
     """Plain pytest lists the entries that no longer say anything, and keeps its own exit code."""
     (tmp_path / "root" / "toy.toml").write_text(entry(saw="was [1.0, 1.0]") + entry(rule="no.such-rule", saw="it"))

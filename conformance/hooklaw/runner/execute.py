@@ -33,7 +33,7 @@ def execute(
     Under a condition the rule is given the condition's backend, in the condition's surroundings.
     `on_error` is given the exception that the rule raised. The user's Ctrl-C is passed on.
     """
-    denied = _denied(found.rule, backend)
+    denied = lacking(found.rule, backend)
     if denied and not (probe and _can_start(found.rule, backend)):
         return Execution(rule=found.rule.id, outcome=Outcome.UNSUPPORTED, detail=denied)
     if found.rule.processes:
@@ -85,6 +85,7 @@ def _can_start(rule: Rule, backend: Backend) -> bool:
     return not rule.processes or Capability.PROCESSES in backend.capabilities
 
 
-def _denied(rule: Rule, backend: Backend) -> str:
+def lacking(rule: Rule, backend: Backend) -> str:
+    """Return what the backend lacks of what a rule needs, and why, or an empty text."""
     needs = [need for need in rule.needs if need not in backend.capabilities]
     return "; ".join(f"{need}: {backend.lacks.get(need, 'not declared')}" for need in needs)  # type: ignore[call-overload]

@@ -14,7 +14,7 @@ import msgspec
 from hooklaw.errors import HooklawError, WorkerError, broken
 from hooklaw.results.recorder import Subject
 from hooklaw.results.records import Execution
-from hooklaw.results.verdict import Exit, Outcome
+from hooklaw.results.verdict import FAILS_AS_DENIED, Exit, Outcome
 from hooklaw.runner.worker import Collect, Collected, Listed, RuleService, RuleSettings, Script, Try
 from hooklaw.workers.supervisor import Supervisor, WorkerDiedError
 from hooklaw.workers.watchdog import LOADING_LIMIT
@@ -94,6 +94,9 @@ class Contained:
             )
         except WorkerDiedError as died:
             death = died.death
+            if listed.lacking:
+                said = FAILS_AS_DENIED + listed.lacking
+                return Execution(rule=listed.rule.id, outcome=Outcome.UNSUPPORTED, detail=said, stderr=death.stderr)
             return Execution(
                 rule=listed.rule.id,
                 outcome=death.outcome,

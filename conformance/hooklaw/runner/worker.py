@@ -20,7 +20,7 @@ from hooklaw.results.records import Execution
 from hooklaw.results.verdict import Expectation, Outcome, Stale
 from hooklaw.runner import heap
 from hooklaw.runner._classify import place
-from hooklaw.runner.execute import execute
+from hooklaw.runner.execute import execute, lacking
 from hooklaw.runner.left_behind import Surroundings, grad_mode_left
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Listed(msgspec.Struct, frozen=True):
     """The source line of its function."""
     function: str
     module: str
+    lacking: str = ""
+    """What the backend lacks of what the rule needs: such a rule runs only to be probed."""
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
@@ -131,7 +133,18 @@ class RuleService:
         known = self._expectations(Path(path)) if path else {}
         subject = msgspec.structs.replace(self._subject, **known, not_under=self._not_under())
         heap.settle()
-        return Collected([_listed(rule) for rule in rules], subject)
+        return Collected([self._listed(rule) for rule in rules], subject)
+
+    def _listed(self, found: Registered) -> Listed:
+        file, function = file_of(found), inspect.unwrap(found.function)
+        return Listed(
+            found.rule,
+            file,
+            place(file, function.__code__.co_firstlineno),
+            found.function.__name__,
+            function.__module__,
+            lacking(found.rule, self._backend) if self._backend else "",
+        )
 
     def _not_under(self) -> dict[str, str]:
         backend = self._backend
@@ -191,13 +204,6 @@ class RuleService:
     def _find(self, wanted: Try | Script) -> Registered:
         known = registered_rule(wanted.rule)
         return known or next(rule for rule in self._import(wanted.file) if rule.rule.id == wanted.rule)
-
-
-def _listed(found: Registered) -> Listed:
-    file, function = file_of(found), inspect.unwrap(found.function)
-    return Listed(
-        found.rule, file, place(file, function.__code__.co_firstlineno), found.function.__name__, function.__module__
-    )
 
 
 def _texts(mapping: Mapping[str, object]) -> dict[str, str]:
