@@ -4,6 +4,7 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 
 
@@ -81,22 +82,31 @@ class PairsIgnoredInARegion(_InRegion):
         return nullcontext() if self.in_region else super().saved_tensors_hooks(pack, unpack)
 
 
-@overriding("checkpoint")
-def reentrant_checkpoint_needs_a_gradient_for_each_output(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+class ReentrantCheckpointNeedsAGradientForEachOutput(Mutant):
     """A reentrant checkpoint of which one output gets no gradient has no gradients at all."""
-    outputs = old(*given, **how)
-    if not how.get("use_reentrant") or not isinstance(outputs, tuple):
-        return outputs
 
-    def forward(ctx: Any, *outputs: Any) -> Any:
-        ctx.set_materialize_grads(False)
-        return tuple(each * 1 if self.is_tensor(each) else each for each in outputs)
+    needed = slice(None)
 
-    def backward(_ctx: Any, *grads: Any) -> Any:
-        each_has_one = all(grad is not None for grad, each in zip(grads, outputs, strict=True) if self.is_tensor(each))
-        return grads if each_has_one else (None,) * len(grads)
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        outputs = super().checkpoint(fn, *inputs, **how)
+        if not how.get("use_reentrant") or not isinstance(outputs, tuple):
+            return outputs
 
-    return self.custom_function(forward, backward)(*outputs)
+        def forward(ctx: Any, *outputs: Any) -> Any:
+            ctx.set_materialize_grads(False)
+            return tuple(each * 1 if self.is_tensor(each) else each for each in outputs)
+
+        def backward(_ctx: Any, *grads: Any) -> Any:
+            own = [grad for grad, each in zip(grads, outputs, strict=True) if self.is_tensor(each)]
+            return (None,) * len(grads) if any(grad is None for grad in own[self.needed]) else grads
+
+        return self.custom_function(forward, backward)(*outputs)
+
+
+class ReentrantCheckpointNeedsAGradientForItsFirstOutput(ReentrantCheckpointNeedsAGradientForEachOutput):
+    """A reentrant checkpoint whose first output gets no gradient has no gradients at all."""
+
+    needed = slice(1)
 
 
 @overriding("checkpoint")
@@ -148,6 +158,45 @@ class CapturedLeafLostInDoubleBackward(_KeepsItsInputs):
         return grads
 
 
+class BackwardThroughACheckpointReachesItsFirstInputAlone(_KeepsItsInputs):
+    """A backward with several inputs accumulates for the first of them if there is a non-reentrant checkpoint."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        limited = {"inputs": how["inputs"][:1]} if self.kept and how.get("inputs") else {}
+        super().backward(root, gradient, **{**how, **limited})
+
+
+class AutogradGradThroughACheckpointStartsAtItsFirstOutputAlone(_KeepsItsInputs):
+    """autograd.grad of several outputs differentiates the first of them if there is a non-reentrant checkpoint."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        several = self.kept and isinstance(outputs, list)
+        return super().grad(outputs[:1] if several else outputs, inputs, *given, **how)
+
+
+@overriding("checkpoint")
+def reentrant_checkpoint_requires_grad_as_its_last_input_does(
+    self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any
+) -> Any:
+    """A reentrant checkpoint is not recorded if the last of its tensors does not require grad."""
+    last = [self.requires_grad(value) for value in inputs if self.is_tensor(value)][-1:]
+    with self.no_grad() if how.get("use_reentrant") and last == [False] else nullcontext():
+        return old(fn, *inputs, **how)
+
+
+class ConstantInputsOfACheckpointGetGradients(Mutant):
+    """After a backward the inputs of checkpoints that do not require grad have a .grad of zeros."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.kept += [value for value in inputs if self.is_tensor(value) and not self.requires_grad(value)]
+        return super().checkpoint(fn, *inputs, **how)
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        for constant in filter(self.is_floating, self.kept):
+            self.set_grad(constant, self.zeros_like(constant))
+
+
 class CheckpointsOfOneFunctionUseTheLastInputs(Mutant):
     """Of several checkpoints of one function each is recomputed with the inputs of the last."""
 
@@ -186,7 +235,7 @@ def ending_all(self: Mutant, context: AbstractContextManager[Any]) -> Generator[
             self.kept.pop().__exit__(None, None, None)
 
 
-class _StaysAfterAnError(Mutant):
+class _Stays(Mutant):
     """A mutant in which a context that an exception leaves still applies to checkpoints."""
 
     @contextmanager
@@ -212,9 +261,9 @@ def early_stop_context_ends_all(self: Mutant, old: Hook, enable: bool) -> Abstra
     return ending_all(self, old(enable))
 
 
-@overriding("set_checkpoint_early_stop", base=_StaysAfterAnError)
+@overriding("set_checkpoint_early_stop", base=_Stays)
 def early_stop_context_stays_after_an_error(
-    self: _StaysAfterAnError,
+    self: _Stays,
     old: Hook,
     enable: bool,  # noqa: FBT001 - part of the verb
 ) -> AbstractContextManager[Any]:
@@ -228,9 +277,33 @@ def checkpoint_debug_context_ends_all(self: Mutant, old: Hook, enabled: Any) -> 
     return ending_all(self, old(enabled))
 
 
-@overriding("set_checkpoint_debug_enabled", base=_StaysAfterAnError)
-def checkpoint_debug_context_stays_after_an_error(
-    self: _StaysAfterAnError, old: Hook, enabled: Any
-) -> AbstractContextManager[Any]:
+class CheckpointDebugContextStays(_Stays):
+    """set_checkpoint_debug_enabled still applies after its end, until there is another one."""
+
+    @contextmanager
+    def set_checkpoint_debug_enabled(self, enabled: Any) -> Generator[None]:
+        enter, self.kept = super().set_checkpoint_debug_enabled, []
+        with enter(enabled):
+            yield
+        self.kept = [(enter, enabled)]
+
+
+@overriding("set_checkpoint_debug_enabled")
+def checkpoint_debug_context_of_none_turns_it_on(self: Mutant, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
+    """set_checkpoint_debug_enabled(None) turns debug on."""
+    return old(enabled is None or enabled)
+
+
+@overriding("backward")
+def checkpoint_debug_names_no_product(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """With debug, the error of a checkpoint leaves out the products among the operations that ran."""
+    try:
+        old(*given, **how)
+    except tuple(self.errors.get(ErrorKind.CHECKPOINT_MISMATCH, (RuntimeError,))) as error:
+        raise type(error)(str(error).replace("mul", "")) from error
+
+
+@overriding("set_checkpoint_debug_enabled", base=_Stays)
+def checkpoint_debug_context_stays_after_an_error(self: _Stays, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
     """set_checkpoint_debug_enabled still applies after an exception has left it."""
     return self.staying(old, enabled)

@@ -1,5 +1,6 @@
 """Mutants whose custom Functions mix up saved tensors, gradients, inputs, marks or options."""
 
+import weakref
 from functools import wraps
 from typing import Any
 
@@ -32,6 +33,22 @@ def saved_tensors_of_a_function_turned_round(self: Mutant, backward: Hook, ctx: 
 def every_input_of_a_function_needs_a_gradient(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """ctx.needs_input_grad is True for every input of a custom Function."""
     return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
+
+
+@calling("custom_function")
+def needs_input_grad_is_true_of_the_first_alone(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Of several inputs that need a gradient ctx.needs_input_grad is True for the first alone."""
+    needed = ctx.needs_input_grad
+    first = tuple(flag and not any(needed[:nr]) for nr, flag in enumerate(needed))
+    return backward(Context(ctx, needs_input_grad=lambda: first), *grads)
+
+
+@calling("custom_function")
+def needs_input_grad_is_true_of_the_last_alone(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Of several inputs that need a gradient ctx.needs_input_grad is True for the last alone."""
+    needed = ctx.needs_input_grad
+    last = tuple(flag and not any(needed[nr + 1 :]) for nr, flag in enumerate(needed))
+    return backward(Context(ctx, needs_input_grad=lambda: last), *grads)
 
 
 @overriding("custom_function")
@@ -93,6 +110,24 @@ def hooks_pass_over_custom_functions(self: Mutant, old: Hook, target: Any, hook:
     node = self.grad_fn(target) if self.is_tensor(target) else target
     is_custom = node is not None and "Custom" in self.node_name(node)
     return Handle() if is_custom else old(target, hook)
+
+
+class HooksPassOverTheFirstOfSeveralOutputs(Mutant):
+    """A tensor hook on the first of several outputs of a custom Function never runs."""
+
+    def custom_function(self, *given: Any, **options: bool) -> Hook:
+        function = super().custom_function(*given, **options)
+
+        def apply(*inputs: Any) -> Any:
+            results = function(*inputs)
+            if isinstance(results, tuple) and self.is_tensor(results[0]):
+                self.kept.append(weakref.ref(results[0]))
+            return results
+
+        return apply
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return Handle() if any(first() is tensor for first in self.kept) else super().register_hook(tensor, hook)
 
 
 def marks(step: Hook) -> type[Mutant]:

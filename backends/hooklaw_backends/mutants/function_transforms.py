@@ -1,7 +1,7 @@
 """Mutants whose function transforms forget hooks and grad modes inside, or meddle with those outside."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -84,6 +84,24 @@ def hooks_of_vjp_run_once(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
 def no_grad_ignored_in_transforms(self: InTransform, old: Hook) -> Any:
     """no_grad has no effect in a transformed function."""
     return nullcontext() if self.depth else old()
+
+
+class NoGradInsideAnotherIgnoredInTransforms(InTransform):
+    """no_grad has no effect in a transformed function if another no_grad is around the transform."""
+
+    around = False
+
+    @contextmanager
+    def no_grad(self) -> Generator[None]:
+        if self.depth and self.around:
+            yield
+            return
+        before, self.around = self.around, not self.depth
+        try:
+            with super().no_grad():
+                yield
+        finally:
+            self.around = before
 
 
 @overriding("func_grad", "func_vjp")
@@ -219,6 +237,13 @@ class LaterHooksInTransformsIgnored(InTransform):
             return Handle()
         self.kept.append(tensor)
         return super().register_hook(tensor, hook)
+
+
+@altering("register_multi_grad_hook", base=InTransform)
+def multi_grad_hooks_of_vjp_run_once(self: InTransform, _tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook of a transformed function runs in the first call of what vjp returned only."""
+    alike = once(hook) if self.depth else hook
+    return lambda *given: alike(*given)  # noqa: PLW0108 - a function of its own, which takes the hook's marks
 
 
 @altering(*verbs.NODE, base=InTransform)

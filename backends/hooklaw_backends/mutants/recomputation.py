@@ -37,6 +37,25 @@ class ReentrantCheckpointForgetsItsParameters(_RunsItself):
     """A reentrant checkpoint has gradients for its inputs only, not for the leaves that it captured."""
 
 
+class ReentrantCheckpointReachesOneCapturedLeaf(Mutant):
+    """A reentrant checkpoint has gradients for its inputs and for one of the leaves that it captured."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def noting(*given: Any) -> Any:
+            output = fn(*given)
+            if self.is_tensor(output) and self.requires_grad(output):  # so it is run again
+                captured = [leaf for leaf in self.leaves_of(output) if not any(leaf is value for value in given)]
+                self.kept += [(leaf, self.grad_of(leaf)) for leaf in captured[1:]]
+            return output
+
+        return super().checkpoint(noting if how.get("use_reentrant") else fn, *inputs, **how)
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        while self.kept:
+            self.set_grad(*self.kept.pop())
+
+
 class DetachedCheckpointHasZeroGradients(_RunsItself):
     """A reentrant checkpoint whose output is detached has gradients of zeros instead of an error."""
 
@@ -273,6 +292,24 @@ class EarlyStopContextStays(Mutant):
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
         stop = {"early_stop": self.kept[0]} if self.kept else {}
         return super().checkpoint(fn, *inputs, **{**how, **stop})
+
+
+@overriding("checkpoint")
+def checkpoint_keeps_its_later_products(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint keeps the products that its function computes, except for the first."""
+
+    def kept(*given: Any, **named: Any) -> Any:
+        made: list[Any] = []
+
+        def keeping(multiply: Hook, left: Any, right: Any) -> Any:
+            made.append(multiply(left, right))
+            self.kept += made[1:][-1:]
+            return made[-1]
+
+        with self.products_by(keeping):
+            return fn(*given, **named)
+
+    return old(kept, *inputs, **how)
 
 
 @overriding("checkpoint")

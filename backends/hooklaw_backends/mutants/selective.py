@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding, with_options
 
 SELECTIVE = "create_selective_checkpoint_contexts"
 
@@ -165,6 +165,31 @@ def sequential_is_reentrant() -> None:
 @with_options("checkpoint_sequential", use_reentrant=False)
 def sequential_is_never_reentrant() -> None:
     """checkpoint_sequential is never reentrant, and needs no use_reentrant."""
+
+
+class _InSequence(Mutant):
+    """A mutant that knows whether a function of checkpoint_sequential runs."""
+
+    in_sequence = False
+
+    def checkpoint_sequential(self, functions: Any, *given: Any, **how: Any) -> Any:
+        def known(function: Hook) -> Hook:
+            def run(value: Any) -> Any:
+                self.in_sequence = True
+                try:
+                    return function(value)
+                finally:
+                    self.in_sequence = False
+
+            return run
+
+        return super().checkpoint_sequential([*map(known, functions)], *given, **how)
+
+
+@calling("register_forward_pre_hook", base=_InSequence)
+def forward_pre_hooks_lost_in_a_sequence(self: _InSequence, hook: Hook, *given: Any) -> Any:
+    """A forward pre-hook of a module does not run in checkpoint_sequential."""
+    return None if self.in_sequence else hook(*given)
 
 
 class SequentialHasGradientsOfItsInputsAlone(Mutant):

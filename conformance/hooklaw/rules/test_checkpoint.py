@@ -18,6 +18,8 @@ from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
         "checkpoint-cut-off-in-double-backward",
         "captured-leaf-alone-has-no-gradient",
         "checkpoints-of-one-function-use-the-last-inputs",
+        "backward-through-a-checkpoint-reaches-its-first-input-alone",
+        "autograd-grad-through-a-checkpoint-starts-at-its-first-output-alone",
     ],
 )
 def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
@@ -34,10 +36,13 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     for inputs, expected in (([x, weight], [[30.0, 100.0], [5.0, 20.0]]), ([weight], [[5.0, 20.0]])):
         grads = backend.grad(backend.call(forward, x), inputs)
         trace.expect_value(f"autograd.grad, {len(inputs)} inputs", expected, grads)
+    grads = backend.grad([backend.call(forward, x), backend.call(forward, x)], [x, weight])
+    trace.expect_value("autograd.grad, 2 outputs", [[60.0, 200.0], [10.0, 40.0]], grads)
     for inputs, expected in (
         ([x], [[30.0, 100.0], None]),
         ([weight], [[30.0, 100.0], [5.0, 20.0]]),
-        (None, [[60.0, 200.0], [10.0, 40.0]]),
+        ([x, weight], [[60.0, 200.0], [10.0, 40.0]]),
+        (None, [[90.0, 300.0], [15.0, 60.0]]),
     ):
         backend.backward(backend.call(forward, x), inputs=inputs)
         gradients = [backend.grad_of(x), backend.grad_of(weight)]
@@ -74,18 +79,25 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 20)],
     needs=NEEDS,
-    mutants=["reentrant-checkpoint-forgets-its-parameters", "checkpoints-of-one-function-use-the-last-inputs"],
+    mutants=[
+        "reentrant-checkpoint-forgets-its-parameters",
+        "reentrant-checkpoint-reaches-one-captured-leaf",
+        "checkpoints-of-one-function-use-the-last-inputs",
+    ],
 )
 def test_reentrant_gradients(backend: Backend, trace: Trace) -> None:
     """A backward without inputs through a reentrant checkpoint reaches its input and the leaves that it captured.
 
     A leaf may also be used after the checkpoint: its gradient is the sum over both uses.
     """
-    for used_again, of_input, of_weight in ((False, [30.0, 100.0], [5.0, 20.0]), (True, [90.0, 500.0], [30.0, 200.0])):
-        x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    for used_again, of_input, of_captured in (
+        (False, [30.0, 100.0], [[5.0, 20.0], [15.0, 100.0]]),
+        (True, [90.0, 500.0], [[30.0, 200.0], [45.0, 500.0]]),
+    ):
+        x, weight, scale = leaf(backend), leaf(backend, 3.0, 5.0), leaf(backend, 1.0, 1.0)
 
-        def fn(x, weight=weight):
-            return x * x * weight
+        def fn(x, weight=weight, scale=scale):
+            return x * x * weight * scale
 
         def forward(x, fn=fn, weight=weight, used_again=used_again):
             first, second = (backend.checkpoint(fn, value, use_reentrant=True) for value in (x, x * 2))
@@ -94,7 +106,7 @@ def test_reentrant_gradients(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x))
 
         trace.expect_value("x.grad", of_input, backend.grad_of(x))
-        trace.expect_value("weight.grad", of_weight, backend.grad_of(weight))
+        trace.expect_value("gradients of captured leaves", of_captured, list(map(backend.grad_of, (weight, scale))))
 
 
 @rule(
@@ -158,7 +170,9 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
         "checkpoint-forgets-its-second-output",
         "gradients-for-a-checkpoint-turned-round",
         "reentrant-checkpoint-needs-a-gradient-for-each-output",
+        "reentrant-checkpoint-needs-a-gradient-for-its-first-output",
         "checkpoint-overlooks-a-repeated-input",
+        "constant-inputs-of-a-checkpoint-get-gradients",
     ],
 )
 def test_several(backend: Backend, trace: Trace) -> None:
@@ -168,21 +182,22 @@ def test_several(backend: Backend, trace: Trace) -> None:
     """
 
     def fn(a, constant, b, again):
-        return a * b * again, b * b * constant
+        return a * b * again, a * b * constant
 
     uses = {
-        "both outputs": (lambda first, second: first + second * 3, [[6.0, 20.0], [37.0, 64.0]]),
-        "the first": (lambda first, _: first, [[6.0, 20.0], [1.0, 4.0]]),
+        "both outputs": (lambda first, second: first + second * 3, [[24.0, 50.0], [7.0, 16.0], None]),
+        "the first": (lambda first, _: first, [[6.0, 20.0], [1.0, 4.0], None]),
+        "the second": (lambda _, second: second * 3, [[18.0, 30.0], [6.0, 12.0], None]),
     }
     for (kind, use_reentrant), (used, (use, expected)) in product(KINDS.items(), uses.items()):
 
         def forward(a, constant, b, use_reentrant=use_reentrant, use=use):
             return backend.sum(use(*backend.checkpoint(fn, a, constant, b, a, use_reentrant=use_reentrant)))
 
-        a, b = leaf(backend), leaf(backend, 3.0, 5.0)
-        backend.backward(backend.call(forward, a, backend.tensor([2.0, 2.0]), b))
+        a, b, constant = leaf(backend), leaf(backend, 3.0, 5.0), backend.tensor([2.0, 2.0])
+        backend.backward(backend.call(forward, a, constant, b))
 
-        gradients = [backend.grad_of(a), backend.grad_of(b)]
+        gradients = [backend.grad_of(a), backend.grad_of(b), backend.grad_of(constant)]
         trace.expect_value(f"gradients of {used}, {kind}", expected, gradients)
 
 
@@ -217,7 +232,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(4)],
     needs=[*NEEDS, Capability.WEAK_REFERENCES],
-    mutants=["checkpoint-keeps-everything"],
+    mutants=["checkpoint-keeps-everything", "checkpoint-keeps-its-later-products"],
 )
 def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
     """Tensors that a checkpoint's function makes and does not return are freed before backward."""
@@ -226,11 +241,12 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
 
         def fn(x, made=made):
             y = x * x
-            made.append(weakref.ref(y))
-            return backend.exp(y * y)
+            z = y * y
+            made.extend((weakref.ref(y), weakref.ref(z)))
+            return backend.exp(z)
 
         loss = backend.call(region(backend, fn, use_reentrant=use_reentrant), leaf(backend))
-        trace.expect_value(f"is freed, {kind}", expected=True, observed=made[0]() is None)
+        trace.expect_value(f"are freed, {kind}", [True, True], [alive() is None for alive in made])
         backend.backward(loss)
 
 

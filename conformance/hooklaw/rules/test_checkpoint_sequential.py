@@ -82,7 +82,7 @@ def test_last_segment(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(10)],
     needs=[*NEEDS, Capability.MODULES],
-    mutants=["sequential-forgets-the-rest"],
+    mutants=["sequential-forgets-the-rest", "forward-pre-hooks-lost-in-a-sequence"],
 )
 def test_modules(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential accepts modules: their parameters get gradients, and their hooks run."""
@@ -92,12 +92,13 @@ def test_modules(backend: Backend, trace: Trace) -> None:
             for factor in (2.0, 3.0)
         ]
         for module in modules:
+            backend.register_forward_pre_hook(module, lambda _, args: (args[0] * 2,))
             backend.register_forward_hook(module, lambda _, _args, output: output * 10)
         x = leaf(backend)
         backend.backward(backend.call(sequence(backend, modules, 2, use_reentrant=use_reentrant), x))
 
         gradients = [backend.grad_of(tensor) for tensor in (x, modules[0].w, modules[1].w)]
-        trace.expect_value(f"gradients, {kind}", [[600.0, 600.0], [300.0, 600.0], [200.0, 400.0]], gradients)
+        trace.expect_value(f"gradients, {kind}", [[2400.0, 2400.0], [1200.0, 2400.0], [800.0, 1600.0]], gradients)
 
 
 @rule(

@@ -129,16 +129,22 @@ def test_reentrant_structures(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(27)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant", "checkpoint-forgets-its-second-input"],
+    mutants=[
+        "checkpoint-is-never-reentrant",
+        "checkpoint-forgets-its-second-input",
+        "reentrant-checkpoint-requires-grad-as-its-last-input-does",
+    ],
 )
 def test_reentrant_outputs(backend: Backend, trace: Trace) -> None:
     """Every output of a reentrant checkpoint requires grad if an input does, even if it was detached inside."""
 
-    def forward(constant, x):
-        return backend.checkpoint(lambda c, x: (x * c, backend.detach(x * 3)), constant, x, use_reentrant=True)
+    def forward(first, second):
+        return backend.checkpoint(lambda a, b: (a * b, backend.detach(b * 3)), first, second, use_reentrant=True)
 
-    outputs = backend.call(forward, backend.tensor([2.0, 2.0]), leaf(backend))
-    trace.expect_value("require grad", [True, True], [backend.requires_grad(output) for output in outputs])
+    x, constant = leaf(backend), backend.tensor([2.0, 2.0])
+    for inputs in ((constant, x), (x, constant)):
+        outputs = backend.call(forward, *inputs)
+        trace.expect_value("require grad", [True, True], [backend.requires_grad(output) for output in outputs])
 
 
 def _draws(backend: Backend, trace: Trace) -> Any:
@@ -291,7 +297,7 @@ def test_options_of_the_other_kind(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(50), DEBUG.sentence(1)],
     needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
-    mutants=["checkpoint-debug-ignored", "checkpoint-debug-context-ignored"],
+    mutants=["checkpoint-debug-ignored", "checkpoint-debug-context-ignored", "checkpoint-debug-names-no-product"],
 )
 def test_debug(backend: Backend, trace: Trace) -> None:
     """With debug, the error of a non-reentrant checkpoint names the operations that ran in forward, and again.
@@ -313,7 +319,7 @@ def test_debug(backend: Backend, trace: Trace) -> None:
             return forward(x)
 
     for made in (lambda x: forward(x, debug=True), in_context):
-        for operation in ("sin", "cos"):
+        for operation in ("mul", "sin", "cos"):
             loss = made(leaf(backend))
             with trace.raises(ErrorKind.CHECKPOINT_MISMATCH, operation):
                 backend.backward(loss)
@@ -328,28 +334,43 @@ def test_debug(backend: Backend, trace: Trace) -> None:
         "checkpoint-debug-context-ignored",
         "checkpoint-debug-context-ends-all",
         "checkpoint-debug-context-stays-after-an-error",
+        "checkpoint-debug-context-stays",
+        "checkpoint-debug-context-of-none-turns-it-on",
     ],
 )
 def test_debug_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
-    for enabled, debug, expected in ((False, True, False), (True, False, True), (None, True, True)):
+
+    def made(*, debug: bool) -> Any:
         runs: list[int] = []
 
-        def fn(x, runs=runs):
+        def fn(x):
             runs.append(0)
             return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
 
-        with backend.set_checkpoint_debug_enabled(enabled):
-            with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
-                raise ZeroDivisionError
-            loss = backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=debug))
-        said = ""
+        return backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=debug))
+
+    def names(loss: Any) -> bool:
         try:
             backend.backward(loss)
         except Exception as error:  # noqa: BLE001 - what it says is compared
-            said = str(error)
+            return "cos" in str(error)
+        return False
 
-        trace.expect_value(f"operations are named, {enabled}", expected, "cos" in said)
+    for enabled, debug, expected in (
+        (False, True, False),
+        (True, False, True),
+        (None, True, True),
+        (None, False, False),
+    ):
+        with backend.set_checkpoint_debug_enabled(enabled):
+            with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
+                raise ZeroDivisionError
+            losses = [made(debug=debug)]
+        losses.append(made(debug=debug))
+
+        named = [names(loss) for loss in losses]
+        trace.expect_value(f"operations are named, inside {enabled} and after it", [expected, debug], named)
 
 
 @rule(

@@ -138,17 +138,23 @@ def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(23), FUNCTION_BACKWARD.sentence(8, 9)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NEEDS_INPUT_GRAD],
-    mutants=["every-input-of-a-function-needs-a-gradient", "needs-input-grad-leaves-out-other-inputs"],
+    mutants=[
+        "every-input-of-a-function-needs-a-gradient",
+        "needs-input-grad-leaves-out-other-inputs",
+        "needs-input-grad-is-true-of-the-first-alone",
+        "needs-input-grad-is-true-of-the-last-alone",
+    ],
 )
 def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
     """ctx.needs_input_grad tells a custom Function's backward for each input whether it needs a gradient."""
 
     def backward(ctx, grad):
         trace.log("needed", ctx.needs_input_grad)
-        return None, None, grad
+        return None, *(grad if needed else None for needed in flags)
 
     function = backend.custom_function(lambda _ctx, _number, x, y: x + y, backward)
-    x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0], requires_grad=True)
-    backend.backward(backend.call(lambda x, y: backend.sum(function(5, x, y)), x, y))
+    for flags in ((False, True), (True, False), (True, True)):
+        x, y = (backend.tensor([1.0, 2.0], requires_grad=needed) for needed in flags)
+        backend.backward(backend.call(lambda x, y: backend.sum(function(5, x, y)), x, y))
 
-    trace.expect(("needed", [False, False, True]))
+        trace.expect(("needed", [False, *flags]))

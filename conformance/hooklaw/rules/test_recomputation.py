@@ -138,15 +138,15 @@ def test_other_shapes(backend: Backend, trace: Trace) -> None:
             backend.backward(loss)
 
 
-def of_another_dtype(backend: Backend) -> Any:
-    """Return a function whose second run saves float64 where the first run saved float32."""
+def of_another_dtype(backend: Backend, *, nr: int = 0) -> Any:
+    """Return a function whose second run saves float64 as one of two factors where the first run saved float32."""
     calls: list[int] = []
-    dtypes = ["float32", "float64"]
 
     def fn(x):
-        factor = backend.tensor([2.0, 3.0], dtype=dtypes[min(len(calls), 1)])
+        dtypes = ["float32", "float32"]
+        dtypes[nr] = "float64" if calls else "float32"
         calls.append(0)
-        return x * factor
+        return x * backend.tensor([2.0, 3.0], dtype=dtypes[0]) * backend.tensor([1.0, 1.0], dtype=dtypes[1])
 
     return fn
 
@@ -156,17 +156,22 @@ def of_another_dtype(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(45)],
     needs=[*NEEDS, Capability.FLOAT64],
-    mutants=["recomputation-unchecked", "recomputation-compares-shapes-only"],
+    mutants=[
+        "recomputation-unchecked",
+        "recomputation-compares-shapes-only",
+        "recomputation-compares-the-dtype-of-its-first-tensor-only",
+    ],
 )
 def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputed tensors have other dtypes than the saved ones is an error.
 
     As for shapes, the docstring describes a check, and a check that finds a difference can only be an error.
     """
-    loss = backend.call(region(backend, of_another_dtype(backend), use_reentrant=False), leaf(backend))
+    for nr in range(2):
+        loss = backend.call(region(backend, of_another_dtype(backend, nr=nr), use_reentrant=False), leaf(backend))
 
-    with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+            backend.backward(loss)
 
 
 @rule(

@@ -27,3 +27,14 @@ def recomputation_compares_its_first_tensor_only(self: Mutant, old: Hook, *given
         output = old(*given, **how)
     in_forward.clear()
     return output
+
+
+@overriding("checkpoint")
+def recomputation_compares_the_dtype_of_its_first_tensor_only(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """Of the recomputed tensors of a checkpoint all shapes are compared, and the dtype of the first."""
+    numbers, in_forward, default = count(), [True], CHECKS["default"]
+    first = lambda tensor: {**default(tensor), **({"dtype": ANY} if in_forward and next(numbers) else {})}  # noqa: E731 - a def is no shorter
+    with patch.dict(CHECKS, default=first):
+        output = old(*given, **how)
+    in_forward.clear()
+    return output
