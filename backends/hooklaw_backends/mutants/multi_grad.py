@@ -147,6 +147,18 @@ def multi_grad_hook_before_earlier_tensor_hooks(self: Mutant, old: Hook, tensors
     return handle
 
 
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_after_the_first_tensor_hook(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """A multi-grad hook runs right after the first tensor hook, before others that were registered earlier."""
+    handle = old(tensors, hook, **how)
+    for tensor, own in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
+        hooks = self.hooks_of(tensor)
+        first = next(iter(hooks))
+        move_to_front(hooks, own.id)
+        move_to_front(hooks, first)
+    return handle
+
+
 class MultiGradHookAfterLaterHooksOfLeaves(Mutant):
     """A multi-grad hook gets the gradient of a leaf after tensor hooks that were registered later."""
 

@@ -23,6 +23,7 @@ PATIENCE = 3
     mutants=[
         "multi-grad-hook-deferred-to-the-end",
         "multi-grad-hook-before-earlier-tensor-hooks",
+        "multi-grad-hook-after-the-first-tensor-hook",
         "multi-grad-hook-gets-the-latest-gradients",
         "multi-grad-hook-after-later-hooks-of-leaves",
         "multi-grad-hook-in-mode-any-before-earlier-tensor-hooks",
@@ -35,6 +36,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
         z = y * 3
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} before", lambda grad: grad * 2))
+            backend.register_hook(tensor, lambda grad: grad * 2)
         backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"))
         backend.register_multi_grad_hook([y, z], trace.saw("multi-grad in mode any"), mode="any")
         for tensor, label in ((y, "y"), (z, "z")):
@@ -48,11 +50,11 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
 
         trace.expect(
             ("z before", [1.0, 1.0]),
-            ("multi-grad in mode any", [2.0, 2.0]),
-            ("z after", [2.0, 2.0]),
-            ("y before", [30.0, 30.0]),
-            ("multi-grad", [[60.0, 60.0], [2.0, 2.0]]),
-            ("y after", [60.0, 60.0]),
+            ("multi-grad in mode any", [4.0, 4.0]),
+            ("z after", [4.0, 4.0]),
+            ("y before", [60.0, 60.0]),
+            ("multi-grad", [[240.0, 240.0], [4.0, 4.0]]),
+            ("y after", [240.0, 240.0]),
         )
 
 
