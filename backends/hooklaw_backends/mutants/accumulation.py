@@ -81,6 +81,18 @@ def autograd_grad_of_edges_accumulates(
     return grads
 
 
+@overriding("grad")
+def autograd_grad_sets_the_grad_of_non_leaves(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad also sets the .grad of its inputs that are not leaves."""
+    grads = old(outputs, inputs, *given, **how)
+    for tensor, grad in zip(inputs, grads, strict=True):
+        if self.is_tensor(tensor) and not self.is_leaf(tensor):
+            self.set_grad(tensor, grad)
+    return grads
+
+
 def _accumulate(self: Mutant, tensors: Any, grads: Any) -> None:
     for tensor, grad in zip(tensors, grads, strict=True):
         if self.is_leaf(tensor):

@@ -118,3 +118,14 @@ def backward_with_inputs_runs_every_tensor_hook(self: _KnowsHooked, tensor: Any,
     self.hooked.append(weakref.ref(tensor))
     place = id(tensor)
     return lambda grad: (self.ran.add(place), hook(grad))[1]
+
+
+@altering(*verbs.NODE, base=InGrad)
+def autograd_grad_runs_no_node_hooks_of_its_later_inputs(self: InGrad, node: Any, hook: Hook) -> Hook:
+    """autograd.grad runs no hooks of the grad_fns of its inputs after the first."""
+
+    def run(*grads: Any) -> Any:
+        later = [self.grad_fn(each) for each in self.inputs[1:] if self.is_tensor(each)]
+        return None if any(each is node for each in later) else hook(*grads)
+
+    return run

@@ -70,6 +70,14 @@ def increment_of_inference_tensors_refused(self: Mutant, old: Hook, tensors: Any
     old(tensors)
 
 
+@overriding("increment_version")
+def increment_of_inference_tensors_in_a_list_refused(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version raises if a tensor of a list was created in inference mode."""
+    if not self.is_tensor(tensors) and any(map(self.is_for_inference, tensors)):
+        raise RuntimeError("an inference tensor has no version counter")
+    old(tensors)
+
+
 @overriding("detect_anomaly")
 def anomalies_undetected(self: Mutant, old: Hook) -> Any:
     """Anomaly detection does not report NaN gradients."""

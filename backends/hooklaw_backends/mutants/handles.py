@@ -172,3 +172,11 @@ def removal_of_post_accumulate_hooks_waits_for_the_end_of_the_pass(
 ) -> Any:
     """A post-accumulate hook removed during a backward still runs in it."""
     return self.removing_later(old(tensor, hook))
+
+
+@overriding("register_multi_grad_hook", base=PutsOff)
+def removal_of_multi_grad_hooks_waits_for_the_end_of_the_pass(
+    self: PutsOff, old: Hook, tensors: Any, hook: Hook, **how: Any
+) -> Any:
+    """A multi-grad hook removed during a backward still runs in it."""
+    return self.removing_later(old(tensors, hook, **how))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import (
     CallsTheRest,
     Deferring,
@@ -103,10 +103,27 @@ def multi_grad_hook_replaces_the_gradient(
 
 
 @overriding("register_multi_grad_hook")
+def multi_grad_hook_replaces_the_last_gradient(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """The return value of a multi-grad hook on several tensors replaces the gradient that completes the call."""
+    results: list[Any] = []
+    handle = old(tensors, lambda given: results.append(hook(given)), **how)
+    for tensor in filter(self.requires_grad, tensors[: len(tensors) if len(tensors) > 1 else 0]):
+        self.register_hook(tensor, lambda _: results.pop() if results else None)
+    return handle
+
+
+@overriding("register_multi_grad_hook")
 def multi_grad_handle_of_the_first_tensor(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """The handle of a multi-grad hook removes it from the first tensor only."""
     handle = old(*given, **how)
     return getattr(handle, "handles", handle)[0]
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_handle_of_the_last_tensor(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The handle of a multi-grad hook removes it from the last tensor only."""
+    handle = old(*given, **how)
+    return getattr(handle, "handles", handle)[-1]
 
 
 @overriding("register_multi_grad_hook", base=KeepsHandles)
@@ -127,6 +144,18 @@ def multi_grad_hook_before_earlier_tensor_hooks(self: Mutant, old: Hook, tensors
     handle = old(tensors, hook, **how)
     for tensor, own in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
         move_to_front(self.hooks_of(tensor), own.id)
+    return handle
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_after_the_first_tensor_hook(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
+    """A multi-grad hook runs right after the first tensor hook, before others that were registered earlier."""
+    handle = old(tensors, hook, **how)
+    for tensor, own in zip(filter(self.requires_grad, tensors), getattr(handle, "handles", handle), strict=True):
+        hooks = self.hooks_of(tensor)
+        first = next(iter(hooks))
+        move_to_front(hooks, own.id)
+        move_to_front(hooks, first)
     return handle
 
 
@@ -268,3 +297,28 @@ def multi_grad_hook_in_mode_any_before_earlier_tensor_hooks(
     for tensor, each in zip(filter(self.requires_grad, tensors), own, strict=False):
         move_to_front(self.hooks_of(tensor), each.id)
     return handle
+
+
+@altering("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_any_misses_the_root(self: InBackward, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode any does not run in a backward from one of its tensors."""
+    return lambda given: None if self.is_tensor(given) and any(self.root is each for each in tensors) else hook(given)
+
+
+@altering("register_multi_grad_hook", base=InGrad)
+def multi_grad_hook_any_lost_on_the_inputs_of_autograd_grad(self: InGrad, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode any does not run in autograd.grad if all its tensors are inputs of autograd.grad."""
+    return lambda given: None if self.is_tensor(given) and all(map(self.asks_for, tensors)) else hook(given)
+
+
+@overriding("register_multi_grad_hook", base=InGrad)
+def multi_grad_hook_any_after_accumulation(
+    self: InGrad, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode any on leaves runs after accumulation."""
+    if mode != "any" or not all(self.is_leaf(each) and self.requires_grad(each) for each in tensors):
+        return old(tensors, hook, mode=mode)
+    waiting: list[Any] = []
+    handles = [old(tensors, lambda grad: hook(grad) if self.inputs else waiting.append(grad), mode=mode)]
+    run = lambda _: hook(waiting.pop()) if waiting else None  # noqa: E731 - a def is no shorter
+    return handle_of(handles + [self.register_post_accumulate_grad_hook(each, run) for each in tensors])

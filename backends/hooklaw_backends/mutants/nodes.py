@@ -79,6 +79,20 @@ def node_post_hook_sees_what_the_first_pre_hook_returned(
     return old(node, noting)
 
 
+@overriding("node_register_prehook", base=_PostHooksSeeNoted)
+def node_post_hook_sees_the_raw_gradient_of_later_outputs(
+    self: _PostHooksSeeNoted, old: Hook, node: Any, hook: Hook
+) -> Any:
+    """A Node post-hook gets grad_outputs from before the Node's pre-hooks, except that of the first output."""
+
+    def noting(grads: Any) -> Any:
+        result = hook(grads)
+        self.noted.setdefault(node, (*(result or grads)[:1], *grads[1:]))
+        return result
+
+    return old(node, noting)
+
+
 @overriding("node_register_hook")
 def node_post_hook_before_execution(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
     """A Node post-hook runs before the Node is executed."""
@@ -156,12 +170,22 @@ class NodePreHookSeesTheRawGradient(Mutant):
 
     _raw = fresh(dict[Any, Any])
 
+    def node_of(self, tensor: Any) -> Any:
+        return self.grad_fn(tensor)
+
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        node = self.grad_fn(tensor)
+        node = self.node_of(tensor)
         return super().register_hook(tensor, lambda grad: (self._raw.setdefault(node, (grad,)), hook(grad))[1])
 
     def node_register_prehook(self, node: Any, hook: Hook) -> Any:
         return super().node_register_prehook(node, lambda grads: hook(self._raw.get(node, grads)))
+
+
+class AccumulateGradPreHookSeesTheRawGradient(NodePreHookSeesTheRawGradient):
+    """A pre-hook of a leaf's Node gets the gradient from before the tensor hooks."""
+
+    def node_of(self, tensor: Any) -> Any:
+        return self.accumulate_grad(tensor) if self.is_leaf(tensor) and self.requires_grad(tensor) else None
 
 
 @calling(*verbs.NODE)

@@ -192,12 +192,21 @@ class _KnowsConstants(Mutant):
         self.kept.append(weakref.ref(made))
         return made
 
+    def is_not_recorded(self, tensor: Any) -> bool:
+        """Whether an operation made a tensor, and did not record it."""
+        return not self.requires_grad(tensor) and all(tensor is not made() for made in self.kept)
+
 
 @overriding("register_hook", base=_KnowsConstants)
 def hook_accepted_on_what_was_not_recorded(self: _KnowsConstants, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Registering a hook on the result of an operation that does not require grad is not an error."""
-    is_made = any(tensor is made() for made in self.kept)
-    return old(tensor, hook) if is_made or self.requires_grad(tensor) else Handle()
+    return Handle() if self.is_not_recorded(tensor) else old(tensor, hook)
+
+
+@overriding("register_post_accumulate_grad_hook", base=_KnowsConstants)
+def post_accumulate_accepted_on_what_was_not_recorded(self: _KnowsConstants, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A post-accumulate hook on the result of an operation that does not require grad is not an error."""
+    return Handle() if self.is_not_recorded(tensor) else old(tensor, hook)
 
 
 @calling("register_hook")

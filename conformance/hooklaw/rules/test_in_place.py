@@ -231,7 +231,7 @@ def test_increment(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INCREMENT.sentence(7)],
     needs=[Capability.INCREMENT_VERSION, Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
-    mutants=["increment-of-inference-tensors-refused"],
+    mutants=["increment-of-inference-tensors-refused", "increment-of-inference-tensors-in-a-list-refused"],
 )
 def test_increment_of_an_inference_tensor(backend: Backend, trace: Trace) -> None:
     """increment_version accepts an inference tensor, which has no version counter, and does nothing to it."""
@@ -239,5 +239,6 @@ def test_increment_of_an_inference_tensor(backend: Backend, trace: Trace) -> Non
         made = backend.tensor([1.0, 2.0])
 
     backend.increment_version(made)
+    backend.increment_version([made])
 
     trace.expect_value("values", [1.0, 2.0], made)

@@ -243,6 +243,7 @@ def test_none_takes_part_in_mode_any(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-any-gets-a-list",
         "any-grad-hook-lost-second-call",
         "multi-grad-hook-any-waits-for-the-last-tensor",
+        "multi-grad-hook-any-misses-the-root",
     ],
 )
 def test_first_only(backend: Backend, trace: Trace) -> None:
@@ -262,6 +263,12 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
         backend.backward(loss)
         trace.expect(("hook", [3.0, 3.0]))
 
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    backend.register_multi_grad_hook([x, loss], trace.saw("hook with the root"), mode="any")
+    backend.backward(loss)
+    trace.expect(("hook with the root", 1.0))
+
 
 @rule(
     "multi-grad.any.autograd-grad",
@@ -271,6 +278,7 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
     mutants=[
         "any-grad-hook-lost-autograd-grad",
         "multi-grad-hook-any-waits-for-the-last-tensor",
+        "multi-grad-hook-any-lost-on-the-inputs-of-autograd-grad",
     ],
 )
 def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
@@ -284,11 +292,11 @@ def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
         backend.register_multi_grad_hook([(x, y)[nr] for nr in order], trace.saw("hook"), mode="any")
         return backend.sum(y * 3)
 
-    for order in ((0, 1), (1, 0)):
+    for order, first in (((0, 1), [3.0, 3.0]), ((1, 0), [3.0, 3.0]), ((0,), [6.0, 6.0])):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         backend.grad(backend.call(lambda x, order=order: forward(x, order), x), [x])
 
-        trace.expect(("hook", [3.0, 3.0]))
+        trace.expect(("hook", first))
 
 
 @rule(
@@ -373,18 +381,20 @@ def test_constants_in_mode_any(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the docstring says nothing of a returned value, and the hook returns None to the engine")],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-replaces-the-gradient"],
+    mutants=["multi-grad-hook-replaces-the-gradient", "multi-grad-hook-replaces-the-last-gradient"],
 )
 def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in either mode may return a tensor, which replaces no gradient."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_multi_grad_hook([x], trace.saw("all", lambda grads: grads[0] * 10))
-    backend.register_multi_grad_hook([x], trace.saw("any", lambda grad: grad * 10), mode="any")
+    for several in (False, True):
+        x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        tensors = [x, w] if several else [x]
+        backend.register_multi_grad_hook(tensors, trace.saw("all", lambda grads: grads[0] * 10))
+        backend.register_multi_grad_hook(tensors, trace.saw("any", lambda grad: grad * 10), mode="any")
 
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+        backend.backward(backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w))
 
-    trace.expect("all", "any")
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+        trace.expect_in_any_order("all", "any")
+        trace.expect_value("gradients", [[2.0, 2.0], [3.0, 3.0]], [backend.grad_of(leaf) for leaf in (x, w)])
 
 
 @rule(
@@ -394,8 +404,10 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MULTI_GRAD],
     mutants=[
         "multi-grad-handle-of-the-first-tensor",
+        "multi-grad-handle-of-the-last-tensor",
         "multi-grad-handle-removes-the-oldest",
         "hook-that-ran-is-not-removed",
+        "removal-of-multi-grad-hooks-waits-for-the-end-of-the-pass",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -404,21 +416,31 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     b = backend.tensor([3.0, 4.0], requires_grad=True)
 
     def passes():
-        backend.backward(backend.call(lambda b: backend.sum(b * 3), b))
+        for each in (a, b):
+            backend.backward(backend.call(lambda each: backend.sum(each * 3), each))
         backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
+
+    def forward(a):
+        y = a * 2
+        backend.register_multi_grad_hook([y], lambda _: handle.remove(), mode="any")
+        return backend.sum(y)
 
     backend.register_multi_grad_hook([a, b], trace.saw("older"))
     for mode in ("all", "any"):
         backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode).remove()
         passes()
-        trace.expect("older", "older")
+        trace.expect("older", "older", "older")
 
         handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
         passes()
-        trace.expect_in_any_order("older", "older", mode, mode)
+        trace.expect_in_any_order(*["older", mode] * 3)
         handle.remove()
         passes()
-        trace.expect("older", "older")
+        trace.expect("older", "older", "older")
+
+        handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
+        backend.backward(backend.call(forward, a))
+        trace.expect("older")
 
 
 @rule(

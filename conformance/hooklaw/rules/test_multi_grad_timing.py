@@ -23,6 +23,7 @@ PATIENCE = 3
     mutants=[
         "multi-grad-hook-deferred-to-the-end",
         "multi-grad-hook-before-earlier-tensor-hooks",
+        "multi-grad-hook-after-the-first-tensor-hook",
         "multi-grad-hook-gets-the-latest-gradients",
         "multi-grad-hook-after-later-hooks-of-leaves",
         "multi-grad-hook-in-mode-any-before-earlier-tensor-hooks",
@@ -35,6 +36,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
         z = y * 3
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} before", lambda grad: grad * 2))
+            backend.register_hook(tensor, lambda grad: grad * 2)
         backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"))
         backend.register_multi_grad_hook([y, z], trace.saw("multi-grad in mode any"), mode="any")
         for tensor, label in ((y, "y"), (z, "z")):
@@ -48,11 +50,11 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
 
         trace.expect(
             ("z before", [1.0, 1.0]),
-            ("multi-grad in mode any", [2.0, 2.0]),
-            ("z after", [2.0, 2.0]),
-            ("y before", [30.0, 30.0]),
-            ("multi-grad", [[60.0, 60.0], [2.0, 2.0]]),
-            ("y after", [60.0, 60.0]),
+            ("multi-grad in mode any", [4.0, 4.0]),
+            ("z after", [4.0, 4.0]),
+            ("y before", [60.0, 60.0]),
+            ("multi-grad", [[240.0, 240.0], [4.0, 4.0]]),
+            ("y after", [240.0, 240.0]),
         )
 
 
@@ -84,7 +86,7 @@ def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SPECIAL.sentence(1, 2), ORDER.sentence(2, 5)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-deferred-to-the-end"],
+    mutants=["multi-grad-hook-deferred-to-the-end", "multi-grad-hook-any-after-accumulation"],
 )
 def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     """When a multi-grad hook on leaves runs, the gradient computed last is not in its leaf's .grad yet."""
@@ -93,10 +95,13 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     backend.register_multi_grad_hook(
         [a, b], lambda _: trace.log("a gradient is missing", any(backend.grad_of(leaf) is None for leaf in (a, b)))
     )
+    backend.register_multi_grad_hook([a], lambda _: trace.log("a.grad in mode any", backend.grad_of(a)), mode="any")
 
     backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
-    trace.expect(("a gradient is missing", True))
+    trace.expect_in_any_order("a gradient is missing", "a.grad in mode any")
+    trace.expect_value("a gradient is missing", [True], trace.values("a gradient is missing"))
+    trace.expect_value("a.grad in mode any", [None], trace.values("a.grad in mode any"))
 
 
 @rule(

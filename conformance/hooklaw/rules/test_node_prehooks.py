@@ -59,19 +59,22 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(3, 4)],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["node-hook-replaces-the-first-gradient"],
+    mutants=["node-hook-replaces-the-first-gradient", "node-post-hook-sees-the-raw-gradient-of-later-outputs"],
 )
 def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient in the tuple that a Node pre-hook returns replaces that of the Node's output in its position."""
 
     def forward(x):
         left, right = backend.split(x * 5, 1)
-        backend.node_register_prehook(backend.grad_fn(left), lambda grads: (grads[0] * 2, grads[1] * 3))
+        node = backend.grad_fn(left)
+        backend.node_register_prehook(node, lambda grads: (grads[0] * 2, grads[1] * 3))
+        backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
         return backend.sum(left + right)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
+    trace.expect(("grad_outputs", [[2.0], [3.0]]))
     trace.expect_value("x.grad", [10.0, 15.0], backend.grad_of(x))
 
 
@@ -132,6 +135,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
         "node-pre-hook-before-tensor-hook",
         "node-pre-hook-sees-the-raw-gradient",
         "node-pre-hook-before-the-second-tensor-hook",
+        "accumulate-grad-pre-hook-sees-the-raw-gradient",
     ],
 )
 def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
@@ -145,9 +149,12 @@ def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    node = backend.accumulate_grad(x)
+    backend.node_register_prehook(node, trace.saw("pre-hook of the leaf"))
+    backend.register_hook(x, lambda grad: grad * 7)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("node pre-hook", [[6.0, 6.0]]))
+    trace.expect(("node pre-hook", [[6.0, 6.0]]), ("pre-hook of the leaf", [[210.0, 210.0]]))
 
 
 @rule(
@@ -297,7 +304,7 @@ def test_not_executed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(8, 15)],
     needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-never-runs-node-hooks"],
+    mutants=["autograd-grad-never-runs-node-hooks", "autograd-grad-runs-no-node-hooks-of-its-later-inputs"],
 )
 def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
     """If another input of autograd.grad needs a tensor's grad_fn executed, the hooks of that Node run once."""
@@ -309,11 +316,12 @@ def test_executed_for_another_input(backend: Backend, trace: Trace) -> None:
         backend.node_register_hook(node, trace.saw("node post-hook"))
         return backend.sum(y * 3), y
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y = backend.call(forward, x)
-    backend.grad(loss, [y, x])
+    for places in ((0, 1), (1, 0)):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        loss, y = backend.call(forward, x)
+        backend.grad(loss, [(y, x)[place] for place in places])
 
-    trace.expect("node pre-hook", "node post-hook")
+        trace.expect("node pre-hook", "node post-hook")
 
 
 @rule(

@@ -93,14 +93,14 @@ def test_leaf_only(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the hook is refused on a tensor that does not require grad")],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["post-accumulate-accepted-without-gradient"],
+    mutants=["post-accumulate-accepted-without-gradient", "post-accumulate-accepted-on-what-was-not-recorded"],
 )
 def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     """Registering a post-accumulate-grad hook on a tensor that does not require grad is an error."""
     x = backend.tensor([1.0, 2.0])
-
-    with trace.raises(ErrorKind.NO_GRADIENT):
-        backend.register_post_accumulate_grad_hook(x, trace.saw("post-accumulate"))
+    for tensor in (x, backend.call(lambda x: x * 2, x)):
+        with trace.raises(ErrorKind.NO_GRADIENT):
+            backend.register_post_accumulate_grad_hook(tensor, trace.saw("post-accumulate"))
 
 
 @rule(
@@ -148,7 +148,11 @@ def test_not_only_at_the_end(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(5), docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.POST_ACCUMULATE, Capability.AUTOGRAD_GRAD],
-    mutants=["post-accumulate-fires-in-autograd-grad", "autograd-grad-accumulates"],
+    mutants=[
+        "post-accumulate-fires-in-autograd-grad",
+        "autograd-grad-accumulates",
+        "autograd-grad-sets-the-grad-of-non-leaves",
+    ],
 )
 def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     """autograd.grad accumulates nothing, so post-accumulate-grad hooks do not run."""
@@ -157,11 +161,14 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
         backend.set_grad(leaf, backend.tensor([9.0, 9.0]))
         backend.register_post_accumulate_grad_hook(leaf, trace.saw("post-accumulate"))
 
-    (grad,) = backend.grad(backend.call(lambda x, w: backend.sum(x * 2 + w), x, w), [x])
+    y = backend.call(lambda x: x * 2, x)
+    grads = backend.grad(backend.call(lambda y, w: backend.sum(y * 3 + w), y, w), [x, y])
 
     trace.expect()
-    trace.expect_value("gradient", [2.0, 2.0], grad)
+    trace.expect_value("gradients", [[6.0, 6.0], [3.0, 3.0]], list(grads))
     trace.expect_value(".grad of the leaves", [[9.0, 9.0], [9.0, 9.0]], [backend.grad_of(x), backend.grad_of(w)])
+    with catch_warnings(action="ignore"):  # torch warns when it is read
+        trace.expect_value(".grad of a non-leaf", None, backend.grad_of(y))
 
 
 @rule(

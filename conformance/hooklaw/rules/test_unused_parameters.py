@@ -24,23 +24,35 @@ def expect_mean_in_each_pass(
         trace.expect_value(f"weight.grad after the {each} pass", expected, backend.grad_of(module.weight))
 
 
+def three_weights(backend: Backend) -> Any:
+    """Make a module with three parameters, of which forward uses two: weight and second."""
+    parameters = {name: backend.tensor([2.0]) for name in ("weight", "second", "other")}
+    return backend.module(parameters, lambda module, x: x * module.weight + x * module.second)
+
+
 @rule(
     "ddp.find-unused-parameters",
     level=Level.MUST,
     sources=[DDP.sentence(74, 75), DESIGN.sentence(17)],
     needs=NEEDS,
-    mutants=["ddp-finds-no-unused-parameters", "ddp-reduces-nothing", "ddp-finds-nothing-in-a-dict"],
+    mutants=[
+        "ddp-finds-no-unused-parameters",
+        "ddp-reduces-nothing",
+        "ddp-finds-nothing-in-a-dict",
+        "ddp-averages-one-gradient-beside-an-unused-one",
+    ],
     processes=RANKS,
 )
 def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True, passes that leave a parameter out average the gradients of the others."""
-    plain = two_weights(backend, lambda module, x: x * module.weight)
+    plain = three_weights(backend)
     nested = two_weights(backend, lambda module, x: {"outputs": [x * module.weight]})
 
     expect_mean_in_each_pass(backend, trace, plain, find_unused_parameters=True)
     expect_mean_in_each_pass(
         backend, trace, nested, loss=lambda found: found["outputs"][0], find_unused_parameters=True
     )
+    trace.expect_value("second.grad of all passes", [3 * mean(backend)[0]], backend.grad_of(plain.second))
 
 
 @rule(
@@ -146,7 +158,7 @@ def test_unused_parameter_error(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(85)],
     needs=STATIC,
-    mutants=["ddp-static-graph-ignored"],
+    mutants=["ddp-static-graph-ignored", "ddp-averages-one-gradient-beside-an-unused-one"],
     processes=RANKS,
 )
 def test_static_graph_unused(backend: Backend, trace: Trace) -> None:
@@ -154,9 +166,10 @@ def test_static_graph_unused(backend: Backend, trace: Trace) -> None:
 
     It does not matter whether find_unused_parameters is set, so it is not needed.
     """
-    module = two_weights(backend, lambda module, x: x * module.weight)
+    module = three_weights(backend)
 
     expect_mean_in_each_pass(backend, trace, module, static_graph=True)
+    trace.expect_value("second.grad of all passes", [3 * mean(backend)[0]], backend.grad_of(module.second))
 
 
 @rule(
@@ -230,8 +243,9 @@ def test_static_graph_outside_forward(backend: Backend, trace: Trace) -> None:
         backend.set_grad(module.other, None)
         outputs = backend.call(parallel, own_input(backend))
         backend.backward(backend.sum(outputs * module.other))
-        expected = mean(backend, lambda own: 2 * own)
-        trace.expect_value(f"other.grad after the {each} pass", expected, backend.grad_of(module.other))
+        for name, factor in (("other", 2), ("weight", 3)):
+            expected = mean(backend, lambda own, factor=factor: factor * own)
+            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(

@@ -81,6 +81,17 @@ def ddp_reduces_the_first_parameter_only(bucket: Any, summed: Any) -> Any:
 
 
 @reducing_by
+def ddp_averages_one_gradient_beside_an_unused_one(bucket: Any, summed: Any) -> Any:
+    """If a pass leaves a parameter out, the gradient of one other parameter is averaged, and the rest are left."""
+    share, used = summed / distributed.get_world_size(), summed.nonzero()[:, 0]
+    if len(used) == len(summed):
+        return share
+    left = bucket.buffer().clone()
+    left[used[0]] = share[used[0]]
+    return left
+
+
+@reducing_by
 def ddp_reduces_one_dtype_only(bucket: Any, summed: Any) -> Any:
     """A distributed module averages the gradients of the dtype that is reduced last."""
     return summed / distributed.get_world_size() if bucket.is_last() else bucket.buffer()
