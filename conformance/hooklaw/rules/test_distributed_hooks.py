@@ -160,18 +160,26 @@ def test_before_comm_hook(backend: Backend, trace: Trace) -> None:
         "ddp-ignores-multi-grad-hooks",
         "ddp-multi-grad-hooks-get-no-gradients",
         "ddp-loses-earlier-parameter-hooks",
+        "ddp-multi-grad-hooks-get-gradients-in-reverse-order",
     ],
     processes=RANKS,
 )
 def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook on all parameters of a distributed module runs once in each pass, with a gradient of each."""
+    """A multi-grad hook on all parameters of a distributed module runs once in each pass, with a gradient of each.
+
+    Whether it is the rank's own or the mean is not said, so both are accepted.
+    """
+    own, share = number(backend), mean(backend)[0]
+    known = [[[own], [share]], [[10 * own], [10 * share]]]
+
+    def hook(grads):
+        passed = [each is not None and backend.tolist(each) in of_it for each, of_it in zip(grads, known, strict=True)]
+        trace.log("hook", passed)
 
     def register():
-        backend.register_multi_grad_hook(
-            [module.weight, module.other], lambda grads: trace.log("hook", [grad is not None for grad in grads])
-        )
+        backend.register_multi_grad_hook([module.weight, module.other], hook)
 
-    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
     register()
     parallel = backend.distributed_data_parallel(module)
     register()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, averaged, mean, number, run, weighted
+from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, weighted
 
 NAME = "torch.nn.parallel.DistributedDataParallel"
 DDP = docstring(NAME)
@@ -75,13 +75,14 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[JOIN.sentence(20)],
     needs=[*NEEDS, Capability.UNEVEN_INPUTS],
-    mutants=["disabled-join-keeps-gradients-apart", "disabled-join-refused"],
+    mutants=["disabled-join-keeps-gradients-apart", "disabled-join-refused", "join-enabled-always"],
     processes=RANKS,
 )
 def test_join_disabled(backend: Backend, trace: Trace) -> None:
     """Inside join with enable=False passes with even inputs average the gradients, as they do outside.
 
-    The documentation lets the user pass enable=False where the inputs are known to be even.
+    The documentation lets the user pass enable=False where the inputs are known to be even. What join does at its end
+    is disabled too: each rank keeps a parameter of its own.
     """
     module = weighted(backend)
     parallel = backend.distributed_data_parallel(module)
@@ -89,6 +90,9 @@ def test_join_disabled(backend: Backend, trace: Trace) -> None:
         for passes in (1, 2):
             run(backend, parallel)
             trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(module.weight))
+        module.weight = backend.module({"weight": own_input(backend)}, lambda _, x: x).weight
+
+    trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
 
 
 @rule(

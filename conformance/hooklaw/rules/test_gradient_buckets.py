@@ -190,6 +190,7 @@ def test_bucket_size(backend: Backend, trace: Trace) -> None:
         "ddp-makes-one-bucket",
         "comm-hook-result-for-the-last-bucket-only",
         "comm-hook-result-of-the-first-bucket-for-all",
+        "comm-hook-with-copies-of-the-state-for-later-buckets",
     ],
     processes=RANKS,
 )
@@ -204,11 +205,11 @@ def test_several_buckets(backend: Backend, trace: Trace) -> None:
     parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
     buckets: list[int] = []
 
-    def hook(_state, bucket):
-        buckets.append(bucket.index())
+    def hook(state, bucket):
+        state.append(bucket.index())
         return backend.future(bucket.buffer() * 10)
 
-    backend.register_comm_hook(parallel, None, hook)
+    backend.register_comm_hook(parallel, buckets, hook)
     run(backend, parallel)
     buckets.clear()
     for name in weights:
@@ -255,20 +256,26 @@ def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(78, 83)],
     needs=[*WITH_HOOK, Capability.GRADIENT_BUCKETS, Capability.IN_PLACE],
-    mutants=["ddp-bucket-views-are-copies"],
+    mutants=["ddp-bucket-views-are-copies", "ddp-bucket-views-always"],
     processes=RANKS,
 )
 def test_gradient_is_bucket_view(backend: Backend, trace: Trace) -> None:
-    """With gradient_as_bucket_view=True, after the first pass, gradients are views of the buckets."""
-    kept: list[Any] = []
-    module, parallel = looked_into(
-        backend, lambda bucket: kept.append(bucket.gradients()), gradient_as_bucket_view=True
-    )
-    run(backend, parallel)
-    kept.clear()
-    run(backend, parallel)
-    for grad in (grad for gradients in kept for grad in gradients):
-        backend.mul_(grad, 0.0)
+    """With gradient_as_bucket_view=True, after the first pass, gradients are views of the buckets.
 
-    trace.expect_value("weight.grad", [0.0], backend.grad_of(module.weight))
-    trace.expect_value("other.grad", [0.0], backend.grad_of(module.other))
+    That is what the option changes: without it they are copies.
+    """
+    means = {"weight": mean(backend)[0], "other": mean(backend, lambda own: own * own)[0]}
+    for are_views in (True, False):
+        kept: list[Any] = []
+        module, parallel = looked_into(
+            backend, lambda bucket, kept=kept: kept.append(bucket.gradients()), gradient_as_bucket_view=are_views
+        )
+        run(backend, parallel)
+        kept.clear()
+        run(backend, parallel)
+        for grad in (grad for gradients in kept for grad in gradients):
+            backend.mul_(grad, 0.0)
+
+        for name, share in means.items():
+            expected = [0.0] if are_views else [2 * share]
+            trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
