@@ -179,3 +179,40 @@ def output_fn_under_no_grad(self: Mutant, old: Hook, module: Any, **functions: A
             return after(*given)
 
     old(module, output_fn=after and unrecorded, **functions)
+
+
+def _without_others(tables: list[Any], distribute: Hook) -> None:
+    """Distribute a module that has, meanwhile, only the first entry of each table."""
+    kept = [{**table} for table in tables]
+    for table in tables:
+        for name in [*table][1:]:
+            del table[name]
+    distribute()
+    for table, whole in zip(tables, kept, strict=True):
+        table.update({**whole, **table})
+
+
+@overriding("distribute_module")
+def distribute_module_distributes_one_parameter(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module distributes the first parameter of each module, and no other."""
+    _without_others([each._parameters for each in module.modules()], lambda: old(module, **functions))  # noqa: SLF001
+
+
+@overriding("distribute_module")
+def distribute_module_distributes_one_buffer(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module distributes the first buffer of each module, and no other."""
+    _without_others([each._buffers for each in module.modules()], lambda: old(module, **functions))  # noqa: SLF001
+
+
+@overriding("distribute_module")
+def input_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """If input_fn raises, forward gets the inputs of the call."""
+    before = functions.pop("input_fn", None)
+
+    def swallowing(module: Any, inputs: Any) -> Any:
+        try:
+            return before(module, inputs)
+        except Exception:  # noqa: BLE001 - that is the vice
+            return inputs
+
+    old(module, input_fn=before and swallowing, **functions)
