@@ -303,7 +303,7 @@ def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.graph.saved_tensors_hooks").sentence(3, 5)],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["ddp-packs-nothing"],
+    mutants=["ddp-packs-nothing", "ddp-packs-the-first-saved-tensor-alone"],
     processes=RANKS,
 )
 def test_saved_tensors(backend: Backend, trace: Trace) -> None:
@@ -311,7 +311,7 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
 
     The operations of the forward run inside the context.
     """
-    module = weighted(backend, lambda module, x: x * module.weight)
+    module = two_weights(backend, lambda module, x: x * module.weight * module.other)
     parallel = backend.distributed_data_parallel(module)
     pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept * 3)
     with backend.saved_tensors_hooks(pack, unpack):
@@ -319,7 +319,8 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
     trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
 
     backend.backward(backend.sum(outputs))
-    trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+    trace.expect_value("weight.grad", [3 * 3 * 3 * mean(backend)[0]], backend.grad_of(module.weight))
+    trace.expect_value("other.grad", [3 * 2 * mean(backend)[0]], backend.grad_of(module.other))
 
 
 @rule(

@@ -24,6 +24,7 @@ LENGTH = 800
         "ddp-syncs-at-once-whatever-init-sync-says",
         "ddp-shares-buffers-whatever-init-sync-says",
         "ddp-without-init-sync-averages-nothing",
+        "ddp-without-init-sync-keeps-one-parameter",
     ],
     processes=RANKS,
 )
@@ -32,10 +33,12 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
 
     Only that is left out: the gradients are averaged.
     """
-    module = backend.module({"weight": backend.tensor([number(backend)])}, lambda module, x: x * module.weight)
+    weights = {"weight": own_input(backend), "other": own_input(backend)}
+    module = backend.module(weights, lambda module, x: x * module.weight + x * module.other)
     backend.register_buffer(module, "steps", backend.tensor([10 * number(backend)]))
     parallel = backend.distributed_data_parallel(module, init_sync=False)
     trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
+    trace.expect_value("other", [number(backend)], backend.detach(module.other))
     trace.expect_value("steps", [10 * number(backend)], module.steps)
 
     run(backend, parallel)

@@ -184,15 +184,16 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(30, 37)],
     needs=NEEDS,
-    mutants=["fully-shard-always-reshards"],
+    mutants=["fully-shard-always-reshards", "fully-shard-without-reshard-keeps-one-parameter"],
     processes=RANKS,
 )
 def test_no_reshard(backend: Backend, trace: Trace) -> None:
     """With reshard_after_forward=False the parameters of a fully sharded module are whole after forward."""
-    module = sharded(backend, reshard_after_forward=False)
+    module = with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=False)
     backend.call(module, rows(backend))
 
-    trace.expect_value("sharded after forward", False, backend.is_sharded(module.weight))  # noqa: FBT003
+    are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
+    trace.expect_value("sharded after forward", [False, False], are_sharded)
 
 
 @rule(

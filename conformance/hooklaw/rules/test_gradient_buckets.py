@@ -135,7 +135,7 @@ def test_bucket_last(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring(f"{BUCKET}.set_buffer").sentence(2)],
     needs=WITH_HOOK,
-    mutants=["bucket-keeps-its-buffer", "bucket-keeps-its-buffer-after-the-first-pass"],
+    mutants=["bucket-keeps-its-buffer", "bucket-keeps-its-buffer-after-the-first-pass", "bucket-buffer-set-to-a-copy"],
     processes=RANKS,
 )
 def test_set_buffer(backend: Backend, trace: Trace) -> None:
@@ -143,9 +143,10 @@ def test_set_buffer(backend: Backend, trace: Trace) -> None:
     seen: list[Any] = []
 
     def look(bucket: Any) -> None:
-        before = bucket.buffer()
-        bucket.set_buffer(before * 10)
-        seen.append(backend.tolist(bucket.buffer()) == backend.tolist(before * 10))
+        made = bucket.buffer() * 10
+        bucket.set_buffer(made)
+        backend.all_reduce(made)  # changes it in place
+        seen.append(backend.tolist(bucket.buffer()) == backend.tolist(made))
 
     _, parallel = looked_into(backend, look)
     run(backend, parallel)
@@ -191,35 +192,42 @@ def test_bucket_size(backend: Backend, trace: Trace) -> None:
         "comm-hook-result-for-the-last-bucket-only",
         "comm-hook-result-of-the-first-bucket-for-all",
         "comm-hook-with-copies-of-the-state-for-later-buckets",
+        "ddp-makes-small-buckets-always",
     ],
     processes=RANKS,
 )
 def test_several_buckets(backend: Backend, trace: Trace) -> None:
     """With a bucket_cap_mb that one parameter fills, a communication hook sets gradients in several buckets.
 
-    A pass before may have other buckets: they are rebuilt after it.
+    A pass before may have other buckets: they are rebuilt after it. With a size that both parameters do not fill there
+    are fewer, since the option controls the size.
     """
     factors = {"first": 1.0, "second": 2.0}
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
-    module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2))
-    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-    buckets: list[int] = []
+    counts: list[int] = []
 
     def hook(state, bucket):
         state.append(bucket.index())
         return backend.future(bucket.buffer() * 10)
 
-    backend.register_comm_hook(parallel, buckets, hook)
-    run(backend, parallel)
-    buckets.clear()
-    for name in weights:
-        backend.set_grad(getattr(module, name), None)
-    run(backend, parallel)
+    for size in (SMALL, 100 * SMALL):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
+        module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2))
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=size)
+        buckets: list[int] = []
+        backend.register_comm_hook(parallel, buckets, hook)
+        run(backend, parallel)
+        buckets.clear()
+        for name in weights:
+            backend.set_grad(getattr(module, name), None)
+        run(backend, parallel)
+        counts.append(len(buckets))
+        for name, factor in factors.items():
+            expected = [10 * factor * number(backend)] * LENGTH
+            trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
 
-    trace.expect_value("several buckets", True, len(buckets) > 1)  # noqa: FBT003 - the expected value
-    for name, factor in factors.items():
-        expected = [10 * factor * number(backend)] * LENGTH
-        trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
+    several, fewer = counts
+    trace.expect_value("several buckets", True, several > 1)  # noqa: FBT003 - the expected value
+    trace.expect_value("fewer of a larger size", True, fewer < several)  # noqa: FBT003
 
 
 @rule(

@@ -215,3 +215,17 @@ def join_broadcasts_one_parameter(self: Mutant, old: Hook, parallel: Any, **opti
         kept = [each.detach().clone() for each in parallel.module.parameters()]
     for each, value in [*zip(parallel.module.parameters(), kept, strict=True)][1:]:
         each.data.copy_(value)
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_keeps_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the parameters of rank 0 but for the first, also with init_sync=False."""
+    for each in [*module.parameters()][1:]:
+        distributed.broadcast(each.detach(), 0)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_makes_small_buckets_always(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each parameter has a bucket of its own, whatever bucket_cap_mb says."""
+    return old(module, **{**options, "bucket_cap_mb": 1e-6})

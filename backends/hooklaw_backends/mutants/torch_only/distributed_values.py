@@ -8,8 +8,8 @@ from typing import Any
 from torch import distributed
 
 from hooklaw_backends._distributed import all_reduce_future
-from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.torch_only.communication_hooks import hooking
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, Pair, altering, calling, overriding, pairs
+from hooklaw_backends.mutants.torch_only.communication_hooks import bucket_by, hooking
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
@@ -153,3 +153,21 @@ def fp16_compress_wrapper_loses_its_hook_from_the_third_call_on(self: Mutant, ho
     """fp16_compress_wrapper calls its hook twice; then the rank keeps its gradients."""
     left = [hook] * 2
     return lambda state, bucket: left.pop()(state, bucket) if left else self.future(bucket.buffer())
+
+
+@bucket_by("set_buffer")
+def bucket_buffer_set_to_a_copy(bucket: Any, buffer: Any) -> None:
+    """set_buffer of a bucket sets a copy of the tensor that it is given."""
+    bucket.set_buffer(buffer.clone())
+
+
+@pairs("saved_tensors_hooks", base=_KnowsDistributedModules)
+def ddp_packs_the_first_saved_tensor_alone(self: _KnowsDistributedModules, pack: Hook, unpack: Hook) -> Pair:
+    """Where a module is distributed saved-tensor hooks apply to the first tensor that is saved."""
+    packs = iter([pack] if self.kept else repeat(pack))
+
+    def packing(tensor: Any) -> Any:
+        first = next(packs, None)
+        return (True, first(tensor)) if first else (False, tensor)
+
+    return packing, lambda packed: unpack(packed[1]) if packed[0] else packed[1]

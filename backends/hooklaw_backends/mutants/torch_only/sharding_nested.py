@@ -173,3 +173,17 @@ def all_reduce_hook_lost_from_the_third_call_on(self: Mutant, old: Hook, module:
     """An all-reduce hook is called twice, and no more."""
     left = [hook] * 2
     old(module, lambda reduced: left.pop()(reduced) if left else None)
+
+
+@overriding("fully_shard")
+def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With reshard_after_forward=False the first parameter stays whole after forward, and no other."""
+    made = old(module, **options)
+
+    def reshard(*_: Any) -> None:
+        for each in made._get_fsdp_state()._fsdp_param_group.fsdp_params[1:]:  # noqa: SLF001 - there is no public API
+            each.to_sharded()
+
+    if options.get("reshard_after_forward") is False:
+        made.register_forward_hook(reshard)
+    return made
