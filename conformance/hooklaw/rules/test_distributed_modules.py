@@ -98,6 +98,8 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
         "input-fn-skips-distributed-inputs",
         "input-fn-result-for-the-first-input-alone",
         "input-fn-error-swallowed",
+        "input-fn-lost-inside-another-module",
+        "input-fn-lost-after-a-failure",
     ],
     processes=RANKS,
 )
@@ -132,6 +134,8 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
     backend.distribute_module(failing, input_fn=fail)
     with trace.raises_type(InputFnError, "from input_fn"):
         backend.call(failing, plain)
+    backend.call(backend.module({}, lambda _module, x: module(x)), plain)
+    trace.expect(("input_fn", [""]), ("forward", ["replicate"]))
 
 
 @rule(

@@ -380,6 +380,7 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         "all-reduce-hook-on-a-copy",
         "all-reduce-hook-error-swallowed",
         "all-reduce-hook-lost-from-the-third-call-on",
+        "all-reduce-hook-lost-after-a-failure",
     ],
     except_under=PARTS,
     processes=RANKS,
@@ -418,6 +419,8 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     backend.set_all_reduce_hook(failing, fail)
     with trace.raises_type(AllReduceHookError, "from the hook"):
         run(backend, failing)
+    run(backend, module)
+    trace.expect(("hook", own))
 
 
 @rule(

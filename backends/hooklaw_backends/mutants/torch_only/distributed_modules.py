@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.situations import Knowing
 from hooklaw_backends.mutants.torch_only.distributed_tensors import is_distributed
 
 
@@ -216,3 +217,25 @@ def input_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: 
             return inputs
 
     old(module, input_fn=before and swallowing, **functions)
+
+
+@overriding("distribute_module", base=Knowing)
+def input_fn_lost_inside_another_module(self: Knowing, old: Hook, module: Any, **functions: Any) -> None:
+    """input_fn does not run if the module is called by the forward of another one."""
+    before = functions.pop("input_fn", None)
+    old(module, input_fn=before and (lambda *given: None if self.modules else before(*given)), **functions)
+
+
+@overriding("distribute_module", base=Knowing)
+def input_fn_lost_after_a_failure(self: Knowing, old: Hook, module: Any, **functions: Any) -> None:
+    """Once an input_fn has raised none runs."""
+    before = functions.pop("input_fn", None)
+
+    def until_a_failure(*given: Any) -> Any:
+        try:
+            return None if self.failures else before(*given)
+        except Exception:
+            self.failures += 1
+            raise
+
+    old(module, input_fn=before and until_a_failure, **functions)

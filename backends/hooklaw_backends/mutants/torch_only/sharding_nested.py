@@ -187,3 +187,18 @@ def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, mod
     if options.get("reshard_after_forward") is False:
         made.register_forward_hook(reshard)
     return made
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_lost_after_a_failure(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """Once an all-reduce hook has raised none is called."""
+
+    def until_a_failure(reduced: Any) -> None:
+        try:
+            if not self.kept:
+                hook(reduced)
+        except Exception:
+            self.kept.append(hook)
+            raise
+
+    old(module, until_a_failure)
