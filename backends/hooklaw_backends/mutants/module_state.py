@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements
 
 
@@ -223,3 +223,21 @@ class LoadPostHookBeforeLoading(Mutant):
 def state_dict_pre_hook_gets_no_keep_vars(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
     """The keep_vars that a state_dict pre-hook gets is False, whatever was asked for."""
     return hook(owner, *(False if isinstance(value, bool) else value for value in given))
+
+
+class _KnowsSiblings(Mutant):
+    """A mutant that keeps the submodules that are not the first of their module."""
+
+    parents = fresh(list[Any])
+
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        if any(module is parent for parent in self.parents):
+            self.kept.append(child)
+        self.parents.append(module)
+        super().add_module(module, name, child)
+
+
+@calling(*verbs.STATE, base=_KnowsSiblings)
+def state_hooks_of_the_first_submodule_alone(self: _KnowsSiblings, hook: Hook, owner: Any, *rest: Any) -> Any:
+    """The state_dict and load_state_dict hooks of a submodule run only if it is the first of its module."""
+    return None if self.keeps(owner) else hook(owner, *rest)

@@ -252,21 +252,24 @@ def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     sources=[observed("an exception in a replica is raised by the call, with its own type")],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES],
     basis=Basis.OBSERVED,
-    mutants=["exception-in-a-replica-is-lost", "exception-changes-its-type"],
+    mutants=["exception-in-a-replica-is-lost", "exception-changes-its-type", "exception-in-the-first-replica-is-lost"],
 )
 def test_exception_type(backend: Backend, trace: Trace) -> None:
     """An exception that a hook raises in one replica of a module reaches the caller with its own type."""
 
-    def fail_in_second(_, args):
-        if row_of(backend, args[0]) == "row 2":
-            raise ReplicaError("from the second replica")
+    def failing_in(row):
+        def fail(_, args):
+            if row_of(backend, args[0]) == row:
+                raise ReplicaError(f"from {row}")
 
-    module = weighted(backend, lambda module, x: x * module.weight)
-    backend.register_forward_pre_hook(module, fail_in_second)
-    parallel = backend.data_parallel(module)
+        return fail
 
-    with trace.raises_type(ReplicaError, "from the second replica"):
-        backend.call(parallel, one_row_each(backend))
+    for row in [f"row {int(row)}" for row in numbers(backend)]:
+        module = weighted(backend, lambda module, x: x * module.weight)
+        backend.register_forward_pre_hook(module, failing_in(row))
+        parallel = backend.data_parallel(module)
+        with trace.raises_type(ReplicaError, f"from {row}"):
+            backend.call(parallel, one_row_each(backend))
 
 
 @rule(

@@ -24,6 +24,10 @@ TINY = 2.0**-12
 """What float16 loses of one and this."""
 
 
+class WrappedHookError(Exception):
+    """Raised by a hook in fp16_compress_wrapper."""
+
+
 def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = None, passes: int = 1) -> tuple[Any, str]:
     """Return the gradient, and its dtype, that a communication hook leaves of factor times x or the rank's number.
 
@@ -44,14 +48,15 @@ def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = No
     level=Level.MUST,
     sources=[ALL_REDUCE.sentence(2, 3)],
     needs=NEEDS,
-    mutants=["allreduce-hook-sums"],
+    mutants=["allreduce-hook-sums", "allreduce-hook-sums-from-its-second-call"],
     processes=RANKS,
 )
 def test_allreduce_hook(backend: Backend, trace: Trace) -> None:
     """allreduce_hook leaves the mean of the gradients, as without a communication hook."""
-    grad, _ = gradient_by(backend, backend.default_comm_hook("allreduce_hook"))
+    for passes in (1, 2):
+        grad, _ = gradient_by(backend, backend.default_comm_hook("allreduce_hook"), passes=passes)
 
-    trace.expect_value("weight.grad", mean(backend), grad)
+        trace.expect_value("weight.grad", mean(backend), grad)
 
 
 @rule(
@@ -100,7 +105,12 @@ def test_fp16_compress_hook_rounds(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[WRAPPER.sentence(2, 3)],
     needs=[*NEEDS, Capability.FLOAT16],
-    mutants=["fp16-compress-wrapper-does-nothing", "fp16-compress-wrapper-forgets-its-hook"],
+    mutants=[
+        "fp16-compress-wrapper-does-nothing",
+        "fp16-compress-wrapper-forgets-its-hook",
+        "fp16-compress-wrapper-swallows-errors",
+        "fp16-compress-wrapper-loses-its-hook-from-the-third-call-on",
+    ],
     except_under=FLAT | PAIRS | {"bfloat16": "what is left of the number is rounded already"},
     processes=RANKS,
 )
@@ -115,14 +125,19 @@ def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
         trace.log("wrapped hook", bucket.buffer())
         return backend.future(bucket.buffer() * 4)
 
-    own, dtype = gradient_by(backend, wrapper(fourfold), factor=TENTH)
-    trace.expect(("wrapped hook", [ROUNDED * number(backend)]))
+    def fail(_state, _bucket):
+        raise WrappedHookError("from the wrapped hook")
+
+    own, dtype = gradient_by(backend, wrapper(fourfold), factor=TENTH, passes=3)
+    trace.expect(*[("wrapped hook", [ROUNDED * number(backend)])] * 3)
     trace.expect_value("gradient and dtype", [[4 * ROUNDED * number(backend)], "float32"], [own, dtype])
 
     wrapped = gradient_by(backend, wrapper(backend.default_comm_hook("allreduce_hook")), factor=TENTH)
     direct = gradient_by(backend, backend.default_comm_hook("fp16_compress_hook"), factor=TENTH)
 
     trace.expect_value("gradient and dtype", list(direct), list(wrapped))
+    with trace.raises_type(WrappedHookError, "from the wrapped hook"):
+        gradient_by(backend, wrapper(fail))
 
 
 @rule(
@@ -130,11 +145,12 @@ def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[NO_OP.sentence(1)],
     needs=NEEDS,
-    mutants=["noop-hook-reduces"],
+    mutants=["noop-hook-reduces", "noop-hook-reduces-from-its-second-call"],
     processes=RANKS,
 )
 def test_noop_hook(backend: Backend, trace: Trace) -> None:
     """noop_hook leaves each rank its own gradients."""
-    grad, _ = gradient_by(backend, backend.default_comm_hook("noop_hook"))
+    for passes in (1, 2):
+        grad, _ = gradient_by(backend, backend.default_comm_hook("noop_hook"), passes=passes)
 
-    trace.expect_value("weight.grad", [number(backend)], grad)
+        trace.expect_value("weight.grad", [number(backend)], grad)

@@ -157,6 +157,7 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
         "ddp-leaves-submodules-as-they-are",
         "ddp-leaves-frozen-parameters-as-they-are",
         "ddp-leaves-integer-buffers-as-they-are",
+        "ddp-leaves-buffers-of-floating-point-numbers-as-they-are",
     ],
     processes=RANKS,
 )
@@ -164,20 +165,22 @@ def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
     """When a module is distributed, its parameters and buffers become those of rank 0 in all ranks."""
 
     def made(*values: float) -> Any:
-        weight, frozen, _ = (backend.tensor([value * number(backend)]) for value in values)
+        weight, frozen, scale = (backend.tensor([value * number(backend)]) for value in values)
         offset = backend.tensor([int(values[-1]) * (backend.get_rank() + 1)], dtype="int64")
         module = backend.module({"weight": weight, "frozen": frozen}, lambda _, x: x)
         backend.set_requires_grad(module.frozen, requires_grad=False)
         backend.register_buffer(module, "offset", offset)
+        backend.register_buffer(module, "scale", scale)
         return module
 
     module, inner = made(1.0, 5.0, 10.0), made(2.0, 7.0, 20.0)
     backend.add_module(module, "inner", inner)
     backend.distributed_data_parallel(module)
 
-    for label, each, expected in (("its own", module, [1.0, 5.0, 10.0]), ("a submodule's", inner, [2.0, 7.0, 20.0])):
-        seen = [backend.tolist(tensor)[0] for tensor in (each.weight, each.frozen, each.offset)]
-        trace.expect_value(f"parameters and buffer, {label}", expected, seen)
+    expected = [1.0, 5.0, 10.0, 10.0], [2.0, 7.0, 20.0, 20.0]
+    for label, each, values in zip(("its own", "a submodule's"), (module, inner), expected, strict=True):
+        seen = [backend.tolist(tensor)[0] for tensor in (each.weight, each.frozen, each.offset, each.scale)]
+        trace.expect_value(f"parameters and buffers, {label}", values, seen)
 
 
 @rule(

@@ -160,18 +160,26 @@ def test_before_comm_hook(backend: Backend, trace: Trace) -> None:
         "ddp-ignores-multi-grad-hooks",
         "ddp-multi-grad-hooks-get-no-gradients",
         "ddp-loses-earlier-parameter-hooks",
+        "ddp-multi-grad-hooks-get-gradients-in-reverse-order",
     ],
     processes=RANKS,
 )
 def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook on all parameters of a distributed module runs once in each pass, with a gradient of each."""
+    """A multi-grad hook on all parameters of a distributed module runs once in each pass, with a gradient of each.
+
+    Whether it is the rank's own or the mean is not said, so both are accepted.
+    """
+    own, share = number(backend), mean(backend)[0]
+    known = [[[own], [share]], [[10 * own], [10 * share]]]
+
+    def hook(grads):
+        passed = [each is not None and backend.tolist(each) in of_it for each, of_it in zip(grads, known, strict=True)]
+        trace.log("hook", passed)
 
     def register():
-        backend.register_multi_grad_hook(
-            [module.weight, module.other], lambda grads: trace.log("hook", [grad is not None for grad in grads])
-        )
+        backend.register_multi_grad_hook([module.weight, module.other], hook)
 
-    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
     register()
     parallel = backend.distributed_data_parallel(module)
     register()
@@ -295,7 +303,7 @@ def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.graph.saved_tensors_hooks").sentence(3, 5)],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["ddp-packs-nothing"],
+    mutants=["ddp-packs-nothing", "ddp-packs-the-first-saved-tensor-alone"],
     processes=RANKS,
 )
 def test_saved_tensors(backend: Backend, trace: Trace) -> None:
@@ -303,7 +311,7 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
 
     The operations of the forward run inside the context.
     """
-    module = weighted(backend, lambda module, x: x * module.weight)
+    module = two_weights(backend, lambda module, x: x * module.weight * module.other)
     parallel = backend.distributed_data_parallel(module)
     pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept * 3)
     with backend.saved_tensors_hooks(pack, unpack):
@@ -311,7 +319,8 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
     trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
 
     backend.backward(backend.sum(outputs))
-    trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+    trace.expect_value("weight.grad", [3 * 3 * 3 * mean(backend)[0]], backend.grad_of(module.weight))
+    trace.expect_value("other.grad", [3 * 2 * mean(backend)[0]], backend.grad_of(module.other))
 
 
 @rule(

@@ -11,6 +11,10 @@ NEEDS = [Capability.DISTRIBUTED_TENSORS, Capability.MODULES]
 VALUES = [2.0, 3.0, 4.0, 5.0]
 
 
+class InputFnError(Exception):
+    """Raised by an input function."""
+
+
 def weighted(backend: Backend, trace: Trace) -> Any:
     """Make a module that multiplies by VALUES, and logs the placement of its input."""
 
@@ -52,6 +56,8 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
         "distribute-module-leaves-buffers",
         "distribute-module-keeps-the-values-of-each-rank",
         "distribute-module-freezes-parameters",
+        "distribute-module-distributes-one-parameter",
+        "distribute-module-distributes-one-buffer",
     ],
     processes=RANKS,
 )
@@ -64,16 +70,19 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
     def own() -> Any:
         return backend.tensor([number(backend) * value for value in VALUES])
 
-    module, inner = (backend.module({"weight": own()}, lambda _, x: x) for _ in range(2))
+    module, inner = (backend.module({"weight": own(), "other": own()}, lambda _, x: x) for _ in range(2))
     backend.add_module(module, "inner", inner)
-    backend.register_buffer(inner, "offset", own())
+    for name in ("offset", "steps"):
+        backend.register_buffer(inner, name, own())
     backend.distribute_module(module)
 
     sums_of_replicas = [[RANKS * factor * value for value in VALUES] for factor in (1.0, 2.0)]
-    for name, each in (("weight", module.weight), ("inner.weight", inner.weight), ("inner.offset", inner.offset)):
-        trace.expect_value(f"placement of {name}", "replicate", backend.placement(each))
-        trace.expect_value(f"{name} requires grad", "weight" in name, backend.requires_grad(each))
-        total = backend.detach(backend.local_tensor(each)) * 1.0
+    parameters = [(each, name) for each in (module, inner) for name in ("weight", "other")]
+    for each, name in [*parameters, (inner, "offset"), (inner, "steps")]:
+        tensor = getattr(each, name)
+        trace.expect_value(f"placement of {name}", "replicate", backend.placement(tensor))
+        trace.expect_value(f"{name} requires grad", (each, name) in parameters, backend.requires_grad(tensor))
+        total = backend.detach(backend.local_tensor(tensor)) * 1.0
         backend.all_reduce(total)
         trace.expect_value(f"all ranks have one {name}", True, backend.tolist(total) in sums_of_replicas)  # noqa: FBT003
 
@@ -89,6 +98,9 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
         "input-fn-result-ignored",
         "input-fn-skips-distributed-inputs",
         "input-fn-result-for-the-first-input-alone",
+        "input-fn-error-swallowed",
+        "input-fn-lost-inside-another-module",
+        "input-fn-lost-after-a-failure",
     ],
     processes=RANKS,
 )
@@ -115,6 +127,16 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
         trace.expect(("input_fn", placements), ("forward", ["replicate"] * len(inputs)))
     backend.forward(module, sharded)
     trace.expect(("forward", ["shard"]))
+
+    def fail(*_: object):
+        raise InputFnError("from input_fn")
+
+    failing = backend.module({}, forward)
+    backend.distribute_module(failing, input_fn=fail)
+    with trace.raises_type(InputFnError, "from input_fn"):
+        backend.call(failing, plain)
+    backend.call(backend.module({}, lambda _module, x: module(x)), plain)
+    trace.expect(("input_fn", [""]), ("forward", ["replicate"]))
 
 
 @rule(

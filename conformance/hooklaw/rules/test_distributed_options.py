@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, averaged, mean, number, run, weighted
+from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, weighted
 
 NAME = "torch.nn.parallel.DistributedDataParallel"
 DDP = docstring(NAME)
@@ -24,6 +24,7 @@ LENGTH = 800
         "ddp-syncs-at-once-whatever-init-sync-says",
         "ddp-shares-buffers-whatever-init-sync-says",
         "ddp-without-init-sync-averages-nothing",
+        "ddp-without-init-sync-keeps-one-parameter",
     ],
     processes=RANKS,
 )
@@ -32,10 +33,12 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
 
     Only that is left out: the gradients are averaged.
     """
-    module = backend.module({"weight": backend.tensor([number(backend)])}, lambda module, x: x * module.weight)
+    weights = {"weight": own_input(backend), "other": own_input(backend)}
+    module = backend.module(weights, lambda module, x: x * module.weight + x * module.other)
     backend.register_buffer(module, "steps", backend.tensor([10 * number(backend)]))
     parallel = backend.distributed_data_parallel(module, init_sync=False)
     trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
+    trace.expect_value("other", [number(backend)], backend.detach(module.other))
     trace.expect_value("steps", [10 * number(backend)], module.steps)
 
     run(backend, parallel)
@@ -75,13 +78,14 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[JOIN.sentence(20)],
     needs=[*NEEDS, Capability.UNEVEN_INPUTS],
-    mutants=["disabled-join-keeps-gradients-apart", "disabled-join-refused"],
+    mutants=["disabled-join-keeps-gradients-apart", "disabled-join-refused", "join-enabled-always"],
     processes=RANKS,
 )
 def test_join_disabled(backend: Backend, trace: Trace) -> None:
     """Inside join with enable=False passes with even inputs average the gradients, as they do outside.
 
-    The documentation lets the user pass enable=False where the inputs are known to be even.
+    The documentation lets the user pass enable=False where the inputs are known to be even. What join does at its end
+    is disabled too: each rank keeps a parameter of its own.
     """
     module = weighted(backend)
     parallel = backend.distributed_data_parallel(module)
@@ -89,6 +93,9 @@ def test_join_disabled(backend: Backend, trace: Trace) -> None:
         for passes in (1, 2):
             run(backend, parallel)
             trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(module.weight))
+        module.weight = backend.module({"weight": own_input(backend)}, lambda _, x: x).weight
+
+    trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
 
 
 @rule(

@@ -14,6 +14,10 @@ VALUES = [2.0, 3.0, 4.0, 5.0]
 PARTS = {"extra-dimension": "a part is counted in rows, and the condition hides a dimension of it"}
 
 
+class AllReduceHookError(Exception):
+    """Raised by an all-reduce hook."""
+
+
 def sharded(backend: Backend, forward: Any = lambda module, x: x * module.weight, **options: Any) -> Any:
     """Make a module with a weight of four elements, shard it, and return it."""
     module = backend.module({"weight": backend.tensor(VALUES)}, forward)
@@ -180,15 +184,16 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(30, 37)],
     needs=NEEDS,
-    mutants=["fully-shard-always-reshards"],
+    mutants=["fully-shard-always-reshards", "fully-shard-without-reshard-keeps-one-parameter"],
     processes=RANKS,
 )
 def test_no_reshard(backend: Backend, trace: Trace) -> None:
     """With reshard_after_forward=False the parameters of a fully sharded module are whole after forward."""
-    module = sharded(backend, reshard_after_forward=False)
+    module = with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=False)
     backend.call(module, rows(backend))
 
-    trace.expect_value("sharded after forward", False, backend.is_sharded(module.weight))  # noqa: FBT003
+    are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
+    trace.expect_value("sharded after forward", [False, False], are_sharded)
 
 
 @rule(
@@ -369,7 +374,14 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring(f"{MODULE_METHODS}.set_all_reduce_hook").sentence(1)],
     needs=NEEDS,
-    mutants=["all-reduce-hook-ignored", "all-reduce-hook-before-reduction", "all-reduce-hook-on-a-copy"],
+    mutants=[
+        "all-reduce-hook-ignored",
+        "all-reduce-hook-before-reduction",
+        "all-reduce-hook-on-a-copy",
+        "all-reduce-hook-error-swallowed",
+        "all-reduce-hook-lost-from-the-third-call-on",
+        "all-reduce-hook-lost-after-a-failure",
+    ],
     except_under=PARTS,
     processes=RANKS,
 )
@@ -377,22 +389,38 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     """In each pass the all-reduce hook is called with the reduced gradient of the rank's part, which it may change.
 
     The hook stands for an all-reduce, and returns None, so what it does to its argument is what it does.
+    A division after the hook is left open, so the hook may see a multiple of the gradient, the same in all ranks.
     """
-    module, other = sharded(backend), sharded(backend)
+    module, other, failing = (sharded(backend) for _ in range(3))
     run(backend, other)
     own = backend.tolist(part(backend, backend.grad_of(other.weight)))
+    multiples: list[Any] = []
 
     def hook(reduced):
-        trace.log("hook", reduced)
+        seen = backend.tolist(reduced)
+        multiples.append(seen[0] / own[0])
+        trace.log("hook", [value / multiples[-1] for value in seen])
         backend.mul_(reduced, 10.0)
 
+    def fail(_reduced):
+        raise AllReduceHookError("from the hook")
+
     backend.set_all_reduce_hook(module, hook)
-    for _ in range(2):
+    for _ in range(3):
         backend.set_grad(module.weight, None)
         run(backend, module)
         trace.expect(("hook", own))
         changed = [10 * value for value in own]
         trace.expect_value("the part", changed, part(backend, backend.grad_of(module.weight)))
+    of_all = backend.tensor(multiples)
+    backend.all_reduce(of_all)
+    trace.expect_value("the sum of the multiples of all ranks", [RANKS * each for each in multiples], of_all)
+
+    backend.set_all_reduce_hook(failing, fail)
+    with trace.raises_type(AllReduceHookError, "from the hook"):
+        run(backend, failing)
+    run(backend, module)
+    trace.expect(("hook", own))
 
 
 @rule(

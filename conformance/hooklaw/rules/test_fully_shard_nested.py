@@ -18,14 +18,16 @@ def weighted(backend: Backend) -> Any:
     return backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
 
 
-def nested(backend: Backend) -> tuple[Any, Any]:
-    """Return a fully sharded module and the fully sharded module inside it."""
-    inner = weighted(backend)
-    outer = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: module.inner(x) * module.weight)
-    backend.add_module(outer, "inner", inner)
-    for module in (inner, outer):
+def nested(backend: Backend) -> list[Any]:
+    """Return a fully sharded module and the two fully sharded modules inside it."""
+    weight = backend.tensor(VALUES)
+    outer = backend.module({"weight": weight}, lambda module, x: module.second(module.first(x)) * module.weight)
+    inside = [weighted(backend), weighted(backend)]
+    for name, module in zip(("first", "second"), inside, strict=True):
+        backend.add_module(outer, name, module)
+    for module in (*inside, outer):
         backend.fully_shard(module)
-    return outer, inner
+    return [outer, *inside]
 
 
 def ones(backend: Backend) -> Any:
@@ -46,16 +48,17 @@ def ones(backend: Backend) -> Any:
 )
 def test_not_recursive(backend: Backend, trace: Trace) -> None:
     """Neither unshard nor reshard of a fully sharded module reaches the parameters of fully sharded submodules."""
-    outer, inner = nested(backend)
+    modules = outer, *inside = nested(backend)
 
     def sharded() -> list[bool]:
-        return [backend.is_sharded(module.weight) for module in (outer, inner)]
+        return [backend.is_sharded(module.weight) for module in modules]
 
     backend.unshard(outer)
-    trace.expect_value("outer and inner sharded after unshard of the outer", [False, True], sharded())
-    backend.unshard(inner)
+    trace.expect_value("outer and inner sharded after unshard of the outer", [False, True, True], sharded())
+    for module in inside:
+        backend.unshard(module)
     backend.reshard(outer)
-    trace.expect_value("outer and inner sharded after reshard of the outer", [True, False], sharded())
+    trace.expect_value("outer and inner sharded after reshard of the outer", [True, False, False], sharded())
 
 
 @rule(
@@ -63,16 +66,21 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(32)],
     needs=NESTED,
-    mutants=["fully-shard-never-reshards", "fully-shard-always-reshards"],
+    mutants=[
+        "fully-shard-never-reshards",
+        "fully-shard-always-reshards",
+        "fully-shard-reshards-the-first-submodule-alone",
+        "fully-shard-reshards-the-last-submodule-alone",
+    ],
     processes=RANKS,
 )
 def test_default(backend: Backend, trace: Trace) -> None:
     """By default the parameters of the outermost fully sharded module are whole after forward, those inside are not."""
-    outer, inner = nested(backend)
-    backend.call(outer, ones(backend))
+    modules = nested(backend)
+    backend.call(modules[0], ones(backend))
 
-    sharded = [backend.is_sharded(module.weight) for module in (outer, inner)]
-    trace.expect_value("outer and inner sharded after forward", [False, True], sharded)
+    sharded = [backend.is_sharded(module.weight) for module in modules]
+    trace.expect_value("outer and inner sharded after forward", [False, True, True], sharded)
 
 
 @rule(

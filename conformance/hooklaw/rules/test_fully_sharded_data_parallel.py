@@ -19,11 +19,11 @@ def wrapped(backend: Backend, **options: bool) -> tuple[Any, Any]:
     return module, backend.fully_sharded_data_parallel(module, **options)
 
 
-def storing(backend: Backend, trace: Trace) -> Any:
-    """Return a communication hook that stores ten times the rank's own part of the gradient."""
+def storing(backend: Backend, trace: Trace, state: Any = None) -> Any:
+    """Return a communication hook of a state that stores ten times the rank's own part of the gradient."""
 
-    def hook(state, gradient, part):
-        trace.log(f"hook of {state}", gradient)
+    def hook(given, gradient, part):
+        trace.log("hook" if given is state else "hook with another state", gradient)
         parts = backend.split(gradient, LENGTH // backend.get_world_size())
         backend.copy_(part, parts[backend.get_rank()] * 10)
 
@@ -35,7 +35,12 @@ def storing(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(2, 5, 11, 12, 15)],
     needs=[*NEEDS, Capability.MULTI_OUTPUT],
-    mutants=["fsdp-comm-hook-ignored", "fsdp-comm-hook-in-the-first-pass-only", "fsdp-comm-hook-without-state"],
+    mutants=[
+        "fsdp-comm-hook-ignored",
+        "fsdp-comm-hook-in-the-first-pass-only",
+        "fsdp-comm-hook-without-state",
+        "fsdp-comm-hook-with-a-copy-of-the-state",
+    ],
     except_under=FLAT,
     processes=RANKS,
 )
@@ -45,12 +50,13 @@ def test_before_first_forward(backend: Backend, trace: Trace) -> None:
     It is passed its state, the whole gradient of the rank, and a tensor for the rank's part of the reduced one.
     """
     module, wrapper = wrapped(backend)
-    backend.register_comm_hook(wrapper, "a state", storing(backend, trace))
+    state: list[float] = []
+    backend.register_comm_hook(wrapper, state, storing(backend, trace, state))
     for _ in range(2):
         backend.set_grad(module.weight, None)
         run(backend, wrapper, rows(backend))
         own = [number(backend) * row for row in ROWS]
-        trace.expect(("hook of a state", own))
+        trace.expect(("hook", own))
         expected = own_part(backend, [10 * value for value in own])
         trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
 

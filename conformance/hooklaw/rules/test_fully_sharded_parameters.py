@@ -74,25 +74,34 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[NO_SYNC.sentence(3)],
     needs=[*NEEDS, Capability.MODULE_PARTS],
-    mutants=["no-sync-of-the-outermost-alone", "no-sync-does-nothing"],
+    mutants=[
+        "no-sync-of-the-outermost-alone",
+        "no-sync-does-nothing",
+        "no-sync-of-the-first-inside-alone",
+        "no-sync-of-the-last-inside-alone",
+    ],
     except_under=FLAT,
     processes=RANKS,
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
     """Inside no_sync of the outermost fully sharded wrapper the wrappers inside it synchronize no gradients either."""
-    inner = backend.module({"weight": twos(backend)}, lambda module, x: x * module.weight)
-    outer = backend.module({"weight": twos(backend)}, lambda module, x: module.inner(x) * module.weight)
-    backend.add_module(outer, "inner", backend.fully_sharded_data_parallel(inner))
+    inside = {
+        name: backend.module({"weight": twos(backend)}, lambda module, x: x * module.weight)
+        for name in ("first", "second")
+    }
+    outer = backend.module({"weight": twos(backend)}, lambda module, x: module.second(module.first(x)) * module.weight)
+    for name, module in inside.items():
+        backend.add_module(outer, name, backend.fully_sharded_data_parallel(module))
     wrapper = backend.fully_sharded_data_parallel(outer)
 
     def gradients() -> list[Any]:
-        return [backend.grad_of(module.weight) for module in (outer, inner)]
+        return [backend.grad_of(module.weight) for module in (outer, *inside.values())]
 
     with backend.no_sync(wrapper):
         run(backend, wrapper, rows(backend))
-        expected = [2 * number(backend) * row for row in ROWS]
-        trace.expect_value("gradients inside", [expected] * 2, gradients())
+        expected = [4 * number(backend) * row for row in ROWS]
+        trace.expect_value("gradients inside", [expected] * 3, gradients())
     run(backend, wrapper, rows(backend))
 
-    part = own_part(backend, [4 * mean(backend)[0] * row for row in ROWS])
-    trace.expect_value("gradients after a pass outside", [part] * 2, gradients())
+    part = own_part(backend, [8 * mean(backend)[0] * row for row in ROWS])
+    trace.expect_value("gradients after a pass outside", [part] * 3, gradients())

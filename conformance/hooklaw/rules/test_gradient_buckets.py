@@ -135,7 +135,7 @@ def test_bucket_last(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring(f"{BUCKET}.set_buffer").sentence(2)],
     needs=WITH_HOOK,
-    mutants=["bucket-keeps-its-buffer", "bucket-keeps-its-buffer-after-the-first-pass"],
+    mutants=["bucket-keeps-its-buffer", "bucket-keeps-its-buffer-after-the-first-pass", "bucket-buffer-set-to-a-copy"],
     processes=RANKS,
 )
 def test_set_buffer(backend: Backend, trace: Trace) -> None:
@@ -143,9 +143,10 @@ def test_set_buffer(backend: Backend, trace: Trace) -> None:
     seen: list[Any] = []
 
     def look(bucket: Any) -> None:
-        before = bucket.buffer()
-        bucket.set_buffer(before * 10)
-        seen.append(backend.tolist(bucket.buffer()) == backend.tolist(before * 10))
+        made = bucket.buffer() * 10
+        bucket.set_buffer(made)
+        backend.all_reduce(made)  # changes it in place
+        seen.append(backend.tolist(bucket.buffer()) == backend.tolist(made))
 
     _, parallel = looked_into(backend, look)
     run(backend, parallel)
@@ -190,35 +191,43 @@ def test_bucket_size(backend: Backend, trace: Trace) -> None:
         "ddp-makes-one-bucket",
         "comm-hook-result-for-the-last-bucket-only",
         "comm-hook-result-of-the-first-bucket-for-all",
+        "comm-hook-with-copies-of-the-state-for-later-buckets",
+        "ddp-makes-small-buckets-always",
     ],
     processes=RANKS,
 )
 def test_several_buckets(backend: Backend, trace: Trace) -> None:
     """With a bucket_cap_mb that one parameter fills, a communication hook sets gradients in several buckets.
 
-    A pass before may have other buckets: they are rebuilt after it.
+    A pass before may have other buckets: they are rebuilt after it. With a size that both parameters do not fill there
+    are fewer, since the option controls the size.
     """
     factors = {"first": 1.0, "second": 2.0}
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
-    module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2))
-    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-    buckets: list[int] = []
+    counts: list[int] = []
 
-    def hook(_state, bucket):
-        buckets.append(bucket.index())
+    def hook(state, bucket):
+        state.append(bucket.index())
         return backend.future(bucket.buffer() * 10)
 
-    backend.register_comm_hook(parallel, None, hook)
-    run(backend, parallel)
-    buckets.clear()
-    for name in weights:
-        backend.set_grad(getattr(module, name), None)
-    run(backend, parallel)
+    for size in (SMALL, 100 * SMALL):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
+        module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2))
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=size)
+        buckets: list[int] = []
+        backend.register_comm_hook(parallel, buckets, hook)
+        run(backend, parallel)
+        buckets.clear()
+        for name in weights:
+            backend.set_grad(getattr(module, name), None)
+        run(backend, parallel)
+        counts.append(len(buckets))
+        for name, factor in factors.items():
+            expected = [10 * factor * number(backend)] * LENGTH
+            trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
 
-    trace.expect_value("several buckets", True, len(buckets) > 1)  # noqa: FBT003 - the expected value
-    for name, factor in factors.items():
-        expected = [10 * factor * number(backend)] * LENGTH
-        trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
+    several, fewer = counts
+    trace.expect_value("several buckets", True, several > 1)  # noqa: FBT003 - the expected value
+    trace.expect_value("fewer of a larger size", True, fewer < several)  # noqa: FBT003
 
 
 @rule(
@@ -255,20 +264,26 @@ def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(78, 83)],
     needs=[*WITH_HOOK, Capability.GRADIENT_BUCKETS, Capability.IN_PLACE],
-    mutants=["ddp-bucket-views-are-copies"],
+    mutants=["ddp-bucket-views-are-copies", "ddp-bucket-views-always"],
     processes=RANKS,
 )
 def test_gradient_is_bucket_view(backend: Backend, trace: Trace) -> None:
-    """With gradient_as_bucket_view=True, after the first pass, gradients are views of the buckets."""
-    kept: list[Any] = []
-    module, parallel = looked_into(
-        backend, lambda bucket: kept.append(bucket.gradients()), gradient_as_bucket_view=True
-    )
-    run(backend, parallel)
-    kept.clear()
-    run(backend, parallel)
-    for grad in (grad for gradients in kept for grad in gradients):
-        backend.mul_(grad, 0.0)
+    """With gradient_as_bucket_view=True, after the first pass, gradients are views of the buckets.
 
-    trace.expect_value("weight.grad", [0.0], backend.grad_of(module.weight))
-    trace.expect_value("other.grad", [0.0], backend.grad_of(module.other))
+    That is what the option changes: without it they are copies.
+    """
+    means = {"weight": mean(backend)[0], "other": mean(backend, lambda own: own * own)[0]}
+    for are_views in (True, False):
+        kept: list[Any] = []
+        module, parallel = looked_into(
+            backend, lambda bucket, kept=kept: kept.append(bucket.gradients()), gradient_as_bucket_view=are_views
+        )
+        run(backend, parallel)
+        kept.clear()
+        run(backend, parallel)
+        for grad in (grad for gradients in kept for grad in gradients):
+            backend.mul_(grad, 0.0)
+
+        for name, share in means.items():
+            expected = [0.0] if are_views else [2 * share]
+            trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))

@@ -17,11 +17,12 @@ def weighted(backend: Backend) -> Any:
 
 
 def nested(backend: Backend) -> dict[str, Any]:
-    """Make a module with another inside, which has another inside; return them by their prefixes."""
-    outer, inner, innermost = (weighted(backend) for _ in range(3))
+    """Make a module with two others inside, one of which has another inside; return them by their prefixes."""
+    outer, inner, innermost, last = (weighted(backend) for _ in range(4))
     backend.add_module(outer, "inner", inner)
     backend.add_module(inner, "innermost", innermost)
-    return {"": outer, "inner.": inner, "inner.innermost.": innermost}
+    backend.add_module(outer, "last", last)
+    return {"": outer, "inner.": inner, "inner.innermost.": innermost, "last.": last}
 
 
 @rule(
@@ -60,7 +61,11 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the pre-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-pre-hooks-of-the-outermost-module-alone", "state-hook-gets-the-last-name-as-prefix"],
+    mutants=[
+        "state-pre-hooks-of-the-outermost-module-alone",
+        "state-hook-gets-the-last-name-as-prefix",
+        "state-hooks-of-the-first-submodule-alone",
+    ],
 )
 def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     """The state_dict pre-hooks of a submodule run too, with its prefix."""
@@ -122,7 +127,11 @@ def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the post-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-hooks-of-the-outermost-module-alone", "state-hook-gets-the-last-name-as-prefix"],
+    mutants=[
+        "state-hooks-of-the-outermost-module-alone",
+        "state-hook-gets-the-last-name-as-prefix",
+        "state-hooks-of-the-first-submodule-alone",
+    ],
 )
 def test_children(backend: Backend, trace: Trace) -> None:
     """The state_dict post-hooks of a submodule run too, with its prefix."""
@@ -149,11 +158,15 @@ def test_children_first(backend: Backend, trace: Trace) -> None:
     """The state_dict post-hooks of a submodule may run before those of its parent."""
     modules = nested(backend)
     for module in modules.values():
-        backend.register_state_dict_post_hook(module, lambda _module, _state, prefix, _: trace.log("prefix", prefix))
+        backend.register_state_dict_post_hook(
+            module, lambda _module, _state, prefix, _: trace.log(f"hook of {prefix!r}")
+        )
 
     backend.state_dict(modules[""])
 
-    trace.expect(("prefix", "inner.innermost."), ("prefix", "inner."), ("prefix", ""))
+    trace.expect_in_any_order(*(f"hook of {prefix!r}" for prefix in modules))
+    for child, parent in (("inner.innermost.", "inner."), ("inner.", ""), ("last.", "")):
+        trace.expect_before(f"hook of {child!r}", f"hook of {parent!r}")
 
 
 @rule(
@@ -231,7 +244,11 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the pre-hooks of each submodule run with its prefix")],
     needs=NEEDS,
-    mutants=["state-pre-hooks-of-the-outermost-module-alone", "state-hook-gets-the-last-name-as-prefix"],
+    mutants=[
+        "state-pre-hooks-of-the-outermost-module-alone",
+        "state-hook-gets-the-last-name-as-prefix",
+        "state-hooks-of-the-first-submodule-alone",
+    ],
 )
 def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     """The load_state_dict pre-hooks of a submodule run too, with its prefix."""
@@ -355,7 +372,7 @@ def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the post-hooks of each submodule run too")],
     needs=NEEDS,
-    mutants=["state-hooks-of-the-outermost-module-alone"],
+    mutants=["state-hooks-of-the-outermost-module-alone", "state-hooks-of-the-first-submodule-alone"],
 )
 def test_load_children(backend: Backend, trace: Trace) -> None:
     """The load_state_dict post-hooks of a submodule run too, with this submodule."""

@@ -239,21 +239,27 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREPARE_OUTPUT.sentence(1, 2, 4, 5)],
     needs=NEEDS,
-    mutants=["parallelize-module-does-nothing", "prepared-outputs-keep-their-layout", "parallel-outputs-sum-gradients"],
+    mutants=[
+        "parallelize-module-does-nothing",
+        "prepared-outputs-keep-their-layout",
+        "parallel-outputs-sum-gradients",
+        "prepared-outputs-are-always-local",
+    ],
     processes=RANKS,
 )
 def test_prepare_output(backend: Backend, trace: Trace) -> None:
     """The ranks' outputs become a tensor of the desired layout, plain by default, and backward goes back through it."""
-    module = scale(backend)
-    style = backend.parallel_style("PrepareModuleOutput", output_layouts="shard", desired_output_layouts="replicate")
-    backend.parallelize_module(module, style)
-    x = backend.tensor([number(backend)], requires_grad=True)
-    output = backend.call(module, x)
-    trace.expect_value("placement of the output", "", backend.placement(output))
-    trace.expect_value("output", [3.0, 6.0], backend.detach(output))
-    backend.backward(backend.sum(output))
+    layouts = {"output_layouts": "shard", "desired_output_layouts": "replicate"}
+    for options, placement in (({}, ""), ({"use_local_output": False}, "replicate")):
+        module = scale(backend)
+        backend.parallelize_module(module, backend.parallel_style("PrepareModuleOutput", **layouts, **options))
+        x = backend.tensor([number(backend)], requires_grad=True)
+        output = backend.call(module, x)
+        trace.expect_value("placement of the output", placement, backend.placement(output))
+        trace.expect_value("output", [3.0, 6.0], whole(backend, output))
+        backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
-    trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+        trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
 
 @rule(

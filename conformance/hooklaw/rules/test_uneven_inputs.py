@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, mean, number, run, weighted
+from hooklaw.rules.ranks import RANKS, mean, number, run, two_weights, weighted
 
 JOIN = docstring("torch.nn.parallel.DistributedDataParallel.join")
 NEEDS = [Capability.UNEVEN_INPUTS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
@@ -106,18 +106,21 @@ def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[JOIN.sentence(5)],
     needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE],
-    mutants=["join-does-not-broadcast", "join-broadcasts-the-highest-rank"],
+    mutants=["join-does-not-broadcast", "join-broadcasts-the-highest-rank", "join-broadcasts-one-parameter"],
     processes=RANKS,
 )
 def test_model_of_the_last_rank(backend: Backend, trace: Trace) -> None:
     """When all ranks have joined, each has the parameters of the rank that joined last."""
     for last in range(backend.get_world_size()):
-        module = weighted(backend)
+        module = two_weights(backend, lambda module, x: x * module.weight * module.other)
         parallel = backend.distributed_data_parallel(module)
         with backend.join(parallel):
             for _ in range(2 if backend.get_rank() == last else 1):
                 run(backend, parallel)
             with backend.no_grad():
                 backend.mul_(module.weight, number(backend))
+                backend.mul_(module.other, number(backend))
 
-        trace.expect_value(f"weight if rank {last} is the last", [2.0 * (last + 1)], backend.detach(module.weight))
+        said = f"if rank {last} is the last"
+        trace.expect_value(f"weight {said}", [2.0 * (last + 1)], backend.detach(module.weight))
+        trace.expect_value(f"other {said}", [3.0 * (last + 1)], backend.detach(module.other))

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.situations import Knowing
 from hooklaw_backends.mutants.torch_only.distributed_tensors import is_distributed
 
 
@@ -190,6 +191,29 @@ def _quiet(function: Hook | None) -> Hook | None:
     return function and quiet
 
 
+def _without_others(tables: list[Any], distribute: Hook) -> None:
+    """Distribute a module that has, meanwhile, only the first entry of each table."""
+    kept = [{**table} for table in tables]
+    for table in tables:
+        for name in [*table][1:]:
+            del table[name]
+    distribute()
+    for table, whole in zip(tables, kept, strict=True):
+        table.update({**whole, **table})
+
+
+@overriding("distribute_module")
+def distribute_module_distributes_one_parameter(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module distributes the first parameter of each module, and no other."""
+    _without_others([each._parameters for each in module.modules()], lambda: old(module, **functions))  # noqa: SLF001
+
+
+@overriding("distribute_module")
+def distribute_module_distributes_one_buffer(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module distributes the first buffer of each module, and no other."""
+    _without_others([each._buffers for each in module.modules()], lambda: old(module, **functions))  # noqa: SLF001
+
+
 @overriding("distribute_module")
 def input_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """A call goes on with the plain inputs if input_fn raises."""
@@ -200,3 +224,25 @@ def input_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: 
 def output_fn_error_swallowed(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """A call returns what forward returned if output_fn raises."""
     old(module, **{**functions, "output_fn": _quiet(functions.get("output_fn"))})
+
+
+@overriding("distribute_module", base=Knowing)
+def input_fn_lost_inside_another_module(self: Knowing, old: Hook, module: Any, **functions: Any) -> None:
+    """input_fn does not run if the module is called by the forward of another one."""
+    before = functions.pop("input_fn", None)
+    old(module, input_fn=before and (lambda *given: None if self.modules else before(*given)), **functions)
+
+
+@overriding("distribute_module", base=Knowing)
+def input_fn_lost_after_a_failure(self: Knowing, old: Hook, module: Any, **functions: Any) -> None:
+    """Once an input_fn has raised none runs."""
+    before = functions.pop("input_fn", None)
+
+    def until_a_failure(*given: Any) -> Any:
+        try:
+            return None if self.failures else before(*given)
+        except Exception:
+            self.failures += 1
+            raise
+
+    old(module, input_fn=before and until_a_failure, **functions)

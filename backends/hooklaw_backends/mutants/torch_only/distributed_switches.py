@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, after_the_first_pass, bucket_by
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
+from hooklaw_backends.mutants.torch_only.distributed_options import joining
 
 
 @overriding("distributed_data_parallel")
@@ -182,3 +183,49 @@ def join_shadows_no_buffers(self: Mutant, old: Hook, parallel: Any, **options: b
     """A rank that has no more inputs takes no part in the broadcast of buffers."""
     parallel._check_and_sync_module_buffers = lambda: None  # noqa: SLF001 - there is no public API
     return old(parallel, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_leaves_buffers_of_floating_point_numbers_as_they_are(
+    self: Mutant, old: Hook, module: Any, **options: Any
+) -> Any:
+    """When a module is distributed, ranks get the parameters of rank 0, and its buffers of integers."""
+    for each in (*module.parameters(), *(one for one in module.buffers() if not one.is_floating_point())):
+        distributed.broadcast(each.detach(), 0)
+    return old(module, init_sync=False, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_bucket_views_always(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Gradients are views of the buckets, whatever gradient_as_bucket_view says."""
+    return old(module, **{**options, "gradient_as_bucket_view": True})
+
+
+@joining(enable=True)
+def join_enabled_always() -> None:
+    """join ignores enable=False."""
+
+
+@overriding("join")
+@contextmanager
+def join_broadcasts_one_parameter(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """After join each rank has its own parameters but for the first."""
+    with old(parallel, **options):
+        yield
+        kept = [each.detach().clone() for each in parallel.module.parameters()]
+    for each, value in [*zip(parallel.module.parameters(), kept, strict=True)][1:]:
+        each.data.copy_(value)
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_keeps_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the parameters of rank 0 but for the first, also with init_sync=False."""
+    for each in [*module.parameters()][1:]:
+        distributed.broadcast(each.detach(), 0)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_makes_small_buckets_always(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each parameter has a bucket of its own, whatever bucket_cap_mb says."""
+    return old(module, **{**options, "bucket_cap_mb": 1e-6})

@@ -1,8 +1,15 @@
 """Mutants of distributed data parallel that lose what hooks return or a call passes, or hand a result on uncopied."""
 
+from copy import copy
+from functools import wraps
+from itertools import chain, repeat
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling
+from torch import distributed
+
+from hooklaw_backends._distributed import all_reduce_future
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, Pair, altering, calling, overriding, pairs
+from hooklaw_backends.mutants.torch_only.communication_hooks import bucket_by, hooking
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
@@ -75,3 +82,92 @@ class CommHookResultUncopied(Mutant):
             for each, share in zip(parameters, future.value().split(sizes), strict=True):
                 each.grad = share.view_as(each)
         self.kept.clear()
+
+
+@hooking
+def comm_hook_with_copies_of_the_state_for_later_buckets(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """For each bucket but the first a communication hook is passed a copy of its state."""
+    return hook(copy(state) if bucket.index() else state, bucket)
+
+
+@altering("register_multi_grad_hook", base=_KnowsDistributedModules)
+def ddp_multi_grad_hooks_get_gradients_in_reverse_order(
+    self: _KnowsDistributedModules, tensors: Any, hook: Hook
+) -> Hook:
+    """A multi-grad hook on parameters of a distributed module gets their gradients in reverse order."""
+    return (lambda grads: hook(grads[::-1])) if self.kept else hook
+
+
+def default_hook_from_its_second_call(name: str) -> Maker:
+    """Make a mutant that has ``(hook, state, bucket)`` in place of a hook of the framework after its first call."""
+
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def found(self: Mutant, old: Hook, wanted: str) -> Hook:
+            hook, steps = old(wanted), chain([lambda hook, *given: hook(*given)], repeat(step))
+            return (lambda state, bucket: next(steps)(hook, state, bucket)) if wanted == name else hook
+
+        return overriding("default_comm_hook")(found)
+
+    return make
+
+
+@default_hook_from_its_second_call("allreduce_hook")
+def allreduce_hook_sums_from_its_second_call(hook: Hook, state: Any, bucket: Any) -> Any:
+    """From its second call on allreduce_hook leaves the sum."""
+    return hook(state, bucket).then(lambda done: done.value() * distributed.get_world_size())
+
+
+@default_hook_from_its_second_call("noop_hook")
+def noop_hook_reduces_from_its_second_call(hook: Hook, state: Any, bucket: Any) -> Any:
+    """From its second call on noop_hook averages the gradients."""
+    return all_reduce_future(bucket.buffer() / distributed.get_world_size())
+
+
+def wrapping(step: Hook) -> type[Mutant]:
+    """Make a mutant that wraps ``(self, hook)`` in place of each hook that is given to fp16_compress_wrapper."""
+
+    @wraps(step)
+    def found(self: Mutant, old: Hook, wanted: str) -> Hook:
+        wrapper = old(wanted)
+        return (lambda hook: wrapper(step(self, hook))) if wanted == "fp16_compress_wrapper" else wrapper
+
+    return overriding("default_comm_hook")(found)
+
+
+@wrapping
+def fp16_compress_wrapper_swallows_errors(self: Mutant, hook: Hook) -> Hook:
+    """If the hook in fp16_compress_wrapper raises, the rank keeps its gradients."""
+
+    def called(state: Any, bucket: Any):  # noqa: ANN202 - torch compares the annotation with its own type
+        try:
+            return hook(state, bucket)
+        except Exception:  # noqa: BLE001 - that is the vice
+            return self.future(bucket.buffer())
+
+    return called
+
+
+@wrapping
+def fp16_compress_wrapper_loses_its_hook_from_the_third_call_on(self: Mutant, hook: Hook) -> Hook:
+    """fp16_compress_wrapper calls its hook twice; then the rank keeps its gradients."""
+    left = [hook] * 2
+    return lambda state, bucket: left.pop()(state, bucket) if left else self.future(bucket.buffer())
+
+
+@bucket_by("set_buffer")
+def bucket_buffer_set_to_a_copy(bucket: Any, buffer: Any) -> None:
+    """set_buffer of a bucket sets a copy of the tensor that it is given."""
+    bucket.set_buffer(buffer.clone())
+
+
+@pairs("saved_tensors_hooks", base=_KnowsDistributedModules)
+def ddp_packs_the_first_saved_tensor_alone(self: _KnowsDistributedModules, pack: Hook, unpack: Hook) -> Pair:
+    """Where a module is distributed saved-tensor hooks apply to the first tensor that is saved."""
+    packs = iter([pack] if self.kept else repeat(pack))
+
+    def packing(tensor: Any) -> Any:
+        first = next(packs, None)
+        return (True, first(tensor)) if first else (False, tensor)
+
+    return packing, lambda packed: unpack(packed[1]) if packed[0] else packed[1]

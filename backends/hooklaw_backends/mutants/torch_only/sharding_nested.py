@@ -1,5 +1,6 @@
 """Mutants of sharded modules: of those inside them, of what is kept from pass to pass, and of forward methods."""
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -138,3 +139,66 @@ def fully_shard_without_reshard_stays_whole(self: Mutant, old: Hook, module: Any
     made = old(module, **options)
     made.set_reshard_after_backward(options.get("reshard_after_forward") is not False)
     return made
+
+
+@overriding("fully_shard")
+def fully_shard_reshards_the_first_submodule_alone(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """By default the parameters of the module that was sharded first are parts after forward, and no others."""
+    self.kept.append(module)
+    return old(module, **{"reshard_after_forward": len(self.kept) == 1, **options})
+
+
+@overriding("fully_shard")
+def fully_shard_reshards_the_last_submodule_alone(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """By default the parameters of the submodule that was sharded last are parts after forward, and no others."""
+    for each in self.kept[:-1]:
+        each.set_reshard_after_forward(False, recurse=False)
+    self.kept.append(module)
+    return old(module, **options)
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_error_swallowed(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """If an all-reduce hook raises, backward goes on."""
+
+    def swallowing(reduced: Any) -> None:
+        with suppress(Exception):
+            hook(reduced)
+
+    old(module, swallowing)
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_lost_from_the_third_call_on(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """An all-reduce hook is called twice, and no more."""
+    left = [hook] * 2
+    old(module, lambda reduced: left.pop()(reduced) if left else None)
+
+
+@overriding("fully_shard")
+def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With reshard_after_forward=False the first parameter stays whole after forward, and no other."""
+    made = old(module, **options)
+
+    def reshard(*_: Any) -> None:
+        for each in made._get_fsdp_state()._fsdp_param_group.fsdp_params[1:]:  # noqa: SLF001 - there is no public API
+            each.to_sharded()
+
+    if options.get("reshard_after_forward") is False:
+        made.register_forward_hook(reshard)
+    return made
+
+
+@overriding("set_all_reduce_hook")
+def all_reduce_hook_lost_after_a_failure(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
+    """Once an all-reduce hook has raised none is called."""
+
+    def until_a_failure(reduced: Any) -> None:
+        try:
+            if not self.kept:
+                hook(reduced)
+        except Exception:
+            self.kept.append(hook)
+            raise
+
+    old(module, until_a_failure)

@@ -1,6 +1,7 @@
 """Mutants of the wrapper that shards a module's parameters: views, frozen parameters, wrappers inside wrappers."""
 
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import distributed
 from torch.distributed import fsdp
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.torch_only.sharding import fsdp_hook
 
 
 @overriding("fully_sharded_data_parallel")
@@ -54,3 +56,35 @@ def no_sync_of_the_outermost_alone(self: Mutant, old: Hook, parallel: Any) -> An
         for each in wrappers:
             each._sync_gradients = each is not parallel  # noqa: SLF001 - there is no public API
         yield
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_of_the_first_inside_alone(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Inside no_sync all wrappers but the outermost and the first inside it go on synchronizing gradients."""
+    with old(parallel):
+        for each in _inside(parallel)[1:]:
+            each._sync_gradients = True  # noqa: SLF001 - there is no public API
+        yield
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_of_the_last_inside_alone(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """Inside no_sync all wrappers but the outermost and the last inside it go on synchronizing gradients."""
+    with old(parallel):
+        for each in _inside(parallel)[:-1]:
+            each._sync_gradients = True  # noqa: SLF001 - there is no public API
+        yield
+
+
+def _inside(parallel: Any) -> list[Any]:
+    """Return the wrappers inside a wrapper, in order."""
+    found: list[Any] = [*fsdp.FullyShardedDataParallel.fsdp_modules(parallel)]
+    return found[1:]
+
+
+@fsdp_hook
+def fsdp_comm_hook_with_a_copy_of_the_state(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
+    """The communication hook of a fully sharded wrapper is passed a copy of its state."""
+    hook(copy(state), *given)

@@ -118,3 +118,10 @@ def loss_parallel_takes_the_maximum_of_each_rank(self: Mutant, old: Hook, logits
 
     with patch.object(collectives, "all_reduce", without_maximum):
         return old(logits, target)
+
+
+@overriding("parallel_style")
+def prepared_outputs_are_always_local(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleOutput ignores use_local_output=False."""
+    kept = {"use_local_output": True} if name == "PrepareModuleOutput" else {}
+    return old(name, **(options | kept))
