@@ -166,6 +166,39 @@ class BackwardThroughACheckpointReachesItsFirstInputAlone(_KeepsItsInputs):
         super().backward(root, gradient, **{**how, **limited})
 
 
+class BackwardWithACheckpointAccumulatesConstants(_KeepsItsInputs):
+    """If there is a non-reentrant checkpoint, a backward that creates a graph leaves gradients without history."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        for value in self.kept if how.get("create_graph") else ():
+            self.set_grad(value, self.detach(self.grad_of(value)))
+
+
+class BackwardOfSeveralRootsStartsAtTheFirstCheckpointAlone(_KeepsItsInputs):
+    """A backward from several roots starts at the first of them if there is a non-reentrant checkpoint."""
+
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        first = slice(1 if self.kept else None)
+        super().backward_from_all(roots[first], gradients and gradients[first])
+
+
+class BackwardFromAnEdgeDoesNotReachThroughCheckpoints(_KeepsItsInputs):
+    """A backward from a gradient edge changes no .grad if there is a non-reentrant checkpoint."""
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        if not self.kept:
+            super().backward_from_edge(edge, gradient)
+
+
+class BatchesDoNotReachThroughCheckpoints(_KeepsItsInputs):
+    """With is_grads_batched, gradients are zero if there is a non-reentrant checkpoint."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        grads = super().grad(outputs, inputs, *given, **how)
+        return tuple(map(self.zeros_like, grads)) if self.kept and how.get("is_grads_batched") else grads
+
+
 class AutogradGradThroughACheckpointStartsAtItsFirstOutputAlone(_KeepsItsInputs):
     """autograd.grad of several outputs differentiates the first of them if there is a non-reentrant checkpoint."""
 

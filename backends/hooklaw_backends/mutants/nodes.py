@@ -181,6 +181,19 @@ class NodePreHookSeesTheRawGradient(Mutant):
         return super().node_register_prehook(node, lambda grads: hook(self._raw.get(node, grads)))
 
 
+class NodePostHookSeesTheGradientBeforeTensorHooks(Mutant):
+    """A Node post-hook gets grad_outputs from before the tensor hooks."""
+
+    _raw = fresh(dict[Any, Any])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        node = self.grad_fn(tensor)
+        return super().register_hook(tensor, lambda grad: (self._raw.setdefault(node, (grad,)), hook(grad))[1])
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        return super().node_register_hook(node, lambda grads, outputs: hook(grads, self._raw.get(node, outputs)))
+
+
 class AccumulateGradPreHookSeesTheRawGradient(NodePreHookSeesTheRawGradient):
     """A pre-hook of a leaf's Node gets the gradient from before the tensor hooks."""
 

@@ -3,6 +3,7 @@
 import weakref
 from itertools import product
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
@@ -72,6 +73,65 @@ def test_create_graph(backend: Backend, trace: Trace) -> None:
     trace.expect_value("first derivative", [12.0, 160.0], first)
     second = backend.grad(backend.sum(first), [x, weight])
     trace.expect_value("second derivatives", [[36.0, 240.0], [4.0, 32.0]], second)
+
+
+@rule(
+    "checkpoint.nonreentrant.backward-create-graph",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(20)],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["backward-with-a-checkpoint-accumulates-constants"],
+)
+def test_backward_create_graph(backend: Backend, trace: Trace) -> None:
+    """What a backward that creates a graph accumulates through a non-reentrant checkpoint can be differentiated."""
+    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
+    forward = region(backend, lambda x: x * x * x * weight, use_reentrant=False)
+
+    with catch_warnings(action="ignore"):  # torch warns of the cycle
+        backend.backward(backend.call(forward, x), create_graph=True)
+    first = backend.grad_of(x)
+    trace.expect_value("x.grad", [9.0, 60.0], first)
+    trace.expect_value("x.grad requires grad", True, backend.requires_grad(first))  # noqa: FBT003
+    second = backend.grad(backend.sum(first), [x, weight])
+    trace.expect_value("second derivatives", [[18.0, 60.0], [3.0, 12.0]], second)
+
+
+@rule(
+    "checkpoint.nonreentrant.roots",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(20)],
+    needs=[*NEEDS, Capability.SEVERAL_ROOTS, Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS],
+    mutants=[
+        "backward-of-several-roots-starts-at-the-first-checkpoint-alone",
+        "backward-from-an-edge-does-not-reach-through-checkpoints",
+    ],
+)
+def test_roots(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint has the right gradients in a backward from several roots, and from a gradient edge."""
+    x = leaf(backend)
+    forward = region(backend, lambda x: x * x * x, use_reentrant=False)
+
+    backend.backward_from_all([backend.call(forward, x), backend.call(forward, x)])
+    trace.expect_value("x.grad, two roots", [6.0, 24.0], backend.grad_of(x))
+    edge = backend.get_gradient_edge(backend.call(forward, x))
+    backend.backward_from_edge(edge, backend.tensor(1.0))
+    trace.expect_value("x.grad, and an edge", [9.0, 36.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.nonreentrant.batched",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(20)],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.BATCHED_GRADIENTS],
+    mutants=["batches-do-not-reach-through-checkpoints"],
+)
+def test_batched(backend: Backend, trace: Trace) -> None:
+    """A non-reentrant checkpoint has the right gradients in an autograd.grad with is_grads_batched=True."""
+    x = leaf(backend)
+    y = backend.call(lambda x: backend.checkpoint(lambda x: x * x * x, x, use_reentrant=False), x)
+    (grad,) = backend.grad(y, [x], backend.tensor([[1.0, 0.0], [0.0, 1.0], [10.0, 1.0]]), is_grads_batched=True)
+
+    trace.expect_value("gradients", [[3.0, 0.0], [0.0, 12.0], [30.0, 12.0]], grad)
 
 
 @rule(

@@ -148,6 +148,33 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "checkpoint-sequential.preserve-rng-state.off",
+    level=Level.MAY,
+    sources=[SEQUENTIAL.sentence(13), page("checkpoint", "torch-utils-checkpoint").sentence(5)],
+    needs=[*NEEDS, Capability.RANDOM],
+    mutants=["sequential-always-preserves-the-generator"],
+)
+def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
+    """With preserve_rng_state=False the segments of checkpoint_sequential may draw other random numbers in backward.
+
+    A mode in which functions are compiled ignores the option, as the docstring of checkpoint says.
+    """
+
+    def draws(x):
+        drawn = backend.rand_like(x)
+        trace.log("drawn", drawn)
+        return x * drawn
+
+    for kind, use_reentrant in KINDS.items():
+        trace.clear()
+        how = {"use_reentrant": use_reentrant, "preserve_rng_state": False}
+        backend.backward(backend.call(sequence(backend, [draws] * 2, 2, **how), leaf(backend)))
+
+        first, _, again = trace.values("drawn")
+        trace.expect_value(f"same numbers, {kind}", expected=False, observed=first == again)
+
+
+@rule(
     "checkpoint-sequential.reentrant.grad-error",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,

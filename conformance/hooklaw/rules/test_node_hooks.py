@@ -214,15 +214,20 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     "node-hook.grad-outputs-after-prehook",
     level=Level.MUST,
     sources=[ORDER.sentence(3, 7, 9)],
-    needs=NODE_HOOKS,
-    mutants=["node-post-hook-sees-the-raw-gradient", "node-post-hook-sees-what-the-first-pre-hook-returned"],
+    needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS],
+    mutants=[
+        "node-post-hook-sees-the-raw-gradient",
+        "node-post-hook-sees-what-the-first-pre-hook-returned",
+        "node-post-hook-sees-the-gradient-before-tensor-hooks",
+    ],
 )
 def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
-    """The grad_outputs of a Node post-hook are those the Node was executed with: what its pre-hooks returned."""
+    """The grad_outputs of a Node post-hook are those the Node was executed with: what hooks before it returned."""
 
     def forward(x):
         y = x * 5
         node = backend.grad_fn(y)
+        backend.register_hook(y, lambda grad: grad * 5)
         backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 2,))
         backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
         backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 3,))
@@ -231,7 +236,7 @@ def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("grad_outputs", [[6.0, 6.0]]))
+    trace.expect(("grad_outputs", [[30.0, 30.0]]))
 
 
 @rule(

@@ -182,7 +182,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     mutants=["determinism-check-cannot-be-turned-off"],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
-    """With determinism_check="none" recomputed tensors of another dtype than the saved ones are used without an error.
+    """With determinism_check="none" recomputed tensors of another dtype or shape than the saved ones are used.
 
     The input and the output have the same dtype in both runs, so the gradient is that of a plain run.
     """
@@ -191,6 +191,11 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect_value("x.grad", [2.0, 3.0], backend.grad_of(x))
+
+    factors = iter((backend.tensor([2.0, 2.0]), backend.tensor(2.0)))
+    forward = region(backend, lambda x: x * next(factors), use_reentrant=False, determinism_check="none")
+    backend.backward(backend.call(forward, x))
+    trace.expect_value("x.grad after another shape", [4.0, 5.0], backend.grad_of(x))
 
 
 @rule(
