@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import Handle, KeepsHandles, move_to_front, without_result
 
 
@@ -23,6 +23,19 @@ class StepHooksChangePlaces(Mutant):
 def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
     """The return value of a step pre-hook is ignored."""
     hook(*given)
+
+
+@altering(*verbs.STEP_PRE)
+def return_of_a_step_hook_ignored_after_the_first_step(self: Mutant, *given: Any) -> Hook:
+    """What a step pre-hook returns from its second call on is ignored."""
+    calls: list[None] = []
+
+    def run(*call: Any) -> Any:
+        calls.append(None)
+        result = given[-1](*call)
+        return result if len(calls) == 1 else None
+
+    return run
 
 
 @calling(*verbs.STEP_PRE)

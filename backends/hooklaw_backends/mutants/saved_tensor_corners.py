@@ -55,6 +55,12 @@ def pack_in_place_not_detected_on_leaves(self: Mutant, pack: Hook, tensor: Any) 
 
 
 @packing("saved_tensors_hooks")
+def pack_in_place_not_detected_on_constants(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """pack may change in place a saved tensor that does not require grad, and gets a copy of it to change."""
+    return pack(tensor if self.requires_grad(tensor) else self.clone(tensor))
+
+
+@packing("saved_tensors_hooks")
 def pack_receives_a_view(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """pack gets a view of the saved tensor, which has a grad_fn of its own."""
     with self.enable_grad():
