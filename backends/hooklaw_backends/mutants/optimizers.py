@@ -52,6 +52,20 @@ def any_tuple_of_a_step_hook_accepted(self: Mutant, hook: Hook, optimizer: Any, 
 
 
 @calling(*verbs.STEP_PRE)
+def list_of_a_step_hook_accepted(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A step pre-hook may return a list instead of a tuple."""
+    result = hook(*given)
+    return tuple(result) if isinstance(result, list) else result
+
+
+@calling("register_optimizer_step_pre_hook")
+def wrong_return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a global step pre-hook returns is ignored if it is not a tuple."""
+    result = hook(*given)
+    return result if isinstance(result, tuple) else None
+
+
+@calling(*verbs.STEP_PRE)
 def step_pre_hook_replaces_keywords_alone(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> Any:
     """Of the arguments that a step pre-hook returns only the keyword arguments count."""
     result = hook(optimizer, args, kwargs)

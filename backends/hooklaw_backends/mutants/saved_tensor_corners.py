@@ -139,6 +139,19 @@ class PairOfASavedTensorGivenToTheFirst(Mutant):
         super().saved_tensor_register_hooks(self.kept[0] if self.keeps(saved) else saved, pack, unpack)
 
 
+class PackOfTheSecondSavedTensorDeferred(Mutant):
+    """The pack hook registered on the second saved tensor of a Node is called only when the tensor is read."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.kept = found[1:]
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        pair = (self.detach, lambda kept: unpack(pack(kept))) if self.keeps(saved) else (pack, unpack)
+        super().saved_tensor_register_hooks(saved, *pair)
+
+
 class PerTensorHooksOfCustomFunctionsIgnored(Mutant):
     """A pair registered on a saved tensor of a custom Function has no effect."""
 

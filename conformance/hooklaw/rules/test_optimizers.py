@@ -184,16 +184,20 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "return-of-a-step-hook-ignored",
         "falsy-return-of-a-step-hook-ignored",
         "any-tuple-of-a-step-hook-accepted",
+        "list-of-a-step-hook-accepted",
+        "wrong-return-of-a-global-step-hook-ignored",
     ],
 )
 def test_wrong_return(backend: Backend, trace: Trace) -> None:
     """A step pre-hook that returns anything but None or (args, kwargs) is an error."""
-    for wrong in (1, 0, (), ((),), ((), {}, None)):
-        _, optimizer = prepared(backend)
-        backend.register_step_pre_hook(optimizer, lambda *_, wrong=wrong: wrong)
+    _, optimizer = prepared(backend)
+    for register in (partial(backend.register_step_pre_hook, optimizer), backend.register_optimizer_step_pre_hook):
+        for wrong in (1, 0, (), ((),), ((), {}, None), [(), {}]):
+            handle = register(lambda *_, wrong=wrong: wrong)
 
-        with trace.raises(ErrorKind.STEP_HOOK_RETURN):
-            backend.step(optimizer)
+            with trace.raises(ErrorKind.STEP_HOOK_RETURN):
+                backend.step(optimizer)
+            handle.remove()
 
 
 @rule(
