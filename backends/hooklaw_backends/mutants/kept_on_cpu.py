@@ -84,6 +84,12 @@ def save_on_cpu_copies_outputs(self: Mutant, tensor: Any) -> Any:
     return kept if self.is_leaf(tensor) else self.clone(kept)
 
 
+@keeping
+def save_on_cpu_copies_constants(self: Mutant, tensor: Any) -> Any:
+    """save_on_cpu copies a saved tensor that does not require grad, also on the CPU."""
+    return self.detach(tensor) if self.requires_grad(tensor) else self.clone(tensor)
+
+
 @overriding("save_on_cpu")
 def save_on_cpu_gives_its_data_away(self: Mutant, _: Hook, **_options: bool) -> AbstractContextManager[Any]:
     """What save_on_cpu keeps can be retrieved once; after that it is zero."""

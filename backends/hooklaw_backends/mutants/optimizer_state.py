@@ -1,5 +1,6 @@
 """Mutants of the hooks around saving and loading the state of an optimizer, and of the handles of state hooks."""
 
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from typing import Any
 
@@ -138,3 +139,51 @@ class LoadHookGivenTheCallersDict(Mutant):
         for hook in self.kept:
             state = hook(owner, state) or state
         super().load_state_dict(owner, state)
+
+
+@overriding("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
+def later_returned_states_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """What an optimizer's state_dict post-hook or load_state_dict pre-hook returns is ignored after its first call."""
+    calls: list[None] = []
+
+    def run(*given: Any) -> Any:
+        calls.append(None)
+        result = hook(*given)
+        return result if len(calls) == 1 else None
+
+    return old(owner, hook if hasattr(owner, "forward") else run, **options)
+
+
+@overriding(*verbs.STATE)
+def state_hooks_of_optimizers_lost_after_a_failure(
+    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """Once a hook around saving or loading the state of an optimizer has raised, none of them is called."""
+    if hasattr(owner, "forward"):
+        return old(owner, hook, **options)
+
+    def run(*given: Any) -> Any:
+        if self.kept:
+            return None
+        try:
+            return hook(*given)
+        except Exception as error:
+            self.kept.append(error)
+            raise
+
+    return old(owner, run, **options)
+
+
+class LoadPostHooksSharedWithLaterOptimizers(Mutant):
+    """A load_state_dict post-hook of an optimizer also runs for optimizers that are made later."""
+
+    def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if not hasattr(owner, "forward"):
+            self.kept.append(hook)
+        return super().register_load_state_dict_post_hook(owner, hook, **options)
+
+    def sgd(self, parameters: Sequence[Any], *, lr: float, weight_decay: float = 0.0) -> Any:
+        optimizer = super().sgd(parameters, lr=lr, weight_decay=weight_decay)
+        for hook in self.kept:
+            super().register_load_state_dict_post_hook(optimizer, hook)
+        return optimizer

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import Handle, KeepsHandles, move_to_front, without_result
 
 
@@ -25,6 +25,19 @@ def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None
     hook(*given)
 
 
+@altering(*verbs.STEP_PRE)
+def return_of_a_step_hook_ignored_after_the_first_step(self: Mutant, *given: Any) -> Hook:
+    """What a step pre-hook returns from its second call on is ignored."""
+    calls: list[None] = []
+
+    def run(*call: Any) -> Any:
+        calls.append(None)
+        result = given[-1](*call)
+        return result if len(calls) == 1 else None
+
+    return run
+
+
 @calling(*verbs.STEP_PRE)
 def falsy_return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
     """What a step pre-hook returns is ignored if it is zero or empty."""
@@ -36,6 +49,20 @@ def any_tuple_of_a_step_hook_accepted(self: Mutant, hook: Hook, optimizer: Any, 
     """A step pre-hook may return a tuple of any length."""
     result = hook(optimizer, args, kwargs)
     return (args, kwargs) if isinstance(result, tuple) and len(result) != len((args, kwargs)) else result
+
+
+@calling(*verbs.STEP_PRE)
+def list_of_a_step_hook_accepted(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A step pre-hook may return a list instead of a tuple."""
+    result = hook(*given)
+    return tuple(result) if isinstance(result, list) else result
+
+
+@calling("register_optimizer_step_pre_hook")
+def wrong_return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a global step pre-hook returns is ignored if it is not a tuple."""
+    result = hook(*given)
+    return result if isinstance(result, tuple) else None
 
 
 @calling(*verbs.STEP_PRE)

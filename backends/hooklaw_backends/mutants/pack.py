@@ -318,3 +318,29 @@ def unpacked_before_the_node_runs(self: Mutant, backward: Hook, ctx: Any, *grads
     bare = BareContext()
     bare.save_for_backward(*ctx.saved_tensors)
     return backward(bare, *grads)
+
+
+@pairs("saved_tensors_hooks")
+def pack_runs_with_grad_from_its_third_call(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """Grad mode is on while pack runs for the third time or later."""
+    calls: list[None] = []
+
+    def keep(tensor: Any) -> Any:
+        calls.append(None)
+        with self.enable_grad() if len(calls) > 2 else self.no_grad():  # noqa: PLR2004 - the third
+            return pack(tensor)
+
+    return keep, unpack
+
+
+@pairs("saved_tensors_hooks")
+def packs_of_later_contexts_run_with_grad(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """Grad mode is on while pack runs, except for the first context of saved-tensor hooks."""
+    self.kept.append(pack)
+    is_first = len(self.kept) == 1
+
+    def keep(tensor: Any) -> Any:
+        with self.no_grad() if is_first else self.enable_grad():
+            return pack(tensor)
+
+    return keep, unpack

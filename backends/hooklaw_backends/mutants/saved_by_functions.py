@@ -155,3 +155,24 @@ class CustomFunctionsPackWithoutGrad(Mutant):
             return forward(Context(ctx, save_for_backward=lambda: save), *inputs)
 
         return super().custom_function(saving, backward, **options)
+
+
+class LaterSavedTensorsOfFunctionsReleasedLate(_InFunction):
+    """Of the tensors that a custom Function saves all but the first are freed only at the end of the backward."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        calls: list[None] = []
+
+        def keep(tensor: Any) -> Any:
+            calls.append(None)
+            return pack(tensor), self.applying and len(calls) > 1
+
+        def read(both: Any) -> Any:
+            self.kept += [both] * both[1]
+            return unpack(both[0])
+
+        return super().saved_tensors_hooks(keep, read)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.kept = []

@@ -55,6 +55,12 @@ def pack_in_place_not_detected_on_leaves(self: Mutant, pack: Hook, tensor: Any) 
 
 
 @packing("saved_tensors_hooks")
+def pack_in_place_not_detected_on_constants(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """pack may change in place a saved tensor that does not require grad, and gets a copy of it to change."""
+    return pack(tensor if self.requires_grad(tensor) else self.clone(tensor))
+
+
+@packing("saved_tensors_hooks")
 def pack_receives_a_view(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """pack gets a view of the saved tensor, which has a grad_fn of its own."""
     with self.enable_grad():
@@ -131,6 +137,19 @@ class PairOfASavedTensorGivenToTheFirst(Mutant):
 
     def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
         super().saved_tensor_register_hooks(self.kept[0] if self.keeps(saved) else saved, pack, unpack)
+
+
+class PackOfTheSecondSavedTensorDeferred(Mutant):
+    """The pack hook registered on the second saved tensor of a Node is called only when the tensor is read."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.kept = found[1:]
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        pair = (self.detach, lambda kept: unpack(pack(kept))) if self.keeps(saved) else (pack, unpack)
+        super().saved_tensor_register_hooks(saved, *pair)
 
 
 class PerTensorHooksOfCustomFunctionsIgnored(Mutant):

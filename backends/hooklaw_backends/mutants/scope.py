@@ -82,6 +82,21 @@ def nested_pairs_composed(self: Mutant, pair: Pair, outer: Pair) -> Pair:
     return lambda tensor: outer[0](pair[0](tensor)), lambda packed: pair[1](outer[1](packed))
 
 
+class PairsInsideTwoOthersIgnored(Mutant):
+    """A pair of saved-tensor hooks inside two others has no effect; the second applies."""
+
+    depth = 0
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        self.depth += 1
+        try:
+            with super().saved_tensors_hooks(pack, unpack) if self.depth <= len((pack, unpack)) else nullcontext():
+                yield
+        finally:
+            self.depth -= 1
+
+
 @nesting
 def nesting_is_an_error(self: Mutant, pair: Pair, outer: Pair) -> Pair:
     """Nesting saved-tensor hooks is an error."""
@@ -131,6 +146,29 @@ def hooks_ignored_during_backward(self: Mutant, old: Hook, *given: Any, **how: A
     """autograd.grad does not pack what it saves with the saved-tensor hooks around it."""
     with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
         return old(*given, **how)
+
+
+class OnlyTheFirstSaveOfAutogradGradPacked(Mutant):
+    """Of what autograd.grad saves with create_graph=True, only the first tensor is packed."""
+
+    saves: list[None] | None = None
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.saves = []
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.saves = None
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            if self.saves:
+                return None, self.detach(tensor)
+            if self.saves is not None:
+                self.saves.append(None)
+            return pack(tensor), None
+
+        return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
 
 
 class DisabledHooksIgnoredSilently(Mutant):

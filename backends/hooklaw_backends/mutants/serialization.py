@@ -3,6 +3,7 @@
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import once, without_result
 
 
 @overriding("save")
@@ -78,3 +79,15 @@ class MarkOfTheLastHookSilencesTheWarning(_KnowsMarks):
         if any(self.keeps(hook) for hook in list((self.hooks_of(tensor) or {}).values())[-1:]):
             return super().save(self.requires_grad_(self.detach(tensor)))
         return super().save(tensor)
+
+
+@overriding("unserializable_hook")
+def marked_hooks_replace_nothing(self: Mutant, old: Hook, hook: Hook) -> Hook:
+    """What a hook that is marked with unserializable_hook returns is ignored."""
+    return old(without_result(hook))
+
+
+@overriding("unserializable_hook")
+def marked_hooks_run_once(self: Mutant, old: Hook, hook: Hook) -> Hook:
+    """A hook that is marked with unserializable_hook runs in the first backward only."""
+    return old(once(hook))

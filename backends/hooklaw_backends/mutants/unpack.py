@@ -2,10 +2,11 @@
 
 import copy
 import math
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, changing_unpacked, pairs, unpacking, unpacking_beside
+from hooklaw_backends.mutants.situations import Knowing, Registration
 
 LARGEST = 3e38
 
@@ -144,3 +145,48 @@ class UnpackedLaterTensorsCached(_KnowsSavedTensors):
 
     def called_once(self, node: Any, saved: list[Any]) -> list[Any]:
         return saved[1:]
+
+
+def ignoring(step: Hook) -> type[Mutant]:
+    """Make a mutant that uses the original instead of what unpack returns if ``(self, registration)`` is true."""
+
+    def beside(self: Knowing, pack: Hook, unpack: Hook) -> Pair:
+        its = self.registration("saved_tensors_hooks")
+
+        def read(both: Any) -> Any:
+            unpacked = unpack(both[0])
+            return both[1] if step(self, its) else unpacked
+
+        return lambda tensor: (pack(tensor), self.detach(tensor)), read
+
+    return pairs("saved_tensors_hooks", base=Knowing)(wraps(step)(beside))
+
+
+@ignoring
+def unpacked_tensor_ignored_in_autograd_grad(self: Knowing, _: Registration) -> bool:
+    """unpack is called, but autograd.grad uses the original saved tensor."""
+    return self.running("verb") == "grad"
+
+
+@ignoring
+def unpacked_tensor_ignored_for_some_inputs(self: Knowing, _: Registration) -> bool:
+    """unpack is called, but a backward that is limited to inputs uses the original saved tensor."""
+    return self.running("inputs") is not None
+
+
+@ignoring
+def unpacked_tensor_ignored_if_the_pair_was_made_in_a_module(self: Knowing, its: Registration) -> bool:
+    """unpack is called, but backward uses the original if the context was entered in the forward of a module."""
+    return its.in_module
+
+
+@unpacking_beside
+def exceptions_of_unpack_after_its_first_call_swallowed(self: Mutant, unpack: Hook, packed: Any, saved: Any) -> Any:
+    """If unpack raises in its second call or later, the original saved tensor is used."""
+    self.kept.append(unpack)
+    try:
+        return unpack(packed)
+    except Exception:
+        if self.kept.count(unpack) == 1:
+            raise
+        return saved

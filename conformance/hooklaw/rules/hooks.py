@@ -5,7 +5,7 @@ after that, 3 in between, and 6 for the leaf; a hook that may replace it makes i
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Trace
@@ -207,6 +207,19 @@ def after_calls(calls_before: int) -> Then:
         before.pop()
 
     return fail
+
+
+def fail_once(trace: Trace, register: Callable[[Any], Any], run: Callable[[], Any]) -> None:
+    """Run something once with a hook that raises, and forget it; what holds before holds afterwards."""
+
+    def fail(*_: Any) -> None:
+        raise UserError("from the hook")
+
+    handle = register(fail)
+    with suppress(Exception):
+        run()
+    handle.remove()
+    trace.clear()
 
 
 def gradient(kind: Kind) -> list[float]:

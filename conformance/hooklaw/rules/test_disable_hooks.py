@@ -51,15 +51,16 @@ def test_raises(backend: Backend, trace: Trace) -> None:
 def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     """Using save_on_cpu where saved-tensor hooks are disabled is an error with the given message."""
 
-    def forward(x):
-        with backend.save_on_cpu():
+    def forward(x, *, pin):
+        with backend.save_on_cpu(pin_memory=pin):
             return backend.exp(x)
 
-    with (
-        backend.disable_saved_tensors_hooks("no hooks in here"),
-        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
-    ):
-        backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    for pin in (False, True):
+        with (
+            backend.disable_saved_tensors_hooks("no hooks in here"),
+            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
+        ):
+            backend.call(lambda x, pin=pin: forward(x, pin=pin), backend.tensor([0.0], requires_grad=True))
 
 
 @rule(

@@ -1,9 +1,11 @@
 """Hooks of an optimizer around saving and loading its state."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.hooks import fail_once
 
 PRE = docstring("torch.optim.Optimizer.register_state_dict_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_state_dict_post_hook")
@@ -47,7 +49,12 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
     level=Level.MUST,
     sources=[POST.sentence(2, 4, 5), LOAD_PRE.sentence(2, 4, 5, 7)],
     needs=NEEDS,
-    mutants=["returned-state-ignored", "returned-state-not-loaded", "returned-state-lost-on-later-hooks"],
+    mutants=[
+        "returned-state-ignored",
+        "returned-state-not-loaded",
+        "returned-state-lost-on-later-hooks",
+        "later-returned-states-ignored",
+    ],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
     """A dict that an optimizer's state_dict post-hook or load_state_dict pre-hook returns replaces the given dict."""
@@ -55,19 +62,29 @@ def test_returned(backend: Backend, trace: Trace) -> None:
     def look(_, state):
         trace.log("later hook", rate_in(state))
 
+    def double(_, state):
+        return with_rate(state, 2 * rate_in(state))
+
     optimizer = optimizer_of(backend)
-    backend.register_state_dict_post_hook(optimizer, lambda _, state: with_rate(state, 2.0))
-    backend.register_state_dict_post_hook(optimizer, look)
-    trace.expect_value("saved rate", 2.0, rate_in(backend.state_dict(optimizer)))
-    trace.expect(("later hook", 2.0))
+    for hook in (double, look, double, double):
+        backend.register_state_dict_post_hook(optimizer, hook)
+    for _ in range(3):
+        trace.expect_value("saved rate", 8.0, rate_in(backend.state_dict(optimizer)))
+        trace.expect(("later hook", 2.0))
+        fail_once(
+            trace, partial(backend.register_state_dict_post_hook, optimizer), lambda: backend.state_dict(optimizer)
+        )
 
     loads = optimizer_of(backend)
-    backend.register_load_state_dict_pre_hook(loads, lambda _, state: with_rate(state, 3.0))
-    backend.register_load_state_dict_pre_hook(loads, look)
-    round_trip(backend, loads)
+    for hook in (double, look, double, double):
+        backend.register_load_state_dict_pre_hook(loads, hook)
+    state = backend.state_dict(loads)
+    for _ in range(3):
+        backend.load_state_dict(loads, state)
 
-    trace.expect(("later hook", 3.0))
-    trace.expect_value("loaded rate", 3.0, rate_in(backend.state_dict(loads)))
+        trace.expect(("later hook", 2.0))
+        trace.expect_value("loaded rate", 8.0, rate_in(backend.state_dict(loads)))
+        fail_once(trace, partial(backend.register_load_state_dict_pre_hook, loads), lambda: round_trip(backend, loads))
 
 
 @rule(
@@ -94,6 +111,8 @@ def test_saving(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("before", True), ("after", [True, 2.0]))
     trace.expect_value("saved rate", 2.0, rate_in(state))
+    backend.state_dict(optimizer_of(backend))
+    trace.expect()
 
 
 @rule(
@@ -101,7 +120,11 @@ def test_saving(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_PRE.sentence(1, 2, 3, 6), LOAD_POST.sentence(1, 2, 3, 4, 5)],
     needs=NEEDS,
-    mutants=["optimizer-post-hook-before-loading", "state-hooks-get-another-optimizer"],
+    mutants=[
+        "optimizer-post-hook-before-loading",
+        "state-hooks-get-another-optimizer",
+        "load-post-hooks-shared-with-later-optimizers",
+    ],
 )
 def test_loading(backend: Backend, trace: Trace) -> None:
     """The load_state_dict pre-hooks of an optimizer get it and the state before loading, the post-hooks it after."""
@@ -120,6 +143,8 @@ def test_loading(backend: Backend, trace: Trace) -> None:
     backend.load_state_dict(optimizer, faster)
 
     trace.expect(("before", [True, 2.0, 1.0]), ("after", [True, 2.0]))
+    backend.load_state_dict(optimizer_of(backend), faster)
+    trace.expect()
 
 
 @rule(
@@ -150,6 +175,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         "prepending-a-state-hook-ignored",
         "prepend-ignored-by-three-state-hooks",
         "prepended-state-hooks-in-order",
+        "state-hooks-of-optimizers-lost-after-a-failure",
     ],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
@@ -162,9 +188,11 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         register(optimizer, lambda *_: trace.log("prepended later"), prepend=True)
         register(optimizer, lambda *_: trace.log("third"))
 
-        round_trip(backend, optimizer)
+        for _ in range(2):
+            round_trip(backend, optimizer)
 
-        trace.expect("prepended later", "prepended", "first", "second", "third")
+            trace.expect("prepended later", "prepended", "first", "second", "third")
+            fail_once(trace, partial(register, optimizer), lambda optimizer=optimizer: round_trip(backend, optimizer))
 
 
 @rule(

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
+from hooklaw.rules.hooks import fail_once
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
@@ -19,6 +20,25 @@ def prepared(backend: Backend) -> tuple[Any, Any]:
     x = backend.tensor([5.0], requires_grad=True)
     backend.set_grad(x, backend.tensor([1.0]))
     return x, backend.sgd([x], lr=1.0)
+
+
+def as_given(_optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Be a step pre-hook that returns the arguments as it got them."""
+    return args, kwargs
+
+
+def expect_modifies(
+    backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any], hook: Callable[..., Any]
+) -> None:
+    """Expect that a step pre-hook among others gives its closure to each step, and after a step that failed too."""
+    handles = [register(each) for each in (as_given, as_given, hook, as_given)]
+    for _ in range(3):
+        backend.step(optimizer)
+
+        trace.expect("closure of the hook")
+        fail_once(trace, register, lambda: backend.step(optimizer))
+    for handle in handles:
+        handle.remove()
 
 
 def passing(closure: Callable[[], Any]) -> list[Callable[..., Any]]:
@@ -108,6 +128,7 @@ def test_after(backend: Backend, trace: Trace) -> None:
         "return-of-a-step-hook-ignored",
         "step-pre-hook-replaces-keywords-alone",
         "step-pre-hooks-get-the-arguments-of-the-caller",
+        "return-of-a-step-hook-ignored-after-the-first-step",
     ],
 )
 def test_changes_arguments(backend: Backend, trace: Trace) -> None:
@@ -122,11 +143,8 @@ def test_changes_arguments(backend: Backend, trace: Trace) -> None:
 
     for hook in passing(closure):
         _, optimizer = prepared(backend)
-        for each in (lambda _, *arguments: arguments, hook, lambda _, *arguments: arguments):
-            backend.register_step_pre_hook(optimizer, each)
-        backend.step(optimizer)
-
-        trace.expect("closure of the hook")
+        register = partial(backend.register_step_pre_hook, optimizer)
+        expect_modifies(backend, trace, optimizer, register, hook)
 
 
 @rule(
@@ -166,16 +184,20 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "return-of-a-step-hook-ignored",
         "falsy-return-of-a-step-hook-ignored",
         "any-tuple-of-a-step-hook-accepted",
+        "list-of-a-step-hook-accepted",
+        "wrong-return-of-a-global-step-hook-ignored",
     ],
 )
 def test_wrong_return(backend: Backend, trace: Trace) -> None:
     """A step pre-hook that returns anything but None or (args, kwargs) is an error."""
-    for wrong in (1, 0, (), ((),), ((), {}, None)):
-        _, optimizer = prepared(backend)
-        backend.register_step_pre_hook(optimizer, lambda *_, wrong=wrong: wrong)
+    _, optimizer = prepared(backend)
+    for register in (partial(backend.register_step_pre_hook, optimizer), backend.register_optimizer_step_pre_hook):
+        for wrong in (1, 0, (), ((),), ((), {}, None), [(), {}]):
+            handle = register(lambda *_, wrong=wrong: wrong)
 
-        with trace.raises(ErrorKind.STEP_HOOK_RETURN):
-            backend.step(optimizer)
+            with trace.raises(ErrorKind.STEP_HOOK_RETURN):
+                backend.step(optimizer)
+            handle.remove()
 
 
 @rule(
@@ -247,7 +269,11 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE_OF_ALL.sentence(2)],
     needs=NEEDS,
-    mutants=["return-of-a-global-step-hook-ignored", "step-pre-hook-replaces-keywords-alone"],
+    mutants=[
+        "return-of-a-global-step-hook-ignored",
+        "step-pre-hook-replaces-keywords-alone",
+        "return-of-a-step-hook-ignored-after-the-first-step",
+    ],
 )
 def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
     """A global step pre-hook may return new arguments for the step of an optimizer."""
@@ -258,11 +284,7 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
         return backend.tensor(0.0)
 
     for hook in passing(closure):
-        handle = backend.register_optimizer_step_pre_hook(hook)
-        backend.step(optimizer)
-        handle.remove()
-
-        trace.expect("closure of the hook")
+        expect_modifies(backend, trace, optimizer, backend.register_optimizer_step_pre_hook, hook)
 
 
 def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any]) -> None:

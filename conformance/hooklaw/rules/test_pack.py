@@ -170,6 +170,7 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
         "pack-in-place-not-detected",
         "pack-in-place-not-detected-on-leaves",
         "pack-in-place-not-detected-in-custom-functions",
+        "pack-in-place-not-detected-on-constants",
     ],
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
@@ -184,8 +185,9 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
         backend.call(forward, backend.tensor([1.0], requires_grad=True))
 
     function = kinds_of_node(backend)["custom Function"]
+    constant = backend.tensor([3.0])
     operations = (lambda x, _: x * x, lambda _, y: y * y, lambda x, _: backend.exp(x), lambda _, y: function(y))
-    for operation in operations:
+    for operation in (*operations, lambda x, _: x * constant):
         with trace.raises(ErrorKind.PACK_IN_PLACE):
             in_place(operation)
 
@@ -252,7 +254,12 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(8)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["pack-runs-with-grad", "pack-runs-with-grad-in-custom-functions"],
+    mutants=[
+        "pack-runs-with-grad",
+        "pack-runs-with-grad-in-custom-functions",
+        "pack-runs-with-grad-from-its-third-call",
+        "packs-of-later-contexts-run-with-grad",
+    ],
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
     """A pack hook runs with grad mode off: its results, even from another leaf, do not require grad."""
@@ -264,12 +271,13 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         with backend.saved_tensors_hooks(pack, lambda packed: packed):
-            return backend.exp(x), function(x)
+            return backend.exp(x), function(x), backend.exp(x)
 
     function = kinds_of_node(backend)["custom Function"]
-    backend.call(forward, backend.tensor([0.0], requires_grad=True))
+    for _ in range(3):
+        backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
-    trace.expect(*[("pack", [False, False])] * 2)
+        trace.expect(*[("pack", [False, False])] * 3)
 
 
 @rule(

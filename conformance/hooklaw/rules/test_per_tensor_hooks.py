@@ -15,25 +15,28 @@ REGISTER = [Capability.NODES, Capability.SAVED_TENSOR_REGISTER]
     level=Level.MUST,
     sources=[ONE_SAVED_TENSOR.sentence(3)],
     needs=REGISTER,
-    mutants=["per-tensor-pack-deferred"],
+    mutants=["per-tensor-pack-deferred", "pack-of-the-second-saved-tensor-deferred"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_packs_immediately(backend: Backend, trace: Trace) -> None:
     """Registering a pair of hooks on a saved tensor calls pack at once, and only then."""
 
-    def run(operation):
-        def forward(x):
-            y = operation(x)
-            saved = backend.raw_saved_tensors(backend.grad_fn(y))[0]
+    def run(operation, place):
+        def forward(a, b):
+            y = operation(a, b)
+            saved = backend.raw_saved_tensors(backend.grad_fn(y))[place]
             trace.log("saved")
             backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), lambda packed: packed)
             trace.log("registered")
             return backend.sum(y)
 
-        backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
+        backend.backward(backend.call(forward, *(backend.tensor([0.0], requires_grad=True) for _ in range(2))))
 
-    for operation, value in ((backend.exp, 1.0), (lambda x: x * x, 0.0)):
-        run(operation)
+    def product(a, b):
+        return a * b
+
+    for operation, place, value in ((lambda a, _: backend.exp(a), 0, 1.0), (product, 0, 0.0), (product, 1, 0.0)):
+        run(operation, place)
 
         trace.expect("saved", ("pack", [value]), "registered")
 

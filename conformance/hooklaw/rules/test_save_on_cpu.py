@@ -19,20 +19,21 @@ BYTES = 4 * ELEMENTS
 
 
 def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:
-    """Return for each tensor that a square and an exponential save under save_on_cpu whether it shares its data."""
+    """Return for each tensor that two products and an exponential save under save_on_cpu whether it shares its data."""
 
-    def forward(x):
+    def forward(x, constant):
         with backend.save_on_cpu(pin_memory=pin_memory):
-            return x * x, backend.exp(x)
+            return x * x, x * constant, backend.exp(x)
 
-    x = backend.tensor([2.0, 3.0], requires_grad=True)
-    square, output = backend.call(forward, x)
+    x, constant = backend.tensor([2.0, 3.0], requires_grad=True), backend.tensor([5.0, 7.0])
+    square, multiple, output = backend.call(forward, x, constant)
     if backend.data_ptr(backend.clone(x)) == backend.data_ptr(x):
         return []  # the address says nothing of the data
     return [
         backend.data_ptr(read) == backend.data_ptr(saved)
-        for saved, made in ((x, square), (output, output))
+        for saved, made in ((x, square), (constant, multiple), (output, output))
         for read in backend.saved_tensors(backend.grad_fn(made))
+        if read is not None  # the factor that is not saved
     ]
 
 
@@ -65,11 +66,11 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE_ON_CPU.sentence(3)],
     needs=IN_PLACE,
-    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs"],
+    mutants=["save-on-cpu-always-copies", "save-on-cpu-copies-outputs", "save-on-cpu-copies-constants"],
 )
 def test_no_copy(backend: Backend, trace: Trace) -> None:
     """Under save_on_cpu a tensor that is already on the CPU, input or output, is saved without a copy."""
-    trace.expect_value("on the data of the original", [True, True, True], saved_in_place(backend, pin_memory=False))
+    trace.expect_value("on the data of the original", [True] * 4, saved_in_place(backend, pin_memory=False))
 
 
 @rule(
@@ -85,7 +86,7 @@ def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     The docstring says that no copy is made of a graph on the CPU, and that with pin_memory tensors are saved to pinned
     memory, which a tensor in pageable memory cannot be without a copy.
     """
-    trace.expect_value("on the data of the original", [True, True, True], saved_in_place(backend, pin_memory=True))
+    trace.expect_value("on the data of the original", [True] * 4, saved_in_place(backend, pin_memory=True))
 
 
 @rule(

@@ -274,14 +274,18 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
         Capability.WEAK_REFERENCES,
         Capability.GRAPH_FREEING,
     ],
-    mutants=["saved-tensors-released-at-the-end-of-the-pass", "packed-objects-outlive-the-graph"],
+    mutants=[
+        "saved-tensors-released-at-the-end-of-the-pass",
+        "later-saved-tensors-of-functions-released-late",
+        "packed-objects-outlive-the-graph",
+    ],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
     """A custom Function's saved tensors are freed after its backward, before anything upstream is executed."""
 
     def square(ctx, x):
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(x, x)
         return x * x
 
     def forward(x):
@@ -296,7 +300,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     with without_collector():
         backend.backward(loss)
 
-    trace.expect("released", "upstream")
+    trace.expect("released", "released", "upstream")
 
 
 @rule(

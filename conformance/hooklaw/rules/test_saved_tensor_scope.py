@@ -112,7 +112,12 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(13, 14)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["outermost-pair-wins", "nested-pairs-composed", "nesting-is-an-error"],
+    mutants=[
+        "outermost-pair-wins",
+        "nested-pairs-composed",
+        "nesting-is-an-error",
+        "pairs-inside-two-others-ignored",
+    ],
 )
 def test_innermost(backend: Backend, trace: Trace) -> None:
     """If pairs of saved-tensor hooks are nested, only the innermost pair applies.
@@ -123,11 +128,13 @@ def test_innermost(backend: Backend, trace: Trace) -> None:
     def forward(x):
         with pair(backend, trace, "outer"), pair(backend, trace, "inner"):
             y = backend.exp(x)
-        return backend.sum(y)
+            with pair(backend, trace, "innermost"):
+                z = backend.exp(y)
+        return backend.sum(z)
 
     backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
-    trace.expect("pack inner", "unpack inner")
+    trace.expect("pack inner", "pack innermost", "unpack innermost", "unpack inner")
 
 
 @rule(
@@ -165,31 +172,35 @@ def test_restored(backend: Backend, trace: Trace) -> None:
         Capability.RETAIN_GRAPH,
         Capability.CREATE_GRAPH,
     ],
-    mutants=["hooks-inherited-from-the-forward-pass", "hooks-ignored-during-backward"],
+    mutants=[
+        "hooks-inherited-from-the-forward-pass",
+        "hooks-ignored-during-backward",
+        "only-the-first-save-of-autograd-grad-packed",
+    ],
 )
 def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
     """What a backward with create_graph saves is packed by the pair active around it, if any, not by forward's pair."""
 
-    def forward(x):
+    def forward(x, y):
         with pair(backend, trace, "forward"):
-            return backend.sum(x * x * x)
+            return backend.sum(x * x * x + y * y * y)
 
-    x = backend.tensor([2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    leaves = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0)]
+    loss = backend.call(forward, *leaves)
     packed = trace.count("pack forward")
 
-    backend.grad(loss, [x], retain_graph=True, create_graph=True)
+    backend.grad(loss, leaves, retain_graph=True, create_graph=True)
     trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
 
     with pair(backend, trace, "backward"):
-        (first,) = backend.grad(loss, [x], create_graph=True)
+        firsts = backend.grad(loss, leaves, create_graph=True)
     trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
-    trace.expect_value("packed by backward's pair", expected=True, observed=trace.count("pack backward") > 0)
-    trace.expect_value("first derivative", [12.0], first)
+    trace.expect_value("both packed by backward's pair", expected=True, observed=trace.count("pack backward") > 1)
+    trace.expect_value("first derivatives", [[12.0], [27.0]], firsts)
 
-    (second,) = backend.grad(backend.sum(first), [x])
-    trace.expect_value("unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 0)
-    trace.expect_value("second derivative", [12.0], second)
+    seconds = backend.grad(backend.sum(firsts[0] + firsts[1]), leaves)
+    trace.expect_value("both unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 1)
+    trace.expect_value("second derivatives", [[12.0], [18.0]], seconds)
 
 
 @rule(

@@ -32,15 +32,15 @@ def zeros(backend: Backend) -> Any:
 
 
 def unpacks_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1) -> None:
-    """Expect each of these passes to unpack a tensor once, and to use it."""
+    """Expect each of these passes to unpack a tensor once, and to use what unpack returns."""
     for label, run in runs.items():
         x = zeros(backend)
-        with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
+        with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed * 10)):
             y = backend.call(backend.exp, x)
         root = backend.call(backend.sum, y)
         for _ in range(times):
             trace.log(label, run(root, x))
-            trace.expect("unpack", (label, [1.0, 1.0]))
+            trace.expect("unpack", (label, [10.0, 10.0]))
 
 
 def everywhere(backend: Backend) -> dict[str, Callable[[Save], Any]]:
@@ -53,7 +53,11 @@ def everywhere(backend: Backend) -> dict[str, Callable[[Save], Any]]:
     level=Level.MUST,
     sources=[HOOKS.sentence(5, 6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, *PASSES],
-    mutants=["unpack-hook-doubled-no-grad-pass", "unpack-hook-twice-no-grad-pass"],
+    mutants=[
+        "unpack-hook-doubled-no-grad-pass",
+        "unpack-hook-twice-no-grad-pass",
+        "unpacked-tensor-ignored-in-autograd-grad",
+    ],
 )
 def test_every_pass(backend: Backend, trace: Trace) -> None:
     """Each pass calls unpack once for a saved tensor that it needs once, and uses what it returns.
@@ -80,7 +84,12 @@ def test_inside_a_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(5, 6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, *ROOTS, Capability.THREADS],
-    mutants=["unpack-hook-doubled-inputs", "unpack-hook-doubled-several-roots", "unpack-hook-twice-edge-root"],
+    mutants=[
+        "unpack-hook-doubled-inputs",
+        "unpack-hook-doubled-several-roots",
+        "unpack-hook-twice-edge-root",
+        "unpacked-tensor-ignored-for-some-inputs",
+    ],
 )
 def test_every_root(backend: Backend, trace: Trace) -> None:
     """A backward calls unpack once for a tensor that it needs once, whatever it starts from, in any thread.
@@ -95,7 +104,12 @@ def test_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 5)],
     needs=EVERYWHERE,
-    mutants=["pack-hook-lost-made-in-a-pass", "pack-hook-twice-made-in-no-grad", "unpack-hook-doubled-made-in-no-grad"],
+    mutants=[
+        "pack-hook-lost-made-in-a-pass",
+        "pack-hook-twice-made-in-no-grad",
+        "unpack-hook-doubled-made-in-no-grad",
+        "unpacked-tensor-ignored-if-the-pair-was-made-in-a-module",
+    ],
 )
 def test_every_place(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks pack and unpack a tensor no matter what was under way when their context was entered.
@@ -107,7 +121,7 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
         x, saved = zeros(backend), list[Any]()
 
         def save(x: Any = x, saved: list[Any] = saved) -> None:
-            pair = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed)
+            pair = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed * 10)
             with backend.saved_tensors_hooks(*pair), backend.enable_grad():
                 saved.append(backend.exp(x))
 
@@ -115,7 +129,7 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.sum(saved[0]))
 
         trace.log(label, backend.grad_of(x))
-        trace.expect(("pack", [1.0, 1.0]), ("unpack", [1.0, 1.0]), (label, [1.0, 1.0]))
+        trace.expect(("pack", [1.0, 1.0]), ("unpack", [1.0, 1.0]), (label, [10.0, 10.0]))
 
 
 @rule(

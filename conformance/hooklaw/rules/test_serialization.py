@@ -42,18 +42,20 @@ def test_warns(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[UNSERIALIZABLE.sentence(1, 2)],
     needs=NEEDS,
-    mutants=["unserializable-mark-ignored"],
+    mutants=["unserializable-mark-ignored", "marked-hooks-replace-nothing", "marked-hooks-run-once"],
 )
 def test_marked_hook(backend: Backend, trace: Trace) -> None:
     """Serializing a tensor whose hook is marked as unserializable does not warn of it, and the hook runs as usual."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     before = _warnings_of_saving(backend, x)
 
-    backend.register_hook(x, backend.unserializable_hook(trace.saw("hook")))
+    backend.register_hook(x, backend.unserializable_hook(trace.saw("hook", lambda grad: grad * 10)))
     trace.expect_value("warnings", before, _warnings_of_saving(backend, x))
 
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    trace.expect(("hook", [2.0, 2.0]))
+    for total in (20.0, 40.0):
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+        trace.expect(("hook", [2.0, 2.0]))
+        trace.expect_value("x.grad", [total, total], backend.grad_of(x))
 
 
 @rule(

@@ -205,19 +205,29 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
         "pair-exception-swallowed",
         "unpacked-during-forward",
         "pair-exception-without-its-message",
+        "exceptions-of-unpack-after-its-first-call-swallowed",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by an unpack hook reaches the caller of the backward that needs the tensor, unchanged."""
 
-    def unpack(_):
-        raise UnpackError("from the hook")
+    def fails_after(right):
+        unpacked = []
 
-    def forward(x):
-        with backend.saved_tensors_hooks(backend.detach, unpack):
-            return backend.sum(backend.exp(x))
+        def unpack(packed):
+            unpacked.append(packed)
+            if len(unpacked) > right:
+                raise UnpackError("from the hook")
+            return packed
 
-    loss = backend.call(forward, backend.tensor([0.0], requires_grad=True))
+        def forward(x):
+            with backend.saved_tensors_hooks(backend.detach, unpack):
+                y = backend.exp(backend.exp(backend.exp(x)))
+            return backend.sum(y)
 
-    with trace.raises_type(UnpackError, "from the hook"):
-        backend.backward(loss)
+        return backend.call(forward, backend.tensor([0.0], requires_grad=True))
+
+    for right in range(3):
+        loss = fails_after(right)
+        with trace.raises_type(UnpackError, "from the hook"):
+            backend.backward(loss)
