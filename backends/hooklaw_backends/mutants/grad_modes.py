@@ -62,6 +62,13 @@ def inference_mode_cannot_be_left(self: Mutant, old: Hook, mode: bool = True) ->
     return old(mode) if mode else nullcontext()
 
 
+@overriding("exp", "sum")
+def recorded_in_inference_mode_unless_a_product(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The exponential and the sum are recorded even in inference mode."""
+    with self.inference_mode(mode=False) if self.is_for_inference(self.tensor([0.0])) else nullcontext():
+        return old(tensor)
+
+
 @overriding("increment_version")
 def increment_of_inference_tensors_refused(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version raises for a tensor created in inference mode."""
