@@ -285,13 +285,21 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(4, 16, 17)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
-    mutants=["backward-from-the-first-root-alone", "several-roots-need-every-gradient"],
+    mutants=[
+        "backward-from-the-first-root-alone",
+        "several-roots-need-every-gradient",
+        "only-several-roots-without-dimensions-are-scalars",
+    ],
 )
 def test_several_scalars(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors needs no gradient for one of one element, and none at all if all are such."""
     x = leaf(backend)
     backend.backward_from_all(backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x))
     trace.expect_value("x.grad of two scalars", [7.0, 9.0], backend.grad_of(x))
+
+    x = backend.tensor([3.0], requires_grad=True)
+    backend.backward_from_all(backend.call(lambda x: (x * x, x * 5), x))
+    trace.expect_value("x.grad of two vectors of one element", [11.0], backend.grad_of(x))
 
     x = leaf(backend)
     roots = backend.call(lambda x: (backend.sum(x * x), x * 5), x)

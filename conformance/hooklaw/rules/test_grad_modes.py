@@ -238,15 +238,20 @@ def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3), IS_INFERENCE.sentence(3)],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
-    mutants=["inference-mode-is-no-grad", "products-in-inference-mode-are-ordinary"],
+    mutants=[
+        "inference-mode-is-no-grad",
+        "products-in-inference-mode-are-ordinary",
+        "only-products-in-inference-mode-are-inference-tensors",
+    ],
 )
 def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
     """An inference tensor cannot be saved for backward outside of inference mode."""
     normal = backend.tensor([3.0, 4.0])
     with backend.inference_mode():
-        tensors = backend.tensor([1.0, 2.0]), backend.call(lambda x: x * 2, normal)
+        tensors = backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), normal)
+        made_from_data = backend.tensor([1.0, 2.0])
 
-    for made in tensors:
+    for made in (made_from_data, *tensors):
         with trace.raises(ErrorKind.INFERENCE_TENSOR):
             backend.call(lambda x, made=made: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
 

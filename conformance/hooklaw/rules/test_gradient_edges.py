@@ -112,7 +112,11 @@ def test_stays(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), FIRED.sentence(1)],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["backward-from-edges-skips-hooks", "backward-from-the-edge-of-the-first-output"],
+    mutants=[
+        "backward-from-edges-skips-hooks",
+        "backward-from-the-edge-of-the-first-output",
+        "backward-from-edges-skips-hooks-of-leaves",
+    ],
 )
 def test_backward_root(backend: Backend, trace: Trace) -> None:
     """A backward from a gradient edge computes the gradients of its tensor, and runs the tensor's hooks."""
@@ -129,8 +133,10 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
     trace.expect(("hook", [3.0]))
     trace.expect_value("x.grad", [0.0, 60.0], backend.grad_of(x))
 
+    backend.register_hook(x, trace.saw("hook of the leaf", lambda grad: grad * 2))
     backend.backward_from_edge(backend.get_gradient_edge(x), backend.tensor([3.0, 4.0]))
-    trace.expect_value("x.grad after a backward from its own edge", [3.0, 64.0], backend.grad_of(x))
+    trace.expect(("hook of the leaf", [3.0, 4.0]))
+    trace.expect_value("x.grad after a backward from its own edge", [6.0, 68.0], backend.grad_of(x))
 
 
 @rule(
