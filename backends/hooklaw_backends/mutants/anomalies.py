@@ -5,7 +5,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
+from hooklaw_backends.mutants.shared import once
 
 
 class _Detecting(Mutant):
@@ -51,6 +52,42 @@ class AnomaliesOfGraphsRecordedBeforeUndetected(_Detecting):
         is_outside = self.contexts and any(reference() is root for reference in self.outside)
         old = super().backward
         return self.unchecked(old, root, *given, **how) if is_outside else old(root, *given, **how)
+
+
+class AnomaliesInPassesThatCreateAGraphUndetected(_Detecting):
+    """Anomaly detection overlooks the NaN of a pass of autograd.grad that creates a graph."""
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        old = super().grad
+        is_overlooked = self.contexts and how.get("create_graph")
+        return self.unchecked(old, *given, **how) if is_overlooked else old(*given, **how)
+
+
+@overriding("detect_anomaly")
+def check_nan_given_as_true_ignored(self: Mutant, old: Hook, **how: bool) -> Any:
+    """check_nan=True checks nothing; only the default does."""
+    return old(**({"check_nan": False} if how.get("check_nan") else how))
+
+
+@altering("register_hook", base=_Detecting)
+def hooks_of_leaves_skipped_under_anomaly_detection(self: _Detecting, tensor: Any, hook: Hook) -> Hook:
+    """The tensor hooks of a leaf do not run under anomaly detection."""
+    is_leaf = self.is_leaf(tensor)
+    return lambda grad: None if self.contexts and is_leaf else hook(grad)
+
+
+@altering("register_hook", base=_Detecting)
+def later_hooks_skipped_under_anomaly_detection(self: _Detecting, tensor: Any, hook: Hook) -> Hook:
+    """The tensor hooks of a tensor after its first do not run under anomaly detection."""
+    is_later = bool(self.hooks_of(tensor))
+    return lambda grad: None if self.contexts and is_later else hook(grad)
+
+
+@altering("register_hook", base=_Detecting)
+def hooks_run_once_under_anomaly_detection(self: _Detecting, _: Any, hook: Hook) -> Hook:
+    """A tensor hook runs once under anomaly detection, and not in later passes."""
+    first = once(hook)
+    return lambda grad: first(grad) if self.contexts else hook(grad)
 
 
 class AnomalyDetectionInsideItselfEndsBoth(Mutant):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
 
 
 class _InBatch(Mutant):
@@ -41,6 +41,20 @@ def hooks_return_nothing_in_batches(self: _InBatch, hook: Hook, grad: Any) -> An
     """What a tensor hook returns is ignored while the gradients of a batch are computed."""
     returned = hook(grad)
     return None if self.is_batch else returned
+
+
+@altering("register_hook", base=_InBatch)
+def hooks_of_leaves_return_nothing_in_batches(self: _InBatch, tensor: Any, hook: Hook) -> Hook:
+    """What a leaf's hook returns is ignored while the gradients of a batch are computed."""
+    is_leaf = self.is_leaf(tensor)
+    return lambda grad: (hook(grad), None)[1] if self.is_batch and is_leaf else hook(grad)
+
+
+@altering("register_hook", base=_InBatch)
+def later_hooks_return_nothing_in_batches(self: _InBatch, tensor: Any, hook: Hook) -> Hook:
+    """What the hooks of a tensor after its first return is ignored while the gradients of a batch are computed."""
+    is_later = bool(self.hooks_of(tensor))
+    return lambda grad: (hook(grad), None)[1] if self.is_batch and is_later else hook(grad)
 
 
 def batched(step: Hook) -> type[Mutant]:

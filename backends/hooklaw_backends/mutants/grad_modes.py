@@ -49,7 +49,11 @@ def inference_mode_is_no_grad(self: Mutant, old: Hook, **_: bool) -> Any:
 @products
 def products_in_inference_mode_are_ordinary(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """A product computed in inference mode is an ordinary tensor; only tensors made from data are not."""
-    made = multiply(left, right)
+    return _ordinary(self, multiply(left, right))
+
+
+def _ordinary(self: Mutant, made: Any) -> Any:
+    """Return a copy that is no inference tensor, if the tensor is one."""
     if not self.is_for_inference(made):
         return made
     with self.inference_mode(mode=False):
@@ -60,6 +64,19 @@ def products_in_inference_mode_are_ordinary(self: Mutant, multiply: Hook, left: 
 def inference_mode_cannot_be_left(self: Mutant, old: Hook, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's
     """inference_mode(mode=False) has no effect."""
     return old(mode) if mode else nullcontext()
+
+
+@overriding("exp", "sum")
+def recorded_in_inference_mode_unless_a_product(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The exponential and the sum are recorded even in inference mode."""
+    with self.inference_mode(mode=False) if self.is_for_inference(self.tensor([0.0])) else nullcontext():
+        return old(tensor)
+
+
+@overriding("exp", "sum")
+def only_products_in_inference_mode_are_inference_tensors(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """An exponential or a sum computed in inference mode is an ordinary tensor."""
+    return _ordinary(self, old(tensor))
 
 
 @overriding("increment_version")

@@ -70,6 +70,11 @@ def remove_looks_for_an_equal_hook(self: Mutant, old: Hook, tensor: Any, hook: H
 @overriding("register_hook")
 def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove a second time is an error."""
+    return _removed_once(old, tensor, hook)
+
+
+def _removed_once(old: Hook, tensor: Any, hook: Hook) -> Handle:
+    """Register a hook; to remove it twice is an error."""
     handles = [old(tensor, hook)]
 
     def remove() -> None:
@@ -78,6 +83,12 @@ def second_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> An
         handles.pop().remove()
 
     return Handle(remove)
+
+
+@overriding("register_hook")
+def second_remove_on_a_non_leaf_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Calling a handle's remove on a non-leaf a second time is an error."""
+    return old(tensor, hook) if self.is_leaf(tensor) else _removed_once(old, tensor, hook)
 
 
 @overriding("register_hook")

@@ -62,6 +62,19 @@ def frozen_for_good(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool
         old(tensor, requires_grad=False)
 
 
+class FrozenForOnePass(Mutant):
+    """Setting requires_grad of a leaf to False has an effect until the end of the next backward."""
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        super().set_requires_grad(tensor, requires_grad=requires_grad)
+        self.kept += [] if requires_grad else [tensor]
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        while self.kept:
+            super().set_requires_grad(self.kept.pop(), requires_grad=True)
+
+
 @overriding("module")
 def parameters_are_frozen(self: Mutant, old: Hook, parameters: Mapping[str, Any], forward: Hook) -> Any:
     """The parameters of a module do not require grad."""
@@ -137,6 +150,14 @@ def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
 def views_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) -> None:
     """detach_ of a view is no error."""
     if self.base_of(tensor) is None:
+        old(tensor)
+
+
+@overriding("detach_")
+def views_of_leaves_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) -> None:
+    """detach_ of a view of a leaf is no error."""
+    base = self.base_of(tensor)
+    if base is None or not self.is_leaf(base):
         old(tensor)
 
 

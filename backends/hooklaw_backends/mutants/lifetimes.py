@@ -23,6 +23,17 @@ def hooks_outlive_a_graph_that_ran(self: Mutant, old: Hook, owner: Any, hook: Ho
 @overriding("register_post_accumulate_grad_hook")
 def post_accumulate_hooks_that_never_ran_are_kept(self: Mutant, old: Hook, leaf: Any, hook: Hook) -> Any:
     """A post-accumulate-grad hook that never ran is never freed."""
+    return _kept_until_it_runs(self, old, leaf, hook)
+
+
+@overriding("register_hook")
+def hooks_of_leaves_that_never_ran_are_kept(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A leaf's tensor hook that never ran is never freed."""
+    return _kept_until_it_runs(self, old, tensor, hook) if self.is_leaf(tensor) else old(tensor, hook)
+
+
+def _kept_until_it_runs(self: Mutant, old: Hook, leaf: Any, hook: Hook) -> Any:
+    """Register a hook that is never freed unless it runs."""
     self.kept.append(hook)
 
     def run(tensor: Any) -> Any:

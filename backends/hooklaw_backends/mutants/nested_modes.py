@@ -202,6 +202,33 @@ def inference_mode_lasts_after_an_exception(self: _Lasting, old: Hook, *given: b
     return _lasting(self, old(*given, **how))
 
 
+@contextmanager
+def _then_off(self: Mutant, old: Hook, *, mode: bool, is_off: bool) -> Generator[None]:
+    """Enter inference mode; afterwards it is off until the end of the mode around it, if `is_off`."""
+    before = len(self.kept)
+    with old(mode):
+        try:
+            yield
+        finally:
+            while len(self.kept) > before:
+                self.kept.pop().__exit__(None, None, None)
+    if is_off:
+        self.kept.append(old(False))  # noqa: FBT003 - torch's argument
+        self.kept[-1].__enter__()
+
+
+@overriding("inference_mode", base=_Lasting)
+def inference_mode_inside_itself_ends_both(self: _Lasting, old: Hook, *, mode: bool = True) -> Any:
+    """Leaving inference mode turns it off, even inside another."""
+    return _then_off(self, old, mode=mode, is_off=mode and self.is_for_inference(self.tensor([0.0])))
+
+
+@overriding("inference_mode", base=_Lasting)
+def leaving_inference_mode_off_leaves_it_off(self: _Lasting, old: Hook, *, mode: bool = True) -> Any:
+    """Leaving inference_mode(False) does not turn the inference mode around it on again."""
+    return _then_off(self, old, mode=mode, is_off=not mode and self.is_for_inference(self.tensor([0.0])))
+
+
 @overriding("detect_anomaly", base=_Lasting)
 def anomaly_detection_lasts_after_an_exception(self: _Lasting, old: Hook, **how: bool) -> Any:
     """Anomaly detection stays on if an exception leaves its context."""

@@ -186,6 +186,34 @@ def materialize_grads_allows_unused_inputs(self: Mutant, old: Hook, *given: Any,
 
 
 @overriding("grad")
+def materialize_grads_refuses_allow_unused(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """autograd.grad refuses materialize_grads=True together with allow_unused=True."""
+    return old(
+        *given, **({**how, "allow_unused": False} if how.get("materialize_grads") and "allow_unused" in how else how)
+    )
+
+
+@overriding("grad")
+def materialize_grads_ignored_with_allow_unused(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """With allow_unused=True autograd.grad returns None for an unused input, even with materialize_grads=True."""
+    return old(*given, **({**how, "materialize_grads": False} if how.get("allow_unused") else how))
+
+
+@overriding("grad")
+def create_graph_given_as_false_creates_it(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """create_graph=False creates a graph; only the default does not."""
+    return old(*given, **({**how, "create_graph": True} if how.get("create_graph") is False else how))
+
+
+@overriding("backward")
+def longer_gradient_of_a_root_cut(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
+    """A root gradient that is longer than the root is cut instead of raising an error."""
+    if gradient is not None and len(self.shape(gradient)) == len(self.shape(root)) == 1:
+        gradient = self.tensor(self.tolist(gradient)[: self.shape(root)[0]], dtype=self.dtype(gradient))
+    old(root, gradient, **how)
+
+
+@overriding("grad")
 def unused_intermediates_always_allowed(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
 ) -> Any:

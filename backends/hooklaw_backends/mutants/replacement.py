@@ -91,6 +91,12 @@ def bad_hook_result_ignored(self: Mutant, grad: Any, result: Any) -> Any:
 
 
 @results
+def false_taken_for_none(self: Mutant, grad: Any, result: Any) -> Any:
+    """A hook that returns False leaves the gradient as it is instead of raising an error."""
+    return None if result is False else result
+
+
+@results
 def hook_result_broadcast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of the wrong shape is broadcast instead of raising an error."""
     differs = self.is_tensor(result) and self.shape(result) != self.shape(grad)

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, overriding
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import handle_of
 
 
@@ -114,18 +114,27 @@ def edges_among_backward_inputs_ignored(
     old(*given, inputs=[*filter(self.is_tensor, inputs or ())] or None, **how)
 
 
-class BackwardFromEdgesSkipsHooks(Mutant):
-    """A backward from a gradient edge runs no tensor hooks."""
+class _KnowsEdgeRoots(Mutant):
+    """A mutant that knows whether a backward from a gradient edge is running."""
 
-    _is_from_edge = False
+    is_from_edge = False
 
     def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
-        self._is_from_edge = True
+        self.is_from_edge = True
         super().backward_from_edge(edge, gradient)
-        self._is_from_edge = False
+        self.is_from_edge = False
 
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return super().register_hook(tensor, lambda grad: None if self._is_from_edge else hook(grad))
+
+@calling("register_hook", base=_KnowsEdgeRoots)
+def backward_from_edges_skips_hooks(self: _KnowsEdgeRoots, hook: Hook, grad: Any) -> Any:
+    """A backward from a gradient edge runs no tensor hooks."""
+    return None if self.is_from_edge else hook(grad)
+
+
+@altering("register_hook", base=_KnowsEdgeRoots)
+def backward_from_edges_skips_hooks_of_leaves(self: _KnowsEdgeRoots, tensor: Any, hook: Hook) -> Hook:
+    """A backward from a gradient edge runs no tensor hooks of leaves."""
+    return (lambda grad: None if self.is_from_edge else hook(grad)) if self.is_leaf(tensor) else hook
 
 
 @overriding("backward")
@@ -219,6 +228,17 @@ def several_roots_need_every_gradient(
     """A backward from several tensors is an error if one is given no gradient."""
     if gradients is None or None in [0 if each is not None else each for each in gradients]:
         raise RuntimeError("each root needs a gradient")
+    old(roots, gradients)
+
+
+@overriding("backward_from_all")
+def only_several_roots_without_dimensions_are_scalars(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors is an error if one of one element in one dimension has no gradient."""
+    pairs = zip(roots, gradients or [None] * len(roots), strict=True)
+    if any(gradient is None and self.requires_grad(root) and self.shape(root) for root, gradient in pairs):
+        raise RuntimeError("a root that has dimensions needs a gradient")
     old(roots, gradients)
 
 

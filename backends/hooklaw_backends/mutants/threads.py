@@ -89,6 +89,25 @@ class BackwardRunsInOneWorkerThread(Mutant):
             worker.submit(super().backward, *given, **how).result()
 
 
+@altering("register_hook")
+def hooks_of_non_leaves_run_in_a_worker_thread(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """The tensor hooks of a non-leaf run in another thread than that of the backward's caller."""
+    if self.is_leaf(tensor):
+        return hook
+
+    def run(grad: Any) -> Any:
+        mode = self.enable_grad if self.is_grad_enabled() else self.no_grad
+
+        def there() -> Any:
+            with mode():
+                return hook(grad)
+
+        with ThreadPoolExecutor(max_workers=1) as worker:
+            return worker.submit(there).result()
+
+    return run
+
+
 @overriding("custom_function")
 def custom_functions_share_a_context(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """The backward of a custom Function gets the ctx of the last forward, if another thread ran it."""

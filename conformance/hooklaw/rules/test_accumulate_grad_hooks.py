@@ -22,7 +22,12 @@ def _put_every_hook(backend, trace, leaf):
     level=Level.MUST,
     sources=[FIRED.sentence(11, 12)],
     needs=[*EVERY_LEAF_HOOK, Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-skip-accumulate-grad-hooks", "backward-with-inputs-runs-every-tensor-hook"],
+    mutants=[
+        "backward-inputs-skip-accumulate-grad-hooks",
+        "backward-with-inputs-runs-every-tensor-hook",
+        "node-hooks-of-later-backward-inputs-lost",
+        "node-hooks-of-earlier-backward-inputs-lost",
+    ],
 )
 def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     """When a leaf is in the inputs of backward, its AccumulateGrad Node is executed and hooks of every kind run.
@@ -30,13 +35,15 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     The note says that executing the Nodes of inputs is unnecessary and may change; for a leaf the Node is what
     accumulates, so without it backward could not do what it must.
     """
-    x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    _node = _put_every_hook(backend, trace, x)
+    x, w, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
+    _nodes = [_put_every_hook(backend, trace, leaf) for leaf in (x, w)]
     backend.register_hook(other, trace.saw("tensor hook of a leaf that is no input"))
 
-    backend.backward(backend.call(lambda x, other: backend.sum(x * other), x, other), inputs=[x])
+    for inputs in ([x], [x, w]):
+        backend.backward(backend.call(lambda x, w, other: backend.sum(x * w * other), x, w, other), inputs=inputs)
 
-    trace.expect_in_any_order("tensor hook", "node pre-hook", "post-accumulate hook", "node post-hook")
+        every = ["tensor hook", "node pre-hook", "post-accumulate hook", "node post-hook"]
+        trace.expect_in_any_order(*every * len(inputs))
 
 
 @rule(

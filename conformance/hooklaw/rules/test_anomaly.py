@@ -69,7 +69,12 @@ def test_nan(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ANOMALY.sentence(2), docstring("torch.Tensor.register_hook").sentence(2, 4)],
     needs=[Capability.ANOMALY, Capability.TENSOR_HOOKS],
-    mutants=["hooks-skipped-under-anomaly-detection"],
+    mutants=[
+        "hooks-skipped-under-anomaly-detection",
+        "hooks-of-leaves-skipped-under-anomaly-detection",
+        "later-hooks-skipped-under-anomaly-detection",
+        "hooks-run-once-under-anomaly-detection",
+    ],
 )
 def test_hooks_run(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection tensor hooks run and replace gradients as without it.
@@ -79,15 +84,18 @@ def test_hooks_run(backend: Backend, trace: Trace) -> None:
 
     def forward(x):
         y = x * 2
-        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 2))
+        backend.register_hook(y, trace.saw("later hook", lambda grad: grad * 5))
         return backend.sum(y)
 
     x = leaf(backend)
-    with backend.detect_anomaly():
-        backend.backward(backend.call(forward, x))
+    backend.register_hook(x, trace.saw("hook of the leaf", lambda grad: grad * 5))
+    for accumulated in ([100.0, 100.0], [200.0, 200.0]):
+        with backend.detect_anomaly():
+            backend.backward(backend.call(forward, x))
 
-    trace.expect(("hook", [1.0, 1.0]))
-    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+        trace.expect(("hook", [1.0, 1.0]), ("later hook", [2.0, 2.0]), ("hook of the leaf", [20.0, 20.0]))
+        trace.expect_value("x.grad", accumulated, backend.grad_of(x))
 
 
 @rule(
@@ -117,7 +125,12 @@ def test_nan_of_a_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ANOMALY.sentence(4)],
     needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["anomalies-undetected", "anomalies-of-nodes-undetected", "anomalies-in-autograd-grad-undetected"],
+    mutants=[
+        "anomalies-undetected",
+        "anomalies-of-nodes-undetected",
+        "anomalies-in-autograd-grad-undetected",
+        "anomalies-in-passes-that-create-a-graph-undetected",
+    ],
 )
 def test_double_backward(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection a NaN that the backward of a backward computes is an error.
@@ -133,7 +146,11 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 
     function = backend.custom_function(double, lambda ctx, grad: fails_twice(grad * ctx.saved_tensors[0]))
     x = leaf(backend)
-    for differentiate in (backend.backward, lambda root: backend.grad(root, [x])):
+    for differentiate in (
+        backend.backward,
+        lambda root: backend.grad(root, [x]),
+        lambda root: backend.grad(root, [x], create_graph=True),
+    ):
         with backend.detect_anomaly():
             (first,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
             trace.expect_value("first derivative", [2.0, 4.0], first)
@@ -146,7 +163,10 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ANOMALY.sentence(4), docstring("torch.autograd.set_detect_anomaly").sentence(6)],
     needs=[Capability.ANOMALY],
-    mutants=["check-nan-ignored"],
+    mutants=[
+        "check-nan-ignored",
+        "check-nan-given-as-true-ignored",
+    ],
     except_under={"anomaly": "it runs a pass in which NaN is not checked"},
 )
 def test_check_nan(backend: Backend, trace: Trace) -> None:
@@ -156,6 +176,8 @@ def test_check_nan(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
 
     trace.expect_value("x.grad", [float("nan")] * 2, backend.grad_of(x))
+    with backend.detect_anomaly(check_nan=True), trace.raises(ErrorKind.NOT_A_NUMBER):
+        backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
 
 
 @rule(

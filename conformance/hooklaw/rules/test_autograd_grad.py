@@ -23,6 +23,8 @@ def leaf(backend: Backend) -> Any:
         "unused-inputs-always-allowed",
         "unused-intermediates-always-allowed",
         "allow-unused-given-as-false-ignored",
+        "an-unused-first-input-allowed",
+        "several-unused-inputs-allowed",
     ],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
@@ -32,11 +34,12 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     """
     x, unused = leaf(backend), leaf(backend)
     intermediate = backend.call(lambda unused: unused * 3, unused)
-    for how, other in product(({}, {"allow_unused": False}), (unused, intermediate)):
+    several = ([unused, x], [unused, intermediate], [x, unused, intermediate])
+    for how, inputs in product(({}, {"allow_unused": False}), ([x, unused], [x, intermediate], [unused], *several)):
         loss = backend.call(lambda x: backend.sum(x * 2), x)
 
         with trace.raises(ErrorKind.UNUSED_INPUT):
-            backend.grad(loss, [x, other], **how)
+            backend.grad(loss, inputs, **how)
 
 
 @rule(
@@ -44,16 +47,23 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(20, 29)],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["unused-inputs-get-zeros", "unused-inputs-never-allowed", "unused-inputs-come-last"],
+    mutants=[
+        "unused-inputs-get-zeros",
+        "unused-inputs-never-allowed",
+        "unused-inputs-come-last",
+        "unused-intermediates-get-zeros",
+    ],
 )
 def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
     """With allow_unused=True the gradient of an unused input is None, and the other gradients do not change."""
     x, unused, w = (leaf(backend) for _ in range(3))
     loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-    grads = backend.grad(loss, [x, unused, w], allow_unused=True)
+    intermediate = backend.call(lambda unused: unused * 3, unused)
 
-    trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0]], grads)
+    grads = backend.grad(loss, [x, unused, w, intermediate], allow_unused=True)
+
+    trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0], None], grads)
 
 
 @rule(
@@ -61,16 +71,21 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(21, 29)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
-    mutants=["materialize-grads-ignored"],
+    mutants=[
+        "materialize-grads-ignored",
+        "materialize-grads-refuses-allow-unused",
+        "materialize-grads-ignored-with-allow-unused",
+    ],
 )
 def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     """With materialize_grads=True the gradient of an unused input is zeros of its shape."""
     x, unused, w = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True), leaf(backend)
-    loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
+    for how in ({}, {"allow_unused": True}):
+        loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-    grads = backend.grad(loss, [x, unused, w], materialize_grads=True)
+        grads = backend.grad(loss, [x, unused, w], materialize_grads=True, **how)
 
-    trace.expect_value("gradients", [[2.0, 2.0], [[0.0], [0.0]], [3.0, 3.0]], grads)
+        trace.expect_value("gradients", [[2.0, 2.0], [[0.0], [0.0]], [3.0, 3.0]], grads)
 
 
 @rule(
@@ -218,7 +233,12 @@ def test_batched(backend: Backend, trace: Trace) -> None:
         Capability.BATCHED_GRADIENTS,
         Capability.TENSOR_HOOKS,
     ],
-    mutants=["hooks-return-nothing-in-batches", "hooks-act-on-the-first-row-of-a-batch"],
+    mutants=[
+        "hooks-return-nothing-in-batches",
+        "hooks-act-on-the-first-row-of-a-batch",
+        "hooks-of-leaves-return-nothing-in-batches",
+        "later-hooks-return-nothing-in-batches",
+    ],
 )
 def test_batched_hook(backend: Backend, trace: Trace) -> None:
     """With is_grads_batched=True, what a tensor hook returns takes the gradient's place in each row of the batch."""
@@ -234,20 +254,32 @@ def test_batched_hook(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("gradients", [[80.0, 0.0], [0.0, 160.0], [80.0, 160.0]], grad)
 
+    for factor in (5, 2):
+        backend.register_hook(x, lambda grad, factor=factor: grad * factor)
+    (grad,) = backend.grad(backend.call(squared, x), [x], batch, is_grads_batched=True)
+
+    trace.expect_value("gradients, hooks of a leaf", [[800.0, 0.0], [0.0, 1600.0], [800.0, 1600.0]], grad)
+
 
 @rule(
     "grad.grad-outputs.constant",
     level=Level.MUST,
     sources=[GRAD.sentence(3, 12)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT],
-    mutants=["constant-outputs-refused", "constant-outputs-end-the-list"],
+    mutants=[
+        "constant-outputs-refused",
+        "constant-outputs-end-the-list",
+        "constant-outputs-at-the-ends-refused",
+        "several-constant-outputs-refused",
+    ],
 )
 def test_constant_output(backend: Backend, trace: Trace) -> None:
     """autograd.grad accepts None as the gradient of an output that does not require grad, which changes no gradient."""
     x, constant = leaf(backend), backend.tensor([5.0, 6.0])
-    outputs = backend.call(lambda x, constant: (x * 2, constant * 3, x * x), x, constant)
-    seeds = [backend.tensor([1.0, 10.0]), None, backend.tensor([100.0, 200.0])]
+    seeds = [None, backend.tensor([1.0, 10.0]), None, backend.tensor([100.0, 200.0]), None]
+    for places in (slice(1, 4), slice(5)):
+        outputs = backend.call(lambda x, c: (c * 3, x * 2, c * 5, x * x, c * 7), x, constant)
 
-    (grad,) = backend.grad(outputs, [x], seeds)
+        (grad,) = backend.grad(outputs[places], [x], seeds[places])
 
-    trace.expect_value("gradient", [202.0, 820.0], grad)
+        trace.expect_value("gradient", [202.0, 820.0], grad)

@@ -57,6 +57,8 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
         "backward-inputs-take-leaves-alone",
         "backward-inputs-overwrite",
         "backward-inputs-after-the-first-ignored",
+        "backward-inputs-after-a-non-leaf-ignored",
+        "root-among-backward-inputs-ignored",
     ],
 )
 def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
@@ -76,8 +78,10 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad", None, backend.grad_of(x))
 
     y, loss = backend.call(forward, x)
-    backend.backward(loss, inputs=[x, y])
-    trace.expect_value("gradients beside a leaf", [[6.0, 6.0], [3.0, 3.0]], [backend.grad_of(x), backend.grad_of(y)])
+    root = backend.call(lambda loss: loss * 7, loss)
+    backend.backward(root, inputs=[y, x, loss, root])
+    gradients = [backend.grad_of(tensor) for tensor in (x, y, loss, root)]
+    trace.expect_value("gradients beside a leaf", [[42.0, 42.0], [21.0, 21.0], 7.0, 1.0], gradients)
 
 
 @rule(
@@ -85,7 +89,11 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(20), BACKWARD.sentence(24)],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAD],
-    mutants=["backward-inputs-ignored", "retain-grad-in-limited-passes"],
+    mutants=[
+        "backward-inputs-ignored",
+        "retain-grad-in-limited-passes",
+        "retained-gradients-beside-the-path-set",
+    ],
 )
 def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
     """A backward with inputs sets no .grad of a non-leaf that retains its gradient and is not among the inputs.
@@ -94,17 +102,19 @@ def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
     with inputs ignores all other tensors, which is the more particular sentence.
     """
 
-    def forward(x):
-        y = x * 2
+    def forward(x, w):
+        y, z = x * 2, w * 5
         backend.retain_grad(y)
-        return y, backend.sum(y * 3)
+        backend.retain_grad(z)
+        return y, z, backend.sum(y * 3 + z)
 
-    x = leaf(backend)
-    y, loss = backend.call(forward, x)
+    x, w = leaf(backend), leaf(backend)
+    y, beside, loss = backend.call(forward, x, w)
     backend.backward(loss, inputs=[x])
 
     trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
     trace.expect_value("y.grad", None, backend.grad_of(y))
+    trace.expect_value("gradient of what x does not reach", None, backend.grad_of(beside))
 
 
 @rule(
@@ -191,11 +201,15 @@ def test_one_element(backend: Backend, trace: Trace) -> None:
         observed("a matching shape is the user's obligation in the documentation, the error is not there"),
     ],
     needs=[Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
-    mutants=["gradient-of-a-root-broadcast", "gradient-of-a-root-reshaped"],
+    mutants=[
+        "gradient-of-a-root-broadcast",
+        "gradient-of-a-root-reshaped",
+        "longer-gradient-of-a-root-cut",
+    ],
 )
 def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for the root that does not have the root's shape is an error."""
-    for gradient in ([1.0], [[1.0, 2.0]]):
+    for gradient in ([1.0], [[1.0, 2.0]], [1.0, 2.0, 3.0]):
         y = backend.call(lambda x: x * 2, leaf(backend))
 
         with trace.raises(ErrorKind.ROOT_GRADIENT):
@@ -271,13 +285,21 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(4, 16, 17)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
-    mutants=["backward-from-the-first-root-alone", "several-roots-need-every-gradient"],
+    mutants=[
+        "backward-from-the-first-root-alone",
+        "several-roots-need-every-gradient",
+        "only-several-roots-without-dimensions-are-scalars",
+    ],
 )
 def test_several_scalars(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors needs no gradient for one of one element, and none at all if all are such."""
     x = leaf(backend)
     backend.backward_from_all(backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x))
     trace.expect_value("x.grad of two scalars", [7.0, 9.0], backend.grad_of(x))
+
+    x = backend.tensor([3.0], requires_grad=True)
+    backend.backward_from_all(backend.call(lambda x: (x * x, x * 5), x))
+    trace.expect_value("x.grad of two vectors of one element", [11.0], backend.grad_of(x))
 
     x = leaf(backend)
     roots = backend.call(lambda x: (backend.sum(x * x), x * 5), x)
@@ -290,18 +312,31 @@ def test_several_scalars(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(4, 16, 17)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
-    mutants=["constant-outputs-refused", "constant-outputs-end-the-list", "constant-roots-get-a-gradient"],
+    mutants=[
+        "constant-outputs-refused",
+        "constant-outputs-end-the-list",
+        "constant-roots-get-a-gradient",
+        "constant-outputs-at-the-ends-refused",
+        "several-constant-outputs-refused",
+    ],
 )
 def test_several_with_a_constant(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors needs no gradient for one that does not require grad, which changes no .grad."""
-    constant = backend.tensor([5.0, 6.0])
-    for gradients, expected in ((None, [7.0, 9.0]), ([None, None, backend.tensor(10.0)], [52.0, 54.0])):
+    constants = [backend.tensor([5.0, 6.0]) for _ in range(3)]
+    given = [None, None, None, backend.tensor(10.0), None]
+    middle, all_of_them = slice(1, 4), slice(5)
+    for places, gradients, expected in (
+        (middle, None, [7.0, 9.0]),
+        (middle, given[middle], [52.0, 54.0]),
+        (all_of_them, given, [52.0, 54.0]),
+    ):
         x = leaf(backend)
         first, last = backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x)
-        backend.backward_from_all([first, constant, last], gradients)
+        roots = [constants[0], first, constants[1], last, constants[2]]
+        backend.backward_from_all(roots[places], gradients)
 
         trace.expect_value("x.grad", expected, backend.grad_of(x))
-        trace.expect_value("constant.grad", None, backend.grad_of(constant))
+        trace.expect_value("gradients of constants", [None] * 3, [*map(backend.grad_of, constants)])
 
 
 @rule(

@@ -25,14 +25,16 @@ def leaf(backend: Backend) -> Any:
         "create-graph-always",
         "later-gradients-are-constants",
         "third-derivatives-missing",
+        "create-graph-given-as-false-creates-it",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """A gradient can be differentiated if it was computed with create_graph=True, and only then."""
     x = leaf(backend)
 
-    (plain,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x])
-    trace.expect_value("requires grad without create_graph", expected=False, observed=backend.requires_grad(plain))
+    for how in ({}, {"create_graph": False}):
+        (plain,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x], **how)
+        trace.expect_value("requires grad without create_graph", expected=False, observed=backend.requires_grad(plain))
     w = backend.tensor([3.0, 5.0], requires_grad=True)
     loss = backend.call(lambda w, x: backend.sum(w * 7 + x * x * x), w, x)
     _, first = backend.grad(loss, [w, x], create_graph=True)

@@ -184,7 +184,12 @@ def test_restored(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INFERENCE.sentence(2), INFERENCE_SECTION.sentence(2)],
     needs=[Capability.INFERENCE_MODE],
-    mutants=["recorded-in-inference-mode", "inference-mode-lasts-after-an-exception"],
+    mutants=[
+        "recorded-in-inference-mode",
+        "inference-mode-lasts-after-an-exception",
+        "recorded-in-inference-mode-unless-a-product",
+        "inference-mode-inside-itself-ends-both",
+    ],
 )
 def test_inference(backend: Backend, trace: Trace) -> None:
     """A result computed in inference mode does not require grad.
@@ -194,8 +199,10 @@ def test_inference(backend: Backend, trace: Trace) -> None:
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     with suppress(KeyError), backend.inference_mode():
-        result = backend.call(lambda x: x * 2, x)
-        trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+        with backend.inference_mode():
+            pass
+        for result in backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), x):
+            trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
         raise KeyError
     result = backend.call(lambda x: x * 2, x)
 
@@ -207,17 +214,23 @@ def test_inference(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INFERENCE.sentence(1, 14), IS_INFERENCE.sentence(3)],
     needs=[Capability.INFERENCE_MODE],
-    mutants=["inference-mode-cannot-be-left"],
+    mutants=[
+        "inference-mode-cannot-be-left",
+        "leaving-inference-mode-off-leaves-it-off",
+    ],
 )
 def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
     """Inside inference mode, inference_mode(False) turns it off: operations are recorded, new tensors can be saved."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    with backend.inference_mode(), backend.inference_mode(mode=False):
-        made = backend.tensor([3.0, 4.0])
-        result = backend.call(lambda x: backend.sum(x * made), x)
+    with backend.inference_mode(mode=True):
+        with backend.inference_mode(mode=False):
+            made = backend.tensor([3.0, 4.0])
+            result = backend.call(lambda x: backend.sum(x * made), x)
+        after = backend.call(lambda x: x * 2, x)
     backend.backward(result)
 
     trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
+    trace.expect_value("requires grad after that block", expected=False, observed=backend.requires_grad(after))
 
 
 @rule(
@@ -225,15 +238,20 @@ def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3), IS_INFERENCE.sentence(3)],
     needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
-    mutants=["inference-mode-is-no-grad", "products-in-inference-mode-are-ordinary"],
+    mutants=[
+        "inference-mode-is-no-grad",
+        "products-in-inference-mode-are-ordinary",
+        "only-products-in-inference-mode-are-inference-tensors",
+    ],
 )
 def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
     """An inference tensor cannot be saved for backward outside of inference mode."""
     normal = backend.tensor([3.0, 4.0])
     with backend.inference_mode():
-        tensors = backend.tensor([1.0, 2.0]), backend.call(lambda x: x * 2, normal)
+        tensors = backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), normal)
+        made_from_data = backend.tensor([1.0, 2.0])
 
-    for made in tensors:
+    for made in (made_from_data, *tensors):
         with trace.raises(ErrorKind.INFERENCE_TENSOR):
             backend.call(lambda x, made=made: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
 

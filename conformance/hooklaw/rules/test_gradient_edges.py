@@ -38,7 +38,11 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EDGE.sentence(2), FIRED.sentence(1, 3), docstring("torch.Tensor.register_hook").sentence(4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["hooks-skipped-for-gradient-edges", "hooks-of-leaves-skipped-for-gradient-edges"],
+    mutants=[
+        "hooks-skipped-for-gradient-edges",
+        "hooks-of-leaves-skipped-for-gradient-edges",
+        "hooks-of-later-edges-skipped",
+    ],
 )
 def test_hooks(backend: Backend, trace: Trace) -> None:
     """The hooks of a tensor run when its gradient edge is an input of autograd.grad, and what they return counts."""
@@ -56,11 +60,14 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradient", [[30.0, 30.0]], grads)
 
     backend.register_hook(x, trace.saw("hook of the leaf", lambda grad: grad * 5))
+    w = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(w, trace.saw("hook of another leaf", lambda grad: grad * 7))
     _, loss = backend.call(forward, x)
-    grads = backend.grad(loss, [backend.get_gradient_edge(x)])
+    root = backend.call(lambda loss, w: loss + backend.sum(w * 2), loss, w)
+    grads = backend.grad(root, [backend.get_gradient_edge(tensor) for tensor in (x, w)])
 
-    trace.expect(("hook", [3.0, 3.0]), ("hook of the leaf", [60.0, 60.0]))
-    trace.expect_value("gradient of the leaf", [[300.0, 300.0]], grads)
+    trace.expect_in_any_order("hook", "hook of the leaf", "hook of another leaf")
+    trace.expect_value("gradients of the leaves", [[300.0, 300.0], [14.0, 14.0]], grads)
 
 
 @rule(
@@ -105,7 +112,11 @@ def test_stays(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), FIRED.sentence(1)],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["backward-from-edges-skips-hooks", "backward-from-the-edge-of-the-first-output"],
+    mutants=[
+        "backward-from-edges-skips-hooks",
+        "backward-from-the-edge-of-the-first-output",
+        "backward-from-edges-skips-hooks-of-leaves",
+    ],
 )
 def test_backward_root(backend: Backend, trace: Trace) -> None:
     """A backward from a gradient edge computes the gradients of its tensor, and runs the tensor's hooks."""
@@ -122,8 +133,10 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
     trace.expect(("hook", [3.0]))
     trace.expect_value("x.grad", [0.0, 60.0], backend.grad_of(x))
 
+    backend.register_hook(x, trace.saw("hook of the leaf", lambda grad: grad * 2))
     backend.backward_from_edge(backend.get_gradient_edge(x), backend.tensor([3.0, 4.0]))
-    trace.expect_value("x.grad after a backward from its own edge", [3.0, 64.0], backend.grad_of(x))
+    trace.expect(("hook of the leaf", [3.0, 4.0]))
+    trace.expect_value("x.grad after a backward from its own edge", [6.0, 68.0], backend.grad_of(x))
 
 
 @rule(
@@ -131,16 +144,22 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(23, 24)],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.BACKWARD_INPUTS],
-    mutants=["edges-among-backward-inputs-ignored"],
+    mutants=[
+        "edges-among-backward-inputs-ignored",
+        "later-edges-among-backward-inputs-ignored",
+        "edges-among-backward-inputs-overwrite",
+    ],
 )
 def test_backward_inputs(backend: Backend, trace: Trace) -> None:
     """A backward whose inputs are the gradient edge of a leaf accumulates into this leaf, and into no other."""
-    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    loss = backend.call(lambda x, w: backend.sum(x * w * 3), x, w)
-    backend.backward(loss, inputs=[backend.get_gradient_edge(x)])
+    x, w, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
+    edges = [backend.get_gradient_edge(leaf) for leaf in (x, w)]
+    for inputs, of_x, of_w in ((edges[:1], [3.0, 6.0], None), (edges, [6.0, 12.0], [3.0, 6.0])):
+        backend.backward(backend.call(lambda x, w, other: backend.sum((x * w + other) * 3), x, w, other), inputs=inputs)
 
-    trace.expect_value("x.grad", [3.0, 6.0], backend.grad_of(x))
-    trace.expect_value("w.grad", None, backend.grad_of(w))
+        trace.expect_value("x.grad", of_x, backend.grad_of(x))
+        trace.expect_value("w.grad", of_w, backend.grad_of(w))
+        trace.expect_value("gradient of the other leaf", None, backend.grad_of(other))
 
 
 @rule(
@@ -160,6 +179,7 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
         "grad-of-the-edge-of-the-first-output",
         "grad-of-the-first-edge",
         "grad-of-the-last-edge",
+        "outputs-of-one-node-count-once",
     ],
 )
 def test_grad_outputs(backend: Backend, trace: Trace) -> None:
@@ -177,11 +197,12 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     trace.expect(("hook", [2.0, 3.0]))
     trace.expect_value("gradients", [[0.0, 0.0, 60.0, 120.0]], grads)
 
-    edges = [backend.get_gradient_edge(each) for each in backend.call(forward, x)]
-    grads = backend.grad(edges, [x], [backend.tensor([2.0, 3.0]), backend.tensor([4.0, 5.0])])
+    for edge_of in (backend.get_gradient_edge, lambda tensor: tensor):
+        edges = [edge_of(each) for each in backend.call(forward, x)]
+        grads = backend.grad(edges, [x], [backend.tensor([2.0, 3.0]), backend.tensor([4.0, 5.0])])
 
-    trace.expect(("hook", [4.0, 5.0]))
-    trace.expect_value("gradients of two edges", [[4.0, 12.0, 120.0, 200.0]], grads)
+        trace.expect(("hook", [4.0, 5.0]))
+        trace.expect_value("gradients of two edges, or tensors", [[4.0, 12.0, 120.0, 200.0]], grads)
 
 
 @rule(

@@ -269,11 +269,14 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("the signature is documented, the error is not")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["bad-hook-result-ignored"],
+    mutants=[
+        "bad-hook-result-ignored",
+        "false-taken-for-none",
+    ],
 )
 def test_wrong_type(backend: Backend, trace: Trace) -> None:
     """A hook that returns neither a tensor nor None makes the backward fail."""
-    for is_leaf, hook in product((False, True), (lambda _: 1.0, lambda grad: (grad,))):
+    for is_leaf, hook in product((False, True), (lambda _: 1.0, lambda _: False, lambda grad: (grad,))):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
         backend.register_hook(tensor, hook)

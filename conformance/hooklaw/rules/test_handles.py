@@ -135,20 +135,27 @@ def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("a second remove does nothing")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["second-remove-raises", "remove-looks-for-an-equal-hook"],
+    mutants=[
+        "second-remove-raises",
+        "remove-looks-for-an-equal-hook",
+        "second-remove-on-a-non-leaf-raises",
+    ],
 )
 def test_remove_twice(backend: Backend, trace: Trace) -> None:
     """Calling a handle's remove again raises nothing and removes nothing else."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    hook = trace.saw("hook")
-    handle = backend.register_hook(x, hook)
-    for kept in (hook, trace.saw("another")):
-        backend.register_hook(x, kept)
-    handle.remove()
-    _remove(handle, trace)
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    for non_leaf in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        if non_leaf:
+            x = backend.call(lambda x: x * 2, x)
+        hook = trace.saw("hook")
+        handle = backend.register_hook(x, hook)
+        for kept in (hook, trace.saw("another")):
+            backend.register_hook(x, kept)
+        handle.remove()
+        _remove(handle, trace)
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-    trace.expect("hook", "another")
+        trace.expect("hook", "another")
 
 
 @rule(

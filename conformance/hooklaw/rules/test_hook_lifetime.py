@@ -69,18 +69,26 @@ def test_node_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[WITH_THE_GRAPH],
     needs=[Capability.WEAK_REFERENCES, Capability.TENSOR_HOOKS],
-    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran"],
+    mutants=[
+        "hooks-outlive-the-graph",
+        "hooks-outlive-a-graph-that-ran",
+        "hooks-of-leaves-that-never-ran-are-kept",
+    ],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
     """A tensor hook of a leaf lives as long as the leaf, whatever becomes of its graphs, and is freed with it."""
-    with without_collector():
-        x = leaf(backend)
-        backend.register_hook(x, holding(trace, "freed"))
-        backend.backward(backend.call(lambda x: backend.sum(x * x), x))
-        trace.log("last reference")
-        del x
+    for runs in (False, True):
+        with without_collector():
+            x = leaf(backend)
+            backend.register_hook(x, holding(trace, "freed"))
+            loss = backend.call(lambda x: backend.sum(x * x), x)
+            if runs:
+                backend.backward(loss)
+            del loss
+            trace.log("last reference")
+            del x
 
-    trace.expect("last reference", "freed")
+        trace.expect("last reference", "freed")
 
 
 @rule(

@@ -54,7 +54,10 @@ def met(others: threading.Barrier) -> bool:
     basis=Basis.OBSERVED,
     sources=[THREADED, observed("only backward passes nested deep inside hooks move on to other threads")],
     needs=[Capability.TENSOR_HOOKS, Capability.THREADS, Capability.CALLER_THREAD],
-    mutants=["backward-runs-in-one-worker-thread"],
+    mutants=[
+        "backward-runs-in-one-worker-thread",
+        "hooks-of-non-leaves-run-in-a-worker-thread",
+    ],
 )
 def test_caller_thread(backend: Backend, trace: Trace) -> None:
     """On the CPU the hooks of a backward that is not called from a hook run in the thread that calls backward."""
@@ -62,13 +65,15 @@ def test_caller_thread(backend: Backend, trace: Trace) -> None:
     def run(label: str) -> None:
         caller = threading.get_ident()
         x = backend.tensor([1.0, 2.0], requires_grad=True)
-        backend.register_hook(x, lambda _: trace.log(label, threading.get_ident() == caller))
-        backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+        y = backend.call(lambda x: x * 2, x)
+        for tensor in (x, y):
+            backend.register_hook(tensor, lambda _: trace.log(label, threading.get_ident() == caller))
+        backend.backward(backend.call(lambda y: backend.sum(y * y), y))
 
     run("hook in the main thread")
     in_threads(lambda: run("hook in the other thread"))
 
-    trace.expect(("hook in the main thread", True), ("hook in the other thread", True))
+    trace.expect(*[("hook in the main thread", True)] * 2, *[("hook in the other thread", True)] * 2)
 
 
 @rule(

@@ -15,10 +15,31 @@ def retain_grad_in_limited_passes(self: Inside, old: Hook, this: Any, node: Any,
     old(this, node, grads)
 
 
+@inside(engine.Pass, "_arrive")
+def retained_gradients_beside_the_path_set(self: Inside, old: Hook, this: Any, edge: Any, result: Any) -> None:
+    """A backward with inputs also sets the .grad of tensors that retain it and lead to none of the inputs."""
+    if this.retaining is not None and not this.reaches(edge.node):
+        retain = vars(engine)["_retain"]
+        retain(edge.node, tuple(result if nr == edge.nr else None for nr in range(len(edge.node.outputs))))
+    old(this, edge, result)
+
+
 @inside(engine, "_without_constants")
 def constant_outputs_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
     """backward and autograd.grad raise an error if any of their roots does not require grad."""
     return roots, seeds
+
+
+@inside(engine, "_without_constants")
+def constant_outputs_at_the_ends_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """backward and autograd.grad raise an error if the first or last of their roots does not require grad."""
+    return (roots, seeds) if None in (roots[0].edge(), roots[-1].edge()) else old(roots, seeds)
+
+
+@inside(engine, "_without_constants")
+def several_constant_outputs_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """backward and autograd.grad raise an error if more than one of their roots does not require grad."""
+    return (roots, seeds) if [root.edge() for root in roots].count(None) > 1 else old(roots, seeds)
 
 
 @inside(engine, "_without_constants")
