@@ -92,6 +92,25 @@ def second_remove_on_a_non_leaf_raises(self: Mutant, old: Hook, tensor: Any, hoo
 
 
 @overriding("register_hook")
+def hooks_of_non_leaves_cannot_remove_themselves(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A handle's remove does nothing while its own hook runs on a non-leaf."""
+    if self.is_leaf(tensor):
+        return old(tensor, hook)
+    running: list[bool] = []
+
+    def run(grad: Any) -> Any:
+        running.append(True)
+        try:
+            return hook(grad)
+        finally:
+            running.clear()
+
+    run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
+    handle = old(tensor, run)
+    return Handle(lambda: None if running else handle.remove())
+
+
+@overriding("register_hook")
 def handle_ids_reused(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A new hook gets the id of a removed hook."""
     handle = old(tensor, hook)

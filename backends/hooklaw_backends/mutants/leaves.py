@@ -105,6 +105,19 @@ def results_are_never_leaves(self: _Made, old: Hook, tensor: Any) -> bool:
     return self.keeps(tensor)
 
 
+class ResultsUnderNoGradAreNoLeaves(Mutant):
+    """The result of an operation under no_grad is not a leaf if one of the inputs requires grad."""
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        made = super().call(fn, *tensors)
+        is_unrecorded = self.is_tensor(made) and not self.requires_grad(made) and any(map(self.requires_grad, tensors))
+        self.kept += [made] if is_unrecorded else []
+        return made
+
+    def is_leaf(self, tensor: Any) -> bool:
+        return super().is_leaf(tensor) and not self.keeps(tensor)
+
+
 @overriding("is_leaf")
 def results_are_leaves_too(self: Mutant, old: Hook, tensor: Any) -> bool:
     """Every tensor is a leaf."""

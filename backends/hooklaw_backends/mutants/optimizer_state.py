@@ -1,5 +1,6 @@
 """Mutants of the hooks around saving and loading the state of an optimizer, and of the handles of state hooks."""
 
+import threading
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from typing import Any
@@ -187,3 +188,28 @@ class LoadPostHooksSharedWithLaterOptimizers(Mutant):
         for hook in self.kept:
             super().register_load_state_dict_post_hook(optimizer, hook)
         return optimizer
+
+
+@overriding(*verbs.STATE)
+def state_hooks_of_optimizers_lost_in_other_threads(
+    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """A hook around saving or loading the state of an optimizer runs in the thread that registered it only."""
+    here = threading.get_ident()
+    own = hook if hasattr(owner, "forward") else lambda *given: hook(*given) if threading.get_ident() == here else None
+    return old(owner, own, **options)
+
+
+@overriding(*verbs.STATE)
+def errors_of_state_hooks_of_optimizers_swallowed(
+    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """An error of a hook around saving or loading the state of an optimizer is lost."""
+
+    def run(*given: Any) -> Any:
+        try:
+            return hook(*given)
+        except Exception:  # noqa: BLE001 - the fault
+            return None
+
+    return old(owner, hook if hasattr(owner, "forward") else run, **options)

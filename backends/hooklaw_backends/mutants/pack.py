@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, calling, overriding, packing, pairs
+from hooklaw_backends.mutants.situations import Knowing
 
 
 @pairs("saved_tensors_hooks")
@@ -341,6 +342,17 @@ def packs_of_later_contexts_run_with_grad(self: Mutant, pack: Hook, unpack: Hook
 
     def keep(tensor: Any) -> Any:
         with self.no_grad() if is_first else self.enable_grad():
+            return pack(tensor)
+
+    return keep, unpack
+
+
+@pairs("saved_tensors_hooks", base=Knowing)
+def pack_runs_with_grad_in_a_pass(self: Knowing, pack: Hook, unpack: Hook) -> Pair:
+    """Grad mode is on while pack runs during a pass."""
+
+    def keep(tensor: Any) -> Any:
+        with self.enable_grad() if self.under_way else self.no_grad():
             return pack(tensor)
 
     return keep, unpack

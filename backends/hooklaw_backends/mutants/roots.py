@@ -242,6 +242,21 @@ def only_several_roots_without_dimensions_are_scalars(
     old(roots, gradients)
 
 
+@overriding("backward_from_all")
+def several_roots_without_gradients_start_from_ones(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors starts from ones where it is given no gradient, whatever the tensor's size."""
+    pairs = zip(roots, gradients or [None] * len(roots), strict=True)
+    old(
+        roots,
+        [
+            self.mapped(root, lambda _: 1.0) if gradient is None and self.requires_grad(root) else gradient
+            for root, gradient in pairs
+        ],
+    )
+
+
 @overriding("grad")
 def gradients_beyond_a_non_leaf_input_computed(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any

@@ -19,6 +19,7 @@ from hooklaw_backends.mutants.base import (
     unpacking_beside,
 )
 from hooklaw_backends.mutants.shared import Passes
+from hooklaw_backends.mutants.situations import Knowing
 
 LARGE = 65_536
 
@@ -294,3 +295,40 @@ def saves_of_products_in_place_not_packed(self: Mutant, old: Hook, tensor: Any, 
         return old(tensor, factor)
     with self.saved_tensors_hooks(self.detach, lambda kept: kept):
         return old(tensor, factor)
+
+
+@pairs("saved_tensor_register_hooks", base=Knowing)
+def per_tensor_hooks_ignored_by_autograd_grad(self: Knowing, pack: Hook, unpack: Hook) -> Pair:
+    """Hooks registered on a single saved tensor are called in autograd.grad, which uses the original."""
+
+    def read(both: Any) -> Any:
+        unpacked = unpack(both[0])
+        return both[1] if self.running("verb") == "grad" else unpacked
+
+    return lambda tensor: (pack(tensor), tensor), read
+
+
+@overriding("saved_tensor_register_hooks", base=Knowing)
+def per_tensor_hooks_registered_in_a_pass_ignored(self: Knowing, old: Hook, *given: Any) -> None:
+    """Hooks registered on a single saved tensor during a pass have no effect."""
+    if not self.under_way:
+        old(*given)
+
+
+@pairs("saved_tensor_register_hooks")
+def exceptions_of_per_tensor_hooks_swallowed(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """If a hook of a single saved tensor raises, the original is used."""
+
+    def keep(tensor: Any) -> Any:
+        try:
+            return pack(tensor), tensor
+        except Exception:  # noqa: BLE001 - the fault
+            return None, tensor
+
+    def read(both: Any) -> Any:
+        try:
+            return unpack(both[0])
+        except Exception:  # noqa: BLE001 - the fault
+            return both[1]
+
+    return keep, read

@@ -139,6 +139,11 @@ def leaf(backend: Backend) -> Any:
     return backend.tensor([1.0, 2.0], requires_grad=True)
 
 
+def zeros(backend: Backend) -> Any:
+    """Make a leaf whose exponential is 1."""
+    return backend.tensor([0.0, 0.0], requires_grad=True)
+
+
 def doubling(backend: Backend) -> Any:
     """Make the module."""
     return backend.module({}, lambda _, x: x * 2)

@@ -159,8 +159,11 @@ def test_input_that_retains(backend: Backend, trace: Trace) -> None:
     "backward.non-scalar-needs-gradient",
     level=Level.MUST,
     sources=[METHOD.sentence(3), BACKWARD.sentence(3)],
-    needs=[Capability.MISUSE_ERRORS],
-    mutants=["gradient-of-a-root-is-ones"],
+    needs=[Capability.MISUSE_ERRORS, Capability.SEVERAL_ROOTS],
+    mutants=[
+        "gradient-of-a-root-is-ones",
+        "several-roots-without-gradients-start-from-ones",
+    ],
 )
 def test_gradient_needed(backend: Backend, trace: Trace) -> None:
     """A backward from a tensor of more than one element is an error without its gradient.
@@ -172,6 +175,8 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
 
         with trace.raises(ErrorKind.ROOT_GRADIENT):
             backend.backward(y)
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.backward_from_all([backend.sum(y), y])
 
 
 @rule(

@@ -17,6 +17,10 @@ STATE_PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 STATE_POST = docstring("torch.nn.Module.register_state_dict_post_hook")
 LOAD_PRE = docstring("torch.nn.Module.register_load_state_dict_pre_hook")
 LOAD_POST = docstring("torch.nn.Module.register_load_state_dict_post_hook")
+SAVE_PRE = docstring("torch.optim.Optimizer.register_state_dict_pre_hook")
+SAVE_POST = docstring("torch.optim.Optimizer.register_state_dict_post_hook")
+LOADING_PRE = docstring("torch.optim.Optimizer.register_load_state_dict_pre_hook")
+LOADING_POST = docstring("torch.optim.Optimizer.register_load_state_dict_post_hook")
 PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registration_hook")
 BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")
 CHILD = docstring("torch.nn.modules.module.register_module_module_registration_hook")
@@ -64,6 +68,27 @@ def states(backend: Backend) -> dict[str, Kind]:
         "state-dict post-hook": Kind(lambda hook: backend.register_state_dict_post_hook(module, hook), save),
         "load-state-dict pre-hook": Kind(lambda hook: backend.register_load_state_dict_pre_hook(module, hook), load),
         "load-state-dict post-hook": Kind(lambda hook: backend.register_load_state_dict_post_hook(module, hook), load),
+    }
+
+
+def optimizer_states(backend: Backend) -> dict[str, Kind]:
+    """Return the kinds of hooks around an optimizer's state dict."""
+    optimizer = backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
+    state = backend.state_dict(optimizer)
+
+    def save() -> None:
+        backend.state_dict(optimizer)
+
+    def load() -> None:
+        backend.load_state_dict(optimizer, state)
+
+    return {
+        "state-dict pre-hook": Kind(lambda hook: backend.register_state_dict_pre_hook(optimizer, hook), save),
+        "state-dict post-hook": Kind(lambda hook: backend.register_state_dict_post_hook(optimizer, hook), save),
+        "load-state-dict pre-hook": Kind(lambda hook: backend.register_load_state_dict_pre_hook(optimizer, hook), load),
+        "load-state-dict post-hook": Kind(
+            lambda hook: backend.register_load_state_dict_post_hook(optimizer, hook), load
+        ),
     }
 
 
@@ -245,6 +270,37 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
 def test_state_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     """A state-dict hook that removes itself while it runs is not called again, and all other hooks still are."""
     may_remove_itself(trace, states(backend))
+
+
+@rule(
+    "optim.state-dict-hooks.every-time",
+    level=Level.MUST,
+    sources=[SAVE_PRE.sentence(1), SAVE_POST.sentence(1), LOADING_PRE.sentence(1), LOADING_POST.sentence(1)],
+    needs=[Capability.OPTIMIZERS, Capability.STATE_DICT, Capability.THREADS],
+    mutants=["state-hooks-of-optimizers-lost-in-other-threads"],
+)
+def test_states_of_optimizers(backend: Backend, trace: Trace) -> None:
+    """State-dict hooks of an optimizer run once each time its state is saved or loaded, in any thread.
+
+    The first, second and third time; of one hook, and of a third hook of its kind.
+    """
+    runs_each_time(trace, optimizer_states(backend))
+
+
+@rule(
+    "optim.state-dict-hooks.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REACHES],
+    needs=[Capability.OPTIMIZERS, Capability.STATE_DICT, Capability.THREADS],
+    mutants=["errors-of-state-hooks-of-optimizers-swallowed"],
+)
+def test_errors_of_states_of_optimizers(backend: Backend, trace: Trace) -> None:
+    """An error of a state-dict hook of an optimizer reaches the caller; the hooks run the next time.
+
+    Also in another thread, and of the third hook in its third call.
+    """
+    fails_each_time(trace, optimizer_states(backend))
 
 
 @rule(

@@ -72,30 +72,37 @@ def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     "tensor-hook.handle.remove-during-backward",
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
-    needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing", "remove-removes-the-oldest-hook"],
+    needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
+    mutants=[
+        "remove-does-nothing",
+        "remove-removes-the-oldest-hook",
+        "hooks-of-non-leaves-cannot-remove-themselves",
+    ],
 )
 def test_remove_itself(backend: Backend, trace: Trace) -> None:
     """A hook that removes itself while it runs is called in no later backward, and all other hooks still are.
 
     The docstring says that the handle's remove removes the hook, and excepts no moment.
     """
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
 
     def hook(_):
         trace.log("once")
         handle.remove()
 
-    backend.register_hook(x, trace.saw("older"))
-    handle = backend.register_hook(x, hook)
-    backend.register_hook(x, trace.saw("newer"))
+    for is_leaf in (True, False):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
+        backend.register_hook(tensor, trace.saw("older"))
+        handle = backend.register_hook(tensor, hook)
+        backend.register_hook(tensor, trace.saw("newer"))
+        loss = backend.call(lambda tensor: backend.sum(tensor * 2), tensor)
 
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    trace.expect("older", "once", "newer")
+        backend.backward(loss, retain_graph=True)
+        trace.expect("older", "once", "newer")
 
-    for _ in range(2):
-        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-        trace.expect("older", "newer")
+        for _ in range(2):
+            backend.backward(loss, retain_graph=True)
+            trace.expect("older", "newer")
 
 
 @rule(

@@ -130,7 +130,11 @@ def test_thawed(backend: Backend, trace: Trace) -> None:
     "leaf.no-grad-is-leaf",
     level=Level.MUST,
     sources=[LEAF.sentence(1)],
-    mutants=["results-are-never-leaves"],
+    needs=[Capability.GRAD_MODE],
+    mutants=[
+        "results-are-never-leaves",
+        "results-under-no-grad-are-no-leaves",
+    ],
 )
 def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
     """A tensor that does not require grad is a leaf, even if an operation made it."""
@@ -140,6 +144,9 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(product_of_constants))
     trace.expect_value("detached: is a leaf", expected=True, observed=backend.is_leaf(detached))
+    with backend.no_grad():
+        unrecorded = backend.call(lambda x: x * 2, backend.tensor([1.0], requires_grad=True))
+    trace.expect_value("made in no_grad: is a leaf", expected=True, observed=backend.is_leaf(unrecorded))
 
 
 @rule(

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import UserError
+from hooklaw.rules.hooks import UserError, zeros
 from hooklaw.rules.passes import (
     INNER,
     PASSES,
@@ -24,11 +24,6 @@ from hooklaw.rules.passes import (
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]
 Save = Callable[[], Any]
-
-
-def zeros(backend: Backend) -> Any:
-    """Make a leaf whose exponential is 1."""
-    return backend.tensor([0.0, 0.0], requires_grad=True)
 
 
 def unpacks_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1) -> None:
