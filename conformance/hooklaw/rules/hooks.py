@@ -4,7 +4,7 @@ A leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multip
 after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,6 +14,10 @@ Then = Callable[[Any], Any]
 """What a hook does with a value; what it returns takes the value's place, unless it is None."""
 Place = Callable[[Callable[[], Any]], Any]
 """Calls a function, which registers hooks, in some place."""
+
+
+EARLIER = ("first", "second", "third")
+"""The labels of hooks that are registered before another."""
 
 
 class UserError(Exception):
@@ -39,6 +43,8 @@ class Kind(NamedTuple):
     of_all: bool = False
     """Whether the hook is on all modules, so that it must be removed."""
     replaces: bool = True
+    in_order: bool = True
+    """Whether the documentation says that several on the same tensor, Node or module run as they were registered."""
 
 
 def _first(values: tuple[Any, ...], then: Then) -> tuple[Any, ...] | None:
@@ -76,11 +82,13 @@ MULTI_GRAD = Kind(
     [[3.0, 3.0], [1.0, 1.0]],
     lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then),
     replaces=False,
+    in_order=False,
 )
 MULTI_GRAD_ANY = Kind(
     [1.0, 1.0],
     lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then, mode="any"),
     replaces=False,
+    in_order=False,
 )
 BACKWARD_PRE = Kind(
     [3.0, 3.0],
@@ -99,6 +107,7 @@ GLOBAL_BACKWARD_PRE = Kind(
     ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 GLOBAL_BACKWARD = Kind(
     [6.0, 6.0],
@@ -107,6 +116,7 @@ GLOBAL_BACKWARD = Kind(
     ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 FORWARD_PRE = Kind(
     [1.0, 2.0],
@@ -125,12 +135,14 @@ GLOBAL_FORWARD_PRE = Kind(
     ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 GLOBAL_FORWARD = Kind(
     [2.0, 4.0],
     lambda backend, module, then: backend.register_module_forward_hook(_of(module, lambda _, __, output: then(output))),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 
 
@@ -178,6 +190,17 @@ def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> G
 def hook_of(trace: Trace, kind: Kind) -> Then:
     """Return a hook that logs the value, and makes it tenfold if it may replace it."""
     return trace.saw("hook", (lambda value: value * 10) if kind.replaces else None)
+
+
+def earlier(trace: Trace, kind: Kind) -> list[Then]:
+    """Return three hooks to register before another; they log their values if the documentation gives their order."""
+    return [trace.saw(label) if kind.in_order else nothing for label in EARLIER]
+
+
+def seen_by(kind: Kind, others: Sequence[Then] = ()) -> list[tuple[str, Any]]:
+    """Return what is expected to be logged by a hook, and by others registered before it."""
+    labels = EARLIER if others and kind.in_order else ()
+    return [(label, kind.seen) for label in (*labels, "hook")]
 
 
 def failing(trace: Trace, kind: Kind, failures: list[None]) -> Then:

@@ -1,6 +1,7 @@
 """Hooks around an optimizer's step, a state dict and a registration: each time, in any thread, and their errors."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
@@ -23,10 +24,12 @@ Hook = Callable[..., Any]
 
 
 class Kind(NamedTuple):
-    """A kind of hook: how it is registered, and what it runs around."""
+    """A kind of hook: how it is registered, what it runs around, and what it gets."""
 
     register: Callable[[Hook], Any]
     act: Callable[[], Any]
+    is_given: Callable[..., bool]
+    """Whether the arguments of a call are right."""
 
 
 def steps(backend: Backend) -> dict[str, Kind]:
@@ -38,11 +41,14 @@ def steps(backend: Backend) -> dict[str, Kind]:
     def step() -> None:
         backend.step(optimizer)
 
+    def is_given(given: Any, *_: Any) -> bool:
+        return given is optimizer
+
     return {
-        "step pre-hook": Kind(lambda hook: backend.register_step_pre_hook(optimizer, hook), step),
-        "step post-hook": Kind(lambda hook: backend.register_step_post_hook(optimizer, hook), step),
-        "step pre-hook on all optimizers": Kind(backend.register_optimizer_step_pre_hook, step),
-        "step post-hook on all optimizers": Kind(backend.register_optimizer_step_post_hook, step),
+        "step pre-hook": Kind(partial(backend.register_step_pre_hook, optimizer), step, is_given),
+        "step post-hook": Kind(partial(backend.register_step_post_hook, optimizer), step, is_given),
+        "step pre-hook on all optimizers": Kind(backend.register_optimizer_step_pre_hook, step, is_given),
+        "step post-hook on all optimizers": Kind(backend.register_optimizer_step_post_hook, step, is_given),
     }
 
 
@@ -57,12 +63,16 @@ def states(backend: Backend) -> dict[str, Kind]:
     def load() -> None:
         backend.load_state_dict(module, state)
 
-    return {
-        "state-dict pre-hook": Kind(lambda hook: backend.register_state_dict_pre_hook(module, hook), save),
-        "state-dict post-hook": Kind(lambda hook: backend.register_state_dict_post_hook(module, hook), save),
-        "load-state-dict pre-hook": Kind(lambda hook: backend.register_load_state_dict_pre_hook(module, hook), load),
-        "load-state-dict post-hook": Kind(lambda hook: backend.register_load_state_dict_post_hook(module, hook), load),
+    def is_given(given: Any, *_: Any) -> bool:
+        return given is module
+
+    registers = {
+        "state-dict pre-hook": (backend.register_state_dict_pre_hook, save),
+        "state-dict post-hook": (backend.register_state_dict_post_hook, save),
+        "load-state-dict pre-hook": (backend.register_load_state_dict_pre_hook, load),
+        "load-state-dict post-hook": (backend.register_load_state_dict_post_hook, load),
     }
+    return {label: Kind(partial(register, module), act, is_given) for label, (register, act) in registers.items()}
 
 
 def registrations(backend: Backend) -> dict[str, Kind]:
@@ -74,11 +84,20 @@ def registrations(backend: Backend) -> dict[str, Kind]:
     def get_child() -> None:
         backend.add_module(outer, "inner", module)
 
+    def is_weight(_: Any, name: str, value: Any) -> bool:
+        return (name, backend.tolist(value)) == ("weight", [3.0, 5.0])
+
+    def is_buffer(given: Any, name: str, value: Any) -> bool:
+        return given is module and (name, backend.tolist(value)) == ("value", [3.0])
+
+    def is_child(given: Any, name: str, child: Any) -> bool:
+        return given is outer and name == "inner" and child is module
+
     module, outer = weighted(backend), weighted(backend)
     return {
-        "parameter": Kind(backend.register_module_parameter_registration_hook, lambda: weighted(backend)),
-        "buffer": Kind(backend.register_module_buffer_registration_hook, get_buffer),
-        "child": Kind(backend.register_module_module_registration_hook, get_child),
+        "parameter": Kind(backend.register_module_parameter_registration_hook, lambda: weighted(backend), is_weight),
+        "buffer": Kind(backend.register_module_buffer_registration_hook, get_buffer, is_buffer),
+        "child": Kind(backend.register_module_module_registration_hook, get_child, is_child),
     }
 
 
@@ -91,14 +110,19 @@ def nothing(*_: Any, **__: Any) -> None:
     """Be a hook that does nothing."""
 
 
+def logging(trace: Trace, label: str, kind: Kind) -> Hook:
+    """Return a hook that logs whether it gets what it is to get."""
+    return lambda *given, **_: trace.log(label, kind.is_given(*given))
+
+
 def runs_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
     """Expect a hook of each kind, alone or after others, to run once each time, in another thread too."""
     for label, kind in kinds.items():
         for others in ((), (nothing, nothing)):
-            handles = [kind.register(hook) for hook in (*others, lambda *_, label=label, **__: trace.log(label))]
+            handles = [kind.register(hook) for hook in (*others, logging(trace, label, kind))]
             for act in (*[kind.act] * THRICE, lambda kind=kind: elsewhere(kind.act)):
                 act()
-                trace.expect(label)
+                trace.expect((label, True))
             for handle in handles:
                 handle.remove()
 
@@ -106,19 +130,21 @@ def runs_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
 def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
     """Expect the error of a hook, the third in its third call too, to come out, and the next time to be right."""
 
-    def failing(label: str, before: int, calls: list[None]) -> Hook:
-        def hook(*_: Any, **__: Any) -> None:
+    def failing(label: str, kind: Kind, before: int, calls: list[None]) -> Hook:
+        right = logging(trace, label, kind)
+
+        def hook(*given: Any, **named: Any) -> None:
             calls.append(None)
             if len(calls) == before + 1:
                 raise UserError("from the hook")
-            trace.log(label)
+            right(*given, **named)
 
         return hook
 
     for label, kind in kinds.items():
         for before, others in ((0, ()), (THRICE - 1, (nothing, nothing))):
             for run in (kind.act, lambda kind=kind: elsewhere(kind.act)):
-                handles = [kind.register(hook) for hook in (*others, failing(label, before, []))]
+                handles = [kind.register(hook) for hook in (*others, failing(label, kind, before, []))]
                 for _ in range(before):
                     run()
                 with trace.raises_type(UserError, "from the hook"):
@@ -126,20 +152,25 @@ def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
                 run()
                 for handle in handles:
                     handle.remove()
-                trace.expect(*[label] * (before + 1))
+                trace.expect(*[(label, True)] * (before + 1))
 
 
 @rule(
     "optim.step-hooks.every-time",
     level=Level.MUST,
-    sources=[STEP_PRE.sentence(1), STEP_POST.sentence(1), STEP_PRE_OF_ALL.sentence(1), STEP_POST_OF_ALL.sentence(1)],
+    sources=[
+        STEP_PRE.sentence(1, 3),
+        STEP_POST.sentence(1, 3),
+        STEP_PRE_OF_ALL.sentence(1, 2),
+        STEP_POST_OF_ALL.sentence(1, 2),
+    ],
     needs=[Capability.OPTIMIZERS, Capability.THREADS],
     mutants=["step-pre-hook-lost-another-thread", "global-step-post-hook-lost-another-thread"],
 )
 def test_steps(backend: Backend, trace: Trace) -> None:
     """Step hooks of an optimizer, and those of all optimizers, run once in each step, in any thread.
 
-    The first, second and third step; of one hook, and of a third hook of its kind.
+    The first, second and third step; of one hook, and of a third hook of its kind. It gets the optimizer.
     """
     runs_each_time(trace, steps(backend))
 
@@ -163,14 +194,14 @@ def test_errors_of_steps(backend: Backend, trace: Trace) -> None:
 @rule(
     "state-dict.hooks.every-time",
     level=Level.MUST,
-    sources=[STATE_PRE.sentence(1), STATE_POST.sentence(1), LOAD_PRE.sentence(1), LOAD_POST.sentence(1)],
+    sources=[STATE_PRE.sentence(1, 2), STATE_POST.sentence(1, 2), LOAD_PRE.sentence(1, 2), LOAD_POST.sentence(1, 3)],
     needs=[Capability.MODULES, Capability.STATE_DICT, Capability.THREADS],
     mutants=["state-dict-pre-hook-lost-another-thread", "load-post-hook-lost-another-thread"],
 )
 def test_states(backend: Backend, trace: Trace) -> None:
     """State-dict hooks of a module run once each time its state is saved or loaded, in any thread.
 
-    The first, second and third time; of one hook, and of a third hook of its kind.
+    The first, second and third time; of one hook, and of a third hook of its kind. It gets the module.
     """
     runs_each_time(trace, states(backend))
 
@@ -194,14 +225,14 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
 @rule(
     "registration-hook.every-time",
     level=Level.MUST,
-    sources=[PARAMETER.sentence(3), BUFFER.sentence(3), CHILD.sentence(3)],
+    sources=[PARAMETER.sentence(3, 4), BUFFER.sentence(3, 4), CHILD.sentence(3, 4)],
     needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS, Capability.THREADS],
     mutants=["parameter-registration-hook-lost-another-thread", "module-registration-hook-lost-another-thread"],
 )
 def test_registrations(backend: Backend, trace: Trace) -> None:
     """A registration hook runs once each time a module gets a parameter, a buffer or a child, in any thread.
 
-    The first, second and third time; of one hook, and of a third hook of its kind.
+    The first, second and third time; of one hook, and of a third hook of its kind. It gets the name and what has it.
     """
     runs_each_time(trace, registrations(backend))
 
