@@ -8,7 +8,7 @@ from hooklaw.backend.loading import load
 from hooklaw.backend.protocol import VERBS
 from hooklaw.mutation._service import altered
 from hooklaw_backends.mutants import of_reference
-from hooklaw_backends.mutants.in_situations import KINDS
+from hooklaw_backends.mutants.kinds import KINDS
 
 
 def calls_of(name, run):

@@ -150,6 +150,8 @@ def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
         return False
     if fault == "in-wrong-mode" and situation not in IN_PASS:
         return False
+    if fault in kind.without:
+        return False
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 
 
@@ -170,14 +172,13 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
                 yield f"{of}-{fault}-{situation.name}", said, ("saved-tensor",), make(situation, wrong)
 
 
-def _each() -> Iterator[tuple[str, type[Mutant]]]:
-    for name, said, chapters, made in _all():
-        made.__name__ = name.replace("-", "_")
-        made.__doc__ = f"{said[0].upper()}{said[1:]}."
-        made.__module__ = __name__
-        made.under = ""  # type: ignore[attr-defined]
-        made.first = chapters  # type: ignore[attr-defined]
-        yield made.__name__, made
+def named(name: str, said: str, chapters: tuple[str, ...], made: type[Mutant]) -> tuple[str, type[Mutant]]:
+    """Return a mutant, and the name that its module gives to it: that of the caller of this function."""
+    made.__name__ = name.replace("-", "_")
+    made.__doc__ = f"{said[0].upper()}{said[1:]}."
+    made.under = ""  # type: ignore[attr-defined]
+    made.first = chapters  # type: ignore[attr-defined]
+    return made.__name__, made
 
 
-vars().update(_each())
+vars().update(named(*each) for each in _all())

@@ -53,6 +53,8 @@ class Kind(NamedTuple):
     """The mode of a multi-grad hook."""
     never: tuple[str, ...] = ()
     """Situations in which it does not run, or of which no law speaks."""
+    without: tuple[str, ...] = ()
+    """Faults of which no law speaks."""
     another: Another = doubled
     unordered: str = ""
     """Why several of one owner may run in any order, if they may."""
@@ -78,10 +80,21 @@ def _of_registrations(words: str, verb: str, another: Another = doubled) -> Kind
     return Kind(words, (verb,), ANY, ("registration-hook",), has_result=False, another=another, unordered=OBSERVED)
 
 
+def _legacy(words: str, verb: str, never: tuple[str, ...] = ()) -> Kind:
+    """Return a kind of legacy backward hook: its docstring says that it runs, but not what it gets and returns."""
+    tried = tuple(each for each in BACKWARD if each in ANY or each.name in REACHED)
+    never = ("another-thread", *never)
+    return Kind(words, (verb,), tried, ("module.legacy",), never=never, without=UNSAID, unordered=OBSERVED)
+
+
 BACKWARD = (*EITHER, *IN_PASS)
 FORWARD = (*EITHER, *IN_FORWARD)
 OTHERS = ("made-in-a-module",)
 """A hook on all modules that is registered in the forward of one may run for that call."""
+REACHED = ("made-in-a-pass", "made-in-a-module", "second-pass", "inner-pass")
+"""Situations of legacy hooks that need no capability beside those of the rules on them."""
+UNSAID = ("ignored", "swallowed", "in-wrong-mode", "given-another")
+"""Faults of legacy hooks in what no page says."""
 KINDS = {
     "tensor-hook": Kind("a tensor hook", ("register_hook",), BACKWARD, ("tensor-hook",)),
     "post-accumulate-hook": Kind(
@@ -134,6 +147,10 @@ KINDS = {
         ("module.global",),
         never=OTHERS,
         unordered=OF_ALL,
+    ),
+    "legacy-backward-hook": _legacy("a module's legacy backward hook", "register_backward_hook"),
+    "global-legacy-backward-hook": _legacy(
+        "a legacy backward hook on all modules", "register_module_backward_hook", never=OTHERS
     ),
     "forward-pre-hook": Kind("a forward pre-hook", ("register_forward_pre_hook",), FORWARD, ("module.forward",)),
     "forward-hook": Kind("a forward hook", ("register_forward_hook",), FORWARD, ("module.forward",)),
