@@ -73,6 +73,19 @@ def test_given_another():
     assert seen == [[2.0, 2.0], [4.0, 4.0]]
 
 
+def test_given_another_beside():
+    """A hook gets twice what it gets beside the value that it may replace, and the value as it is."""
+    mutant = of_reference("node-hook-given-another-beside-second-call")
+    mutant.reset()
+    x, seen = mutant.tensor([1.0], requires_grad=True), []
+    y = x * 2
+    mutant.node_register_hook(mutant.grad_fn(y), lambda *grads: seen.append([mutant.tolist(each[0]) for each in grads]))
+
+    RUNS["two passes"](mutant, mutant.sum(y), x)
+
+    assert seen == [[[2.0], [1.0]], [[2.0], [2.0]]]
+
+
 def test_in_wrong_order():
     """The hooks of one owner run in reverse order in the situation of the mutant, and in order elsewhere."""
     mutant = of_reference("node-hook-in-wrong-order-second-pass")

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant
-from hooklaw_backends.mutants.kinds import Another, doubled
+from hooklaw_backends.mutants.kinds import Another, Kind, doubled
 
 
 class Call(NamedTuple):
@@ -14,8 +14,8 @@ class Call(NamedTuple):
     hook: Hook
     given: tuple[Any, ...]
     named: Mapping[str, Any] = MappingProxyType({})
-    another: Another = doubled
-    """Makes wrong arguments."""
+    kind: Kind | None = None
+    """Which kind of hook it is, if it is in the table of kinds."""
 
     def __call__(self) -> Any:
         return self.hook(*self.given, **self.named)
@@ -46,8 +46,14 @@ def _in_wrong_mode(mutant: Mutant, call: Call) -> Any:
         return call()
 
 
-def _given_another(mutant: Mutant, call: Call) -> Any:
-    return call.hook(*call.another(mutant, call.given), **call.named)
+def _given(another: Callable[[Kind], Another | None]) -> Wrong:
+    """Return what calls a hook with other arguments, which the kind of hook makes."""
+
+    def given(mutant: Mutant, call: Call) -> Any:
+        make = (another(call.kind) if call.kind else None) or doubled
+        return call.hook(*make(mutant, call.given), **call.named)
+
+    return given
 
 
 FAULTS: dict[str, tuple[str, Wrong]] = {
@@ -56,7 +62,9 @@ FAULTS: dict[str, tuple[str, Wrong]] = {
     "ignored": ("what {} returns is ignored", _ignored),
     "swallowed": ("an error of {} is ignored", _swallowed),
     "in-wrong-mode": ("{} runs in the wrong grad mode", _in_wrong_mode),
-    "given-another": ("{} gets another value", _given_another),
+    "given-another": ("{} gets another value", _given(lambda kind: kind.another)),
+    "given-another-beside": ("{} gets another value beside that it may replace", _given(lambda kind: kind.beside)),
+    "given-another-owner": ("{} gets another module", _given(lambda kind: kind.owner)),
 }
 PACK_FAULTS = {name: FAULTS[name] for name in ("lost", "twice", "swallowed", "given-another")}
 UNPACK_FAULTS = {

@@ -23,7 +23,7 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
 
         def run(*arguments: Any, **named: Any) -> Any:
             its.calls.append(None)
-            call = Call(hook, arguments, named, kind.another)
+            call = Call(hook, arguments, named, kind)
             try:
                 return wrong(self, call) if situation.holds(self, its) else call()
             except BaseException:
@@ -144,13 +144,15 @@ OF_PAIRS = (
 )
 
 
+OF_SOME = {"ignored": "has_result", "given-another-beside": "beside", "given-another-owner": "owner"}
+"""Faults that only some kinds of hooks can have, and the field that says so."""
+
+
 def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
-    if fault == "ignored" and not kind.has_result:
-        return False
     if fault == "in-wrong-mode" and situation not in IN_PASS:
         return False
-    if fault in kind.without:
+    if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")):
         return False
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 

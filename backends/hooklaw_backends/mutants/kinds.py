@@ -20,6 +20,11 @@ def doubled(mutant: Mutant, value: Any) -> Any:
     return type(value)(doubled(mutant, each) for each in value) if type(value) in (list, tuple) else value
 
 
+def _doubled_at(place: int) -> Another:
+    """Return what doubles the tensors in one argument."""
+    return lambda mutant, given: (*given[:place], doubled(mutant, given[place]), *given[place + 1 :])
+
+
 def _with_grad_doubled(mutant: Mutant, given: Given) -> Given:
     """Return a copy of a leaf that has twice its gradient."""
     (leaf,) = given
@@ -56,6 +61,10 @@ class Kind(NamedTuple):
     without: tuple[str, ...] = ()
     """Faults of which no law speaks."""
     another: Another = doubled
+    beside: Another | None = None
+    """The same of what a hook gets beside the value that it may replace, if it gets more."""
+    owner: Another | None = None
+    """The same of the owner, if the hook gets it beside values."""
     unordered: str = ""
     """Why several of one owner may run in any order, if they may."""
 
@@ -107,7 +116,7 @@ KINDS = {
         another=_with_grad_doubled,
     ),
     "node-pre-hook": Kind("a Node pre-hook", ("node_register_prehook",), BACKWARD, ("node-prehook", "node-hook")),
-    "node-hook": Kind("a Node hook", ("node_register_hook",), BACKWARD, ("node-hook",)),
+    "node-hook": Kind("a Node hook", ("node_register_hook",), BACKWARD, ("node-hook",), beside=_doubled_at(1)),
     "multi-grad-hook": Kind(
         "a multi-grad hook",
         ("register_multi_grad_hook",),
@@ -127,10 +136,19 @@ KINDS = {
         unordered=OF_SEVERAL,
     ),
     "backward-pre-hook": Kind(
-        "a module's backward pre-hook", ("register_full_backward_pre_hook",), BACKWARD, ("module.full-backward",)
+        "a module's backward pre-hook",
+        ("register_full_backward_pre_hook",),
+        BACKWARD,
+        ("module.full-backward",),
+        owner=_another_module,
     ),
     "backward-hook": Kind(
-        "a module's backward hook", ("register_full_backward_hook",), BACKWARD, ("module.full-backward",)
+        "a module's backward hook",
+        ("register_full_backward_hook",),
+        BACKWARD,
+        ("module.full-backward",),
+        beside=_doubled_at(2),
+        owner=_another_module,
     ),
     "global-backward-pre-hook": Kind(
         "a backward pre-hook on all modules",
@@ -138,6 +156,7 @@ KINDS = {
         BACKWARD,
         ("module.global",),
         never=OTHERS,
+        owner=_another_module,
         unordered=OF_ALL,
     ),
     "global-backward-hook": Kind(
@@ -146,20 +165,32 @@ KINDS = {
         BACKWARD,
         ("module.global",),
         never=OTHERS,
+        beside=_doubled_at(2),
+        owner=_another_module,
         unordered=OF_ALL,
     ),
     "legacy-backward-hook": _legacy("a module's legacy backward hook", "register_backward_hook"),
     "global-legacy-backward-hook": _legacy(
         "a legacy backward hook on all modules", "register_module_backward_hook", never=OTHERS
     ),
-    "forward-pre-hook": Kind("a forward pre-hook", ("register_forward_pre_hook",), FORWARD, ("module.forward",)),
-    "forward-hook": Kind("a forward hook", ("register_forward_hook",), FORWARD, ("module.forward",)),
+    "forward-pre-hook": Kind(
+        "a forward pre-hook", ("register_forward_pre_hook",), FORWARD, ("module.forward",), owner=_another_module
+    ),
+    "forward-hook": Kind(
+        "a forward hook",
+        ("register_forward_hook",),
+        FORWARD,
+        ("module.forward",),
+        beside=_doubled_at(1),
+        owner=_another_module,
+    ),
     "global-forward-pre-hook": Kind(
         "a forward pre-hook on all modules",
         ("register_module_forward_pre_hook",),
         FORWARD,
         ("module.global",),
         never=OTHERS,
+        owner=_another_module,
         unordered=OF_ALL,
     ),
     "global-forward-hook": Kind(
@@ -168,6 +199,8 @@ KINDS = {
         FORWARD,
         ("module.global",),
         never=OTHERS,
+        beside=_doubled_at(1),
+        owner=_another_module,
         unordered=OF_ALL,
     ),
     "step-pre-hook": _of_steps("a step pre-hook", "register_step_pre_hook"),

@@ -224,7 +224,7 @@ def runs_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run], ti
 def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
     """Expect a hook to run with grad mode off in each of these passes, and on if the pass creates a graph."""
     for label, run in runs.items():
-        with hooked(backend, kind, lambda _: trace.log("grad mode", backend.is_grad_enabled())) as (root, x):
+        with hooked(backend, kind, lambda *_: trace.log("grad mode", backend.is_grad_enabled())) as (root, x):
             run(root, x)
         trace.log(label)
         trace.expect(("grad mode", "creates a graph" in label), label)

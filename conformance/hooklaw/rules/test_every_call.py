@@ -14,7 +14,7 @@ LEAVES = observed("the error of a hook leaves the call as it is, and the next ca
 @rule(
     "module.forward-pre.fire.every-call",
     level=Level.MUST,
-    sources=[FORWARD_PRE_HOOK.sentence(2, 5, 14)],
+    sources=[FORWARD_PRE_HOOK.sentence(2, 5, 8, 14)],
     needs=[Capability.MODULES, *PLACES, Capability.THREADS],
     mutants=[
         "forward-pre-hook-lost-no-grad",
@@ -37,7 +37,7 @@ def test_forward_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.fire.every-place",
     level=Level.MUST,
-    sources=[FORWARD_PRE_HOOK.sentence(2, 5, 14)],
+    sources=[FORWARD_PRE_HOOK.sentence(2, 5, 8, 14)],
     needs=[Capability.MODULES, *PLACES],
     mutants=[
         "forward-pre-hook-lost-made-in-no-grad",
@@ -83,7 +83,7 @@ def test_forward_pre_error(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.fire.every-call",
     level=Level.MUST,
-    sources=[FORWARD_HOOK.sentence(2, 5, 12)],
+    sources=[FORWARD_HOOK.sentence(2, 5, 7, 12)],
     needs=[Capability.MODULES, *PLACES, Capability.THREADS],
     mutants=[
         "forward-hook-lost-no-grad",
@@ -106,7 +106,7 @@ def test_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.fire.every-place",
     level=Level.MUST,
-    sources=[FORWARD_HOOK.sentence(2, 5, 12)],
+    sources=[FORWARD_HOOK.sentence(2, 5, 7, 12)],
     needs=[Capability.MODULES, *PLACES],
     mutants=[
         "forward-hook-lost-made-in-no-grad",
@@ -219,7 +219,7 @@ def test_global_forward_pre_error(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global-forward.fire.every-call",
     level=Level.MUST,
-    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 7)],
+    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 4, 7)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, *PLACES, Capability.THREADS],
     mutants=[
         "global-forward-hook-lost-no-grad",
@@ -241,7 +241,7 @@ def test_global_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global-forward.fire.every-place",
     level=Level.MUST,
-    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 7)],
+    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 4, 7)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, *PLACES],
     mutants=[
         "global-forward-hook-lost-made-in-no-grad",

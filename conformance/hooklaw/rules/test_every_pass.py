@@ -98,7 +98,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.fire.every-pass",
     level=Level.MUST,
-    sources=[NODE_HOOK.sentence(2, 4), ORDER],
+    sources=[NODE_HOOK.sentence(2, 3, 4), ORDER],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
     mutants=[
         "node-hook-lost-second-pass",
@@ -163,7 +163,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.fire.every-pass",
     level=Level.MUST,
-    sources=[BACKWARD_PRE_HOOK.sentence(2, 5, 12)],
+    sources=[BACKWARD_PRE_HOOK.sentence(2, 3, 5, 12)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES],
     mutants=[
         "backward-pre-hook-lost-second-pass",
@@ -186,7 +186,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.every-pass",
     level=Level.MUST,
-    sources=[BACKWARD_HOOK.sentence(2, 8, 16)],
+    sources=[BACKWARD_HOOK.sentence(2, 6, 7, 8, 16)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES],
     mutants=[
         "backward-hook-lost-second-pass",

@@ -259,7 +259,8 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
 
     def outer(x):
         contexts = around("inner first"), around("inner second")
-        return backend.checkpoint(fn, x, use_reentrant=False, context_fn=lambda: contexts)
+        y = backend.checkpoint(fn, x, use_reentrant=False, context_fn=lambda: contexts)
+        return y * y
 
     def run(fn, *, early_stop=False):
         how = {"early_stop": early_stop, "context_fn": lambda: (around("first"), around("second"))}
