@@ -25,7 +25,8 @@ def _kept_another(situation: Situation) -> type[Mutant]:
             its.calls.append(None)
             return doubled(self, tensor) if situation.holds(self, its) else tensor
 
-        return super(Knowing, self).saved_tensors_hooks(self.detach, another)  # not as a pair of the user's
+        unnoticed: Any = super(Knowing, self)  # it is no pair of the user's
+        return unnoticed.saved_tensors_hooks(self.detach, another)
 
     return overriding("save_on_cpu", base=Knowing)(save_on_cpu)
 
@@ -34,7 +35,7 @@ class _Choosing:
     """A context that is chosen when it is entered."""
 
     def __init__(self, choose: Callable[[], AbstractContextManager[Any]]) -> None:
-        self.choose, self.chosen = choose, list[AbstractContextManager[Any]]()
+        self.choose, self.chosen = choose, list[Any]()
 
     def __enter__(self) -> Any:
         self.chosen.append(self.choose())
