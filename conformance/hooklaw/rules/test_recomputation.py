@@ -257,9 +257,11 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
             raise UserError("from the recomputation")
         return fn(x)
 
+    def inside():
+        return around("inner first"), around("inner second")
+
     def outer(x):
-        contexts = around("inner first"), around("inner second")
-        y = backend.checkpoint(fn, x, use_reentrant=False, context_fn=lambda: contexts)
+        y = backend.checkpoint(fn, x, use_reentrant=False, context_fn=inside)
         return y * y
 
     def run(fn, *, early_stop=False):
