@@ -1,6 +1,7 @@
 """Mutants of the engine that are made as those of each kind of hook in each situation, but whose situation never is."""
 
-from hooklaw_backends.mutants.in_situations import FAULTS, KINDS, OF_PAIRS, _made
+from hooklaw_backends.mutants.contexts_in_situations import TABLE
+from hooklaw_backends.mutants.in_situations import FAULTS, KINDS, OF_PAIRS, _made, _reversed
 from hooklaw_backends.mutants.over_reference import OverReference
 from hooklaw_backends.mutants.situations import Situation
 
@@ -8,8 +9,10 @@ NEVER = Situation("never", "never", lambda *_: False)
 
 
 def mutants(of):
-    """Return one of each kind by name."""
+    """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts."""
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}
     made |= {kind: make(NEVER, lose) for kind, _, _, _, make in OF_PAIRS}
+    made |= {f"order-of-{kind}": _reversed(how, NEVER) for kind, how in KINDS.items() if not how.unordered}
+    made |= {name: make(NEVER) for name, (_, _, make, _) in TABLE.items()}
     return {kind: type(of, (each, OverReference), {"__doc__": "Nothing."}) for kind, each in made.items()}

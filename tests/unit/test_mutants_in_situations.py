@@ -8,7 +8,7 @@ from hooklaw.backend.loading import load
 from hooklaw.backend.protocol import VERBS
 from hooklaw.mutation._service import altered
 from hooklaw_backends.mutants import of_reference
-from hooklaw_backends.mutants.in_situations import KINDS
+from hooklaw_backends.mutants.kinds import KINDS
 
 
 def calls_of(name, run):
@@ -59,6 +59,58 @@ def test_twice():
     name = "tensor-hook-twice-autograd-grad"
 
     assert (calls_of(name, "grad"), calls_of(name, "backward")) == (2, 1)
+
+
+def test_given_another():
+    """A hook gets twice its value in the situation of the mutant, and the right one elsewhere."""
+    mutant = of_reference("tensor-hook-given-another-second-call")
+    mutant.reset()
+    x, seen = mutant.tensor([1.0, 2.0], requires_grad=True), []
+    mutant.register_hook(x, lambda grad: seen.append(mutant.tolist(grad)))
+
+    RUNS["two passes"](mutant, mutant.sum(x * 2), x)
+
+    assert seen == [[2.0, 2.0], [4.0, 4.0]]
+
+
+def test_given_another_beside():
+    """A hook gets twice what it gets beside the value that it may replace, and the value as it is."""
+    mutant = of_reference("node-hook-given-another-beside-second-call")
+    mutant.reset()
+    x, seen = mutant.tensor([1.0], requires_grad=True), []
+    y = x * 2
+    mutant.node_register_hook(mutant.grad_fn(y), lambda *grads: seen.append([mutant.tolist(each[0]) for each in grads]))
+
+    RUNS["two passes"](mutant, mutant.sum(y), x)
+
+    assert seen == [[[2.0], [1.0]], [[2.0], [2.0]]]
+
+
+def test_in_wrong_order():
+    """The hooks of one owner run in reverse order in the situation of the mutant, and in order elsewhere."""
+    mutant = of_reference("node-hook-in-wrong-order-second-pass")
+    mutant.reset()
+    x, seen = mutant.tensor([1.0, 2.0], requires_grad=True), []
+    y = x * 2
+    handles = [mutant.node_register_hook(mutant.grad_fn(y), lambda *_, nr=nr: seen.append(nr)) for nr in range(4)]
+    handles[1].remove()
+
+    RUNS["two passes"](mutant, mutant.sum(y), x)
+
+    assert seen == [0, 2, 3, 3, 2, 0]
+
+
+def test_only_those_in_the_situation_run_in_wrong_order():
+    """Of several hooks, those that are not in the situation keep their places."""
+    mutant = of_reference("forward-hook-in-wrong-order-later")
+    mutant.reset()
+    module, seen = mutant.module({}, lambda _, x: x), []
+    for nr in range(3):
+        mutant.register_forward_hook(module, lambda *_, nr=nr: seen.append(nr))
+
+    module(mutant.tensor([1.0]))
+
+    assert seen == [0, 2, 1]
 
 
 def verbs_altered_by(name):

@@ -24,7 +24,18 @@ from hooklaw.errors import did_you_mean
 from hooklaw_backends.mutants.base import Mutant, name_of
 from hooklaw_backends.mutants.over_any import OverAny, base_over, kin_of
 
-SHARED = {"base", "inside", "over_any", "over_reference", "over_torch", "shared", "situations", "verbs"}
+SHARED = {
+    "base",
+    "faults",
+    "inside",
+    "kinds",
+    "over_any",
+    "over_reference",
+    "over_torch",
+    "shared",
+    "situations",
+    "verbs",
+}
 OVER = {
     "torch-eager": ("over_torch", "OverTorch", "torch_only"),
     "reference": ("over_reference", "OverReference", "engine"),

@@ -3,147 +3,15 @@
 No rule need name them: the rules whose ids begin with the kind's `chapters` are tried first, then all others.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
-from hooklaw_backends.mutants.situations import ANY, EITHER, IN_FORWARD, IN_PASS, Knowing, Situation
-
-
-class Kind(NamedTuple):
-    """A kind of hook."""
-
-    words: str
-    verbs: tuple[str, ...]
-    situations: tuple[Situation, ...]
-    chapters: tuple[str, ...]
-    """How the ids of the rules begin that are tried first."""
-    has_result: bool = True
-    mode: str = ""
-    """The mode of a multi-grad hook."""
-    never: tuple[str, ...] = ()
-    """Situations in which it does not run, or of which no law speaks."""
-
-
-def _around(words: str, verb: str, chapter: str) -> Kind:
-    """Return a kind of hook around a step, a state dict or a registration."""
-    return Kind(words, (verb,), ANY, (chapter,), has_result=False)
-
-
-BACKWARD = (*EITHER, *IN_PASS)
-FORWARD = (*EITHER, *IN_FORWARD)
-OTHERS = ("made-in-a-module",)
-"""A hook on all modules that is registered in the forward of one may run for that call."""
-KINDS = {
-    "tensor-hook": Kind("a tensor hook", ("register_hook",), BACKWARD, ("tensor-hook",)),
-    "post-accumulate-hook": Kind(
-        "a post-accumulate hook",
-        ("register_post_accumulate_grad_hook",),
-        BACKWARD,
-        ("post-acc",),
-        has_result=False,
-        never=("autograd-grad",),
-    ),
-    "node-pre-hook": Kind("a Node pre-hook", ("node_register_prehook",), BACKWARD, ("node-prehook", "node-hook")),
-    "node-hook": Kind("a Node hook", ("node_register_hook",), BACKWARD, ("node-hook",)),
-    "multi-grad-hook": Kind(
-        "a multi-grad hook", ("register_multi_grad_hook",), BACKWARD, ("multi-grad",), has_result=False, mode="all"
-    ),
-    "any-grad-hook": Kind(
-        "a multi-grad hook in mode any",
-        ("register_multi_grad_hook",),
-        BACKWARD,
-        ("multi-grad",),
-        has_result=False,
-        mode="any",
-    ),
-    "backward-pre-hook": Kind(
-        "a module's backward pre-hook", ("register_full_backward_pre_hook",), BACKWARD, ("module.full-backward",)
-    ),
-    "backward-hook": Kind(
-        "a module's backward hook", ("register_full_backward_hook",), BACKWARD, ("module.full-backward",)
-    ),
-    "global-backward-pre-hook": Kind(
-        "a backward pre-hook on all modules",
-        ("register_module_full_backward_pre_hook",),
-        BACKWARD,
-        ("module.global",),
-        never=OTHERS,
-    ),
-    "global-backward-hook": Kind(
-        "a backward hook on all modules",
-        ("register_module_full_backward_hook",),
-        BACKWARD,
-        ("module.global",),
-        never=OTHERS,
-    ),
-    "forward-pre-hook": Kind("a forward pre-hook", ("register_forward_pre_hook",), FORWARD, ("module.forward",)),
-    "forward-hook": Kind("a forward hook", ("register_forward_hook",), FORWARD, ("module.forward",)),
-    "global-forward-pre-hook": Kind(
-        "a forward pre-hook on all modules",
-        ("register_module_forward_pre_hook",),
-        FORWARD,
-        ("module.global",),
-        never=OTHERS,
-    ),
-    "global-forward-hook": Kind(
-        "a forward hook on all modules", ("register_module_forward_hook",), FORWARD, ("module.global",), never=OTHERS
-    ),
-    "step-pre-hook": _around("a step pre-hook", "register_step_pre_hook", "optim"),
-    "step-post-hook": _around("a step post-hook", "register_step_post_hook", "optim"),
-    "global-step-pre-hook": _around("a step pre-hook on all optimizers", "register_optimizer_step_pre_hook", "optim"),
-    "global-step-post-hook": _around(
-        "a step post-hook on all optimizers", "register_optimizer_step_post_hook", "optim"
-    ),
-    "state-dict-pre-hook": _around("a state-dict pre-hook", "register_state_dict_pre_hook", "state-dict"),
-    "state-dict-post-hook": _around("a state-dict post-hook", "register_state_dict_post_hook", "state-dict"),
-    "load-pre-hook": _around("a load-state-dict pre-hook", "register_load_state_dict_pre_hook", "state-dict"),
-    "load-post-hook": _around("a load-state-dict post-hook", "register_load_state_dict_post_hook", "state-dict"),
-    "parameter-registration-hook": _around(
-        "a registration hook of parameters", "register_module_parameter_registration_hook", "registration-hook"
-    ),
-    "buffer-registration-hook": _around(
-        "a registration hook of buffers", "register_module_buffer_registration_hook", "registration-hook"
-    ),
-    "module-registration-hook": _around(
-        "a registration hook of modules", "register_module_module_registration_hook", "registration-hook"
-    ),
-}
-
-Call = Callable[[], Any]
-Wrong = Callable[[Mutant, Call], Any]
-"""Calls a hook in a wrong way."""
-
-
-def _twice(_: Mutant, call: Call) -> Any:
-    call()
-    return call()
-
-
-def _ignored(_: Mutant, call: Call) -> None:
-    call()
-
-
-def _swallowed(_: Mutant, call: Call) -> Any:
-    try:
-        return call()
-    except Exception:  # noqa: BLE001 - the fault
-        return None
-
-
-def _in_wrong_mode(self: Mutant, call: Call) -> Any:
-    with self.no_grad() if self.is_grad_enabled() else self.enable_grad():
-        return call()
-
-
-FAULTS: dict[str, tuple[str, Wrong]] = {
-    "lost": ("{} is not called", lambda *_: None),
-    "twice": ("{} is called twice", _twice),
-    "ignored": ("what {} returns is ignored", _ignored),
-    "swallowed": ("an error of {} is ignored", _swallowed),
-    "in-wrong-mode": ("{} runs in the wrong grad mode", _in_wrong_mode),
-}
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding, pairs
+from hooklaw_backends.mutants.faults import FAULTS, PACK_FAULTS, UNPACK_FAULTS, Call, Wrong
+from hooklaw_backends.mutants.kinds import BACKWARD, FORWARD, KINDS, Kind
+from hooklaw_backends.mutants.situations import IN_PASS, Knowing, Registration, Situation
 
 
 def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
@@ -153,11 +21,11 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
         *where, hook = given
         its = self.registration(kind.verbs[0], _owner(where))
 
-        def run(*call: Any, **named: Any) -> Any:
+        def run(*arguments: Any, **named: Any) -> Any:
             its.calls.append(None)
+            call = Call(hook, arguments, named, kind)
             try:
-                here = situation.holds(self, its)
-                return wrong(self, lambda: hook(*call, **named)) if here else hook(*call, **named)
+                return wrong(self, call) if situation.holds(self, its) else call()
             except BaseException:
                 self.failures += 1
                 raise
@@ -172,13 +40,64 @@ def _owner(where: Sequence[Any]) -> Any:
     return where[0][0] if where and isinstance(where[0], list | tuple) and where[0] else next(iter(where), None)
 
 
-def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
-    """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
-    if fault == "ignored" and not kind.has_result:
-        return False
-    if fault == "in-wrong-mode" and situation not in IN_PASS:
-        return False
-    return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
+class _Registered:
+    """A hook that is registered; it lives as long as what the backend calls in its place."""
+
+    def __init__(self, hook: Hook, its: Registration) -> None:
+        self.hook, self.its = hook, its
+
+
+class _Ordering(Knowing):
+    """A mutant that knows which hooks of an owner are registered, in order."""
+
+    groups = fresh(dict[Any, tuple[Any, list[weakref.ref[_Registered]]]])
+
+    def group_of(self, verb: str, owner: Any, options: dict[str, Any]) -> list[weakref.ref[_Registered]]:
+        """Return the hooks that an owner has by a verb and its options; what they are given is alike."""
+        owner = self.node_metadata(owner) if verb.startswith("node_") else owner  # one of its names may die before it
+        key = verb, id(owner), *sorted(options.items())
+        alive, group = self.groups.get(key, (None, []))
+        if alive is not None and alive() is not owner:
+            group = []  # another owner had this id
+        try:
+            alive = weakref.ref(owner)
+        except TypeError:
+            alive = None
+        self.groups[key] = alive, group
+        return group
+
+
+def _reversed(kind: Kind, situation: Situation) -> type[Mutant]:
+    """Return a mutant in which, of several hooks of one owner, those in the situation run in reverse order."""
+
+    def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
+        *where, hook = given
+        own = _Registered(hook, self.registration(kind.verbs[0], _owner(where)))
+        group = self.group_of(kind.verbs[0], _owner(where), options)
+        group.append(weakref.ref(own))
+
+        def run(*arguments: Any, **named: Any) -> Any:
+            own.its.calls.append(None)
+            try:
+                return _opposite(self, situation, own, group).hook(*arguments, **named)
+            except BaseException:
+                self.failures += 1
+                raise
+
+        run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
+        return old(*where, run, **options)
+
+    return overriding(*kind.verbs, base=_Ordering)(register)
+
+
+def _opposite(
+    mutant: Knowing, situation: Situation, own: _Registered, group: list[weakref.ref[_Registered]]
+) -> _Registered:
+    """Return the hook that has the place of this one when those in the situation are reversed."""
+    alive = [each for ref in group if (each := ref()) is not None]
+    calls = max((each.its.calls for each in alive), key=len)  # those of the first, which has been called before others
+    there = [each for each in alive if situation.holds(mutant, each.its._replace(calls=calls))]
+    return there[-1 - there.index(own)] if own in there else own
 
 
 class _Kept(NamedTuple):
@@ -195,7 +114,8 @@ def _pack_made(situation: Situation, wrong: Wrong) -> type[Mutant]:
 
         def packing(tensor: Any) -> Any:
             its.calls.append(None)
-            packed = wrong(self, lambda: [pack(tensor)]) if situation.holds(self, its) else [pack(tensor)]
+            call = Call(lambda given: [pack(given)], (tensor,))
+            packed = wrong(self, call) if situation.holds(self, its) else call()
             return _Kept(self.detach(tensor)) if packed is None else packed
 
         return packing, lambda packed: packed.tensor if isinstance(packed, _Kept) else unpack(*packed)
@@ -211,19 +131,30 @@ def _unpack_made(situation: Situation, wrong: Wrong) -> type[Mutant]:
 
         def unpacking(packed: Any) -> Any:
             its.calls.append(None)
-            return wrong(self, lambda: unpack(packed)) if situation.holds(self, its) else unpack(packed)
+            return wrong(self, Call(unpack, (packed,))) if situation.holds(self, its) else unpack(packed)
 
         return pack, unpacking
 
     return pairs("saved_tensors_hooks", base=Knowing)(pair)
 
 
-PACK_FAULTS = {name: FAULTS[name] for name in ("lost", "twice", "swallowed")}
-UNPACK_FAULTS = {"twice": FAULTS["twice"], "doubled": ("what {} returns is doubled", lambda _, call: call() * 2)}
 OF_PAIRS = (
     ("pack-hook", "a pack hook", [each for each in FORWARD if each.name != "another-thread"], PACK_FAULTS, _pack_made),
     ("unpack-hook", "an unpack hook", BACKWARD, UNPACK_FAULTS, _unpack_made),
 )
+
+
+OF_SOME = {"ignored": "has_result", "given-another-beside": "beside", "given-another-owner": "owner"}
+"""Faults that only some kinds of hooks can have, and the field that says so."""
+
+
+def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
+    """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
+    if fault == "in-wrong-mode" and situation not in IN_PASS:
+        return False
+    if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")):
+        return False
+    return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 
 
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
@@ -233,6 +164,9 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
             for situation in filter(partial(_is_tried, kind, fault), kind.situations):
                 said = words.format(f"{kind.words} {situation.words}")
                 yield f"{of}-{fault}-{situation.name}", said, kind.chapters, _made(kind, situation, wrong)
+        for situation in [each for each in kind.situations if not kind.unordered and each.name not in kind.never]:
+            said = f"{kind.words} {situation.words} runs after the later ones of its owner"
+            yield f"{of}-in-wrong-order-{situation.name}", said, kind.chapters, _reversed(kind, situation)
     for of, hook, situations, faults, make in OF_PAIRS:
         for fault, (words, wrong) in faults.items():
             for situation in situations:
@@ -240,14 +174,13 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
                 yield f"{of}-{fault}-{situation.name}", said, ("saved-tensor",), make(situation, wrong)
 
 
-def _each() -> Iterator[tuple[str, type[Mutant]]]:
-    for name, said, chapters, made in _all():
-        made.__name__ = name.replace("-", "_")
-        made.__doc__ = f"{said[0].upper()}{said[1:]}."
-        made.__module__ = __name__
-        made.under = ""  # type: ignore[attr-defined]
-        made.first = chapters  # type: ignore[attr-defined]
-        yield made.__name__, made
+def named(name: str, said: str, chapters: tuple[str, ...], made: type[Mutant]) -> tuple[str, type[Mutant]]:
+    """Return a mutant, and the name that its module gives to it: that of the caller of this function."""
+    made.__name__ = name.replace("-", "_")
+    made.__doc__ = f"{said[0].upper()}{said[1:]}."
+    made.under = ""  # type: ignore[attr-defined]
+    made.first = chapters  # type: ignore[attr-defined]
+    return made.__name__, made
 
 
-vars().update(_each())
+vars().update(named(*each) for each in _all())

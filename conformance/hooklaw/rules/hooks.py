@@ -4,16 +4,20 @@ A leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multip
 after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Trace
 
-Then = Callable[[Any], Any]
-"""What a hook does with a value; what it returns takes the value's place, unless it is None."""
+Then = Callable[..., Any]
+"""What a hook does with a value, and with what it gets beside; what it returns takes the value's place, if not None."""
 Place = Callable[[Callable[[], Any]], Any]
 """Calls a function, which registers hooks, in some place."""
+
+
+EARLIER = ("first", "second", "third")
+"""The labels of hooks that are registered before another."""
 
 
 class UserError(Exception):
@@ -32,18 +36,20 @@ class Kind(NamedTuple):
     """A kind of hook."""
 
     seen: Any
-    """The value that a hook gets."""
+    """The value that a hook gets; if it gets more, a list of it, the values beside it, and True for its own module."""
     register: Callable[[Backend, Any, Then], Any]
     """Registers a hook for the parts of the graph, or for the module."""
     of_module: bool = False
     of_all: bool = False
     """Whether the hook is on all modules, so that it must be removed."""
     replaces: bool = True
+    in_order: bool = True
+    """Whether the documentation says that several on the same tensor, Node or module run as they were registered."""
 
 
-def _first(values: tuple[Any, ...], then: Then) -> tuple[Any, ...] | None:
+def _first(values: tuple[Any, ...], then: Then, *beside: Any) -> tuple[Any, ...] | None:
     """Return the values with what `then` returns for the first in its place."""
-    new = then(values[0])
+    new = then(values[0], *beside)
     return None if new is None else (new, *values[1:])
 
 
@@ -67,29 +73,35 @@ NODE_PRE = Kind(
     ),
 )
 NODE = Kind(
-    [3.0, 3.0],
+    [[3.0, 3.0], [[1.0, 1.0]]],
     lambda backend, parts, then: backend.node_register_hook(
-        backend.grad_fn(parts.tripled), lambda grads, _: _first(grads, then)
+        backend.grad_fn(parts.tripled), lambda grads, outputs: _first(grads, then, outputs)
     ),
 )
 MULTI_GRAD = Kind(
     [[3.0, 3.0], [1.0, 1.0]],
     lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then),
     replaces=False,
+    in_order=False,
 )
 MULTI_GRAD_ANY = Kind(
     [1.0, 1.0],
     lambda backend, parts, then: backend.register_multi_grad_hook([parts.doubled, parts.tripled], then, mode="any"),
     replaces=False,
+    in_order=False,
 )
 BACKWARD_PRE = Kind(
-    [3.0, 3.0],
-    lambda backend, module, then: backend.register_full_backward_pre_hook(module, lambda _, grads: _first(grads, then)),
+    [[3.0, 3.0], True],
+    lambda backend, module, then: backend.register_full_backward_pre_hook(
+        module, lambda given, grads: _first(grads, then, given is module)
+    ),
     of_module=True,
 )
 BACKWARD = Kind(
-    [6.0, 6.0],
-    lambda backend, module, then: backend.register_full_backward_hook(module, lambda _, grads, __: _first(grads, then)),
+    [[6.0, 6.0], [[3.0, 3.0]], True],
+    lambda backend, module, then: backend.register_full_backward_hook(
+        module, lambda given, grads, outputs: _first(grads, then, outputs, given is module)
+    ),
     of_module=True,
 )
 GLOBAL_BACKWARD_PRE = Kind(
@@ -99,23 +111,29 @@ GLOBAL_BACKWARD_PRE = Kind(
     ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 GLOBAL_BACKWARD = Kind(
-    [6.0, 6.0],
+    [[6.0, 6.0], [[3.0, 3.0]]],
     lambda backend, module, then: backend.register_module_full_backward_hook(
-        _of(module, lambda _, grads, __: _first(grads, then))
+        _of(module, lambda _, grads, outputs: _first(grads, then, outputs))
     ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 FORWARD_PRE = Kind(
-    [1.0, 2.0],
-    lambda backend, module, then: backend.register_forward_pre_hook(module, lambda _, args: _first(args, then)),
+    [[1.0, 2.0], True],
+    lambda backend, module, then: backend.register_forward_pre_hook(
+        module, lambda given, args: _first(args, then, given is module)
+    ),
     of_module=True,
 )
 FORWARD = Kind(
-    [2.0, 4.0],
-    lambda backend, module, then: backend.register_forward_hook(module, lambda _, __, output: then(output)),
+    [[2.0, 4.0], [[1.0, 2.0]], True],
+    lambda backend, module, then: backend.register_forward_hook(
+        module, lambda given, args, output: then(output, args, given is module)
+    ),
     of_module=True,
 )
 GLOBAL_FORWARD_PRE = Kind(
@@ -125,12 +143,16 @@ GLOBAL_FORWARD_PRE = Kind(
     ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 GLOBAL_FORWARD = Kind(
-    [2.0, 4.0],
-    lambda backend, module, then: backend.register_module_forward_hook(_of(module, lambda _, __, output: then(output))),
+    [[2.0, 4.0], [[1.0, 2.0]]],
+    lambda backend, module, then: backend.register_module_forward_hook(
+        _of(module, lambda _, args, output: then(output, args))
+    ),
     of_module=True,
     of_all=True,
+    in_order=False,
 )
 
 
@@ -182,23 +204,34 @@ def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> G
 
 def hook_of(trace: Trace, kind: Kind) -> Then:
     """Return a hook that logs the value, and makes it tenfold if it may replace it."""
-    return trace.saw("hook", (lambda value: value * 10) if kind.replaces else None)
+    return trace.saw("hook", (lambda value, *_: value * 10) if kind.replaces else None)
+
+
+def earlier(trace: Trace, kind: Kind) -> list[Then]:
+    """Return three hooks to register before another; they log their values if the documentation gives their order."""
+    return [trace.saw(label) if kind.in_order else nothing for label in EARLIER]
+
+
+def seen_by(kind: Kind, others: Sequence[Then] = ()) -> list[tuple[str, Any]]:
+    """Return what is expected to be logged by a hook, and by others registered before it."""
+    labels = EARLIER if others and kind.in_order else ()
+    return [(label, kind.seen) for label in (*labels, "hook")]
 
 
 def failing(trace: Trace, kind: Kind, failures: list[None]) -> Then:
     """Return such a hook that raises as long as there are failures."""
     hook = hook_of(trace, kind)
 
-    def fail(value: Any) -> Any:
+    def fail(*given: Any) -> Any:
         if failures:
             failures.pop()
             raise UserError("from the hook")
-        return hook(value)
+        return hook(*given)
 
     return fail
 
 
-def nothing(_: Any) -> None:
+def nothing(*_: Any) -> None:
     """Be a hook that does nothing."""
 
 
@@ -206,7 +239,7 @@ def after_calls(calls_before: int) -> Then:
     """Return a hook that raises after so many calls."""
     before = [None] * calls_before
 
-    def fail(_: Any) -> None:
+    def fail(*_: Any) -> None:
         if not before:
             raise UserError("from the hook")
         before.pop()

@@ -12,6 +12,7 @@ from hooklaw.rules.hooks import (
     Place,
     UserError,
     after_calls,
+    earlier,
     failing,
     gradient,
     here,
@@ -20,6 +21,7 @@ from hooklaw.rules.hooks import (
     hooked_module,
     leaf,
     nothing,
+    seen_by,
 )
 
 PASSES = [
@@ -216,18 +218,18 @@ def recomputed(backend: Backend, module: Any) -> tuple[Any, Any]:
 
 def runs_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run], times: int = 1) -> None:
     """Expect a hook, alone or after others, to run once in each of these passes, some of which run several times."""
-    for others in ((), (nothing, nothing)):
+    for others in ([], earlier(trace, kind)):
         for label, run in runs.items():
             with hooked(backend, kind, *others, hook_of(trace, kind)) as (root, x):
                 for _ in range(times):
                     trace.log(label, run(root, x))
-                    trace.expect(("hook", kind.seen), (label, gradient(kind)))
+                    trace.expect(*seen_by(kind, others), (label, gradient(kind)))
 
 
 def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
     """Expect a hook to run with grad mode off in each of these passes, and on if the pass creates a graph."""
     for label, run in runs.items():
-        with hooked(backend, kind, lambda _: trace.log("grad mode", backend.is_grad_enabled())) as (root, x):
+        with hooked(backend, kind, lambda *_: trace.log("grad mode", backend.is_grad_enabled())) as (root, x):
             run(root, x)
         trace.log(label)
         trace.expect(("grad mode", "creates a graph" in label), label)
@@ -235,24 +237,25 @@ def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
 
 def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect a hook to run once wherever it was registered."""
-    for label, place in places_of(backend, kind).items():
-        with hooked(backend, kind, hook_of(trace, kind), place=place) as (root, x):
-            trace.log(label, _backward(backend, root, x))
-            trace.expect(("hook", kind.seen), (label, gradient(kind)))
+    for others in ([], earlier(trace, kind)):
+        for label, place in places_of(backend, kind).items():
+            with hooked(backend, kind, *others, hook_of(trace, kind), place=place) as (root, x):
+                trace.log(label, _backward(backend, root, x))
+                trace.expect(*seen_by(kind, others), (label, gradient(kind)))
 
 
 def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
     """Expect the error of a hook to reach the caller of each of these passes, and the next one to run the hook."""
     for label, run in runs.items():
-        failures = [None]
-        for _ in range(2):
-            with hooked(backend, kind, failing(trace, kind, failures)) as (root, x):
-                if failures:
-                    with trace.raises_type(UserError, "from the hook"):
-                        run(root, x)
-                else:
-                    trace.log(label, run(root, x))
-        trace.expect(("hook", kind.seen), (label, gradient(kind)))
+        with (
+            hooked(backend, kind, failing(trace, kind, [None])) as (root, x),
+            trace.raises_type(UserError, "from the hook"),
+        ):
+            run(root, x)
+        for others in ([], earlier(trace, kind)):
+            with hooked(backend, kind, *others, hook_of(trace, kind)) as (root, x):
+                trace.log(label, run(root, x))
+                trace.expect(*seen_by(kind, others), (label, gradient(kind)))
 
 
 def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
@@ -266,35 +269,40 @@ def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
 
 def called_in(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect a forward hook, alone or after others, to run once in each kind of call, and in a recomputation."""
-    for others in ((), (nothing, nothing)):
+    for others in ([], earlier(trace, kind)):
+        seen = seen_by(kind, others)
         for label, call in calls(backend).items():
             with hooked_module(backend, kind, *others, hook_of(trace, kind)) as module:
                 for _ in range(THRICE):
                     trace.log(label, call(module, leaf(backend)))
-                    trace.expect(("hook", kind.seen), (label, [20.0, 40.0]))
-    with hooked_module(backend, kind, hook_of(trace, kind)) as module:
-        root, x = recomputed(backend, module)
-        trace.log("gradient", _backward(backend, root, x))
-        trace.expect(("hook", kind.seen), ("hook", kind.seen), ("gradient", [800.0, 1600.0]))
+                    trace.expect(*seen, (label, [20.0, 40.0]))
+        with hooked_module(backend, kind, *others, hook_of(trace, kind)) as module:
+            root, x = recomputed(backend, module)
+            trace.log("gradient", _backward(backend, root, x))
+            trace.expect(*seen, *seen, ("gradient", [800.0, 1600.0]))
 
 
 def called_from(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect a forward hook to run once wherever it was registered."""
-    for label, place in places_of(backend, kind).items():
-        with hooked_module(backend, kind, hook_of(trace, kind), place=place) as module:
-            trace.log(label, module(leaf(backend)))
-            trace.expect(("hook", kind.seen), (label, [20.0, 40.0]))
+    for others in ([], earlier(trace, kind)):
+        for label, place in places_of(backend, kind).items():
+            with hooked_module(backend, kind, *others, hook_of(trace, kind), place=place) as module:
+                trace.log(label, module(leaf(backend)))
+                trace.expect(*seen_by(kind, others), (label, [20.0, 40.0]))
 
 
 def errors_in(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect the error of a forward hook to reach its caller, in each kind of call, the third and a recomputation."""
     for label, call in calls(backend).items():
-        failures = [None]
-        with hooked_module(backend, kind, failing(trace, kind, failures)) as module:
+        with hooked_module(backend, kind, failing(trace, kind, [None])) as module:
             with trace.raises_type(UserError, "from the hook"):
                 call(module, leaf(backend))
             trace.log(label, call(module, leaf(backend)))
-        trace.expect(("hook", kind.seen), (label, [20.0, 40.0]))
+            trace.expect(*seen_by(kind), (label, [20.0, 40.0]))
+        others = earlier(trace, kind)
+        with hooked_module(backend, kind, *others, hook_of(trace, kind)) as module:
+            trace.log(label, call(module, leaf(backend)))
+            trace.expect(*seen_by(kind, others), (label, [20.0, 40.0]))
     with hooked_module(backend, kind, after_calls(1)) as module:
         root, _ = recomputed(backend, module)
         with trace.raises_type(UserError, "from the hook"):

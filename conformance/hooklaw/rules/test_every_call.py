@@ -14,7 +14,7 @@ REACHES = observed("the error of a hook reaches the caller as it is, and the nex
 @rule(
     "module.forward-pre.fire.every-call",
     level=Level.MUST,
-    sources=[FORWARD_PRE_HOOK.sentence(2, 5)],
+    sources=[FORWARD_PRE_HOOK.sentence(2, 5, 8, 14)],
     needs=[Capability.MODULES, *PLACES, Capability.THREADS],
     mutants=[
         "forward-pre-hook-lost-no-grad",
@@ -29,6 +29,7 @@ def test_forward_pre(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook runs once in each call, and what it returns is used.
 
     In no_grad, in a checkpointed function, inside another module, with saved-tensor hooks active, in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     called_in(backend, trace, FORWARD_PRE)
 
@@ -36,7 +37,7 @@ def test_forward_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward-pre.fire.every-place",
     level=Level.MUST,
-    sources=[FORWARD_PRE_HOOK.sentence(2, 5)],
+    sources=[FORWARD_PRE_HOOK.sentence(2, 5, 8, 14)],
     needs=[Capability.MODULES, *PLACES],
     mutants=[
         "forward-pre-hook-lost-made-in-no-grad",
@@ -50,6 +51,7 @@ def test_forward_pre_from_every_place(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook runs no matter what was under way when it was registered.
 
     In no_grad, during a pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks.
+    Three hooks that were registered before it run before it, in order.
     """
     called_from(backend, trace, FORWARD_PRE)
 
@@ -81,7 +83,7 @@ def test_forward_pre_error(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.fire.every-call",
     level=Level.MUST,
-    sources=[FORWARD_HOOK.sentence(2, 5)],
+    sources=[FORWARD_HOOK.sentence(2, 5, 7, 12)],
     needs=[Capability.MODULES, *PLACES, Capability.THREADS],
     mutants=[
         "forward-hook-lost-no-grad",
@@ -96,6 +98,7 @@ def test_forward(backend: Backend, trace: Trace) -> None:
     """A forward hook runs once in each call, and what it returns is used.
 
     In no_grad, in a checkpointed function, inside another module, with saved-tensor hooks active, in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     called_in(backend, trace, FORWARD)
 
@@ -103,7 +106,7 @@ def test_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.fire.every-place",
     level=Level.MUST,
-    sources=[FORWARD_HOOK.sentence(2, 5)],
+    sources=[FORWARD_HOOK.sentence(2, 5, 7, 12)],
     needs=[Capability.MODULES, *PLACES],
     mutants=[
         "forward-hook-lost-made-in-no-grad",
@@ -117,6 +120,7 @@ def test_forward_from_every_place(backend: Backend, trace: Trace) -> None:
     """A forward hook runs no matter what was under way when it was registered.
 
     In no_grad, during a pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks.
+    Three hooks that were registered before it run before it, in order.
     """
     called_from(backend, trace, FORWARD)
 
@@ -215,7 +219,7 @@ def test_global_forward_pre_error(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global-forward.fire.every-call",
     level=Level.MUST,
-    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 7)],
+    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 4, 7)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, *PLACES, Capability.THREADS],
     mutants=[
         "global-forward-hook-lost-no-grad",
@@ -237,7 +241,7 @@ def test_global_forward(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.global-forward.fire.every-place",
     level=Level.MUST,
-    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 7)],
+    sources=[GLOBAL_FORWARD_HOOK.sentence(3, 4, 7)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, *PLACES],
     mutants=[
         "global-forward-hook-lost-made-in-no-grad",

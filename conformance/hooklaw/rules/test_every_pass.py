@@ -1,6 +1,6 @@
 """Hooks of each kind, in each kind of pass: once, with what they return."""
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
@@ -25,12 +25,13 @@ BACKWARD_PRE_HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 BACKWARD_HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL_BACKWARD_PRE_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
 GLOBAL_BACKWARD_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_hook")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8)
 
 
 @rule(
     "tensor-hook.fire.every-pass",
     level=Level.MUST,
-    sources=[TENSOR_HOOK.sentence(2, 4)],
+    sources=[TENSOR_HOOK.sentence(2, 4), ORDER],
     needs=[Capability.TENSOR_HOOKS, *PASSES],
     mutants=[
         "tensor-hook-lost-second-pass",
@@ -44,6 +45,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     """A tensor hook runs once in each pass, and what it returns is used.
 
     In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, TENSOR, passes(backend), times=THRICE)
 
@@ -51,7 +53,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.fire.every-pass",
     level=Level.MUST,
-    sources=[POST_ACCUMULATE_HOOK.sentence(2)],
+    sources=[POST_ACCUMULATE_HOOK.sentence(2), ORDER],
     needs=[Capability.POST_ACCUMULATE, *BACKWARDS],
     mutants=[
         "post-accumulate-hook-lost-second-pass",
@@ -63,6 +65,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs once in each backward.
 
     Again on the same graph, in no_grad, and with create_graph.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, POST_ACCUMULATE, backwards(backend), times=THRICE)
 
@@ -70,7 +73,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.every-pass",
     level=Level.MUST,
-    sources=[NODE_PRE_HOOK.sentence(2, 4)],
+    sources=[NODE_PRE_HOOK.sentence(2, 4), ORDER],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
     mutants=[
         "node-pre-hook-lost-second-pass",
@@ -84,6 +87,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook runs once in each pass, and what it returns is used.
 
     In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE_PRE, passes(backend), times=THRICE)
 
@@ -91,7 +95,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.fire.every-pass",
     level=Level.MUST,
-    sources=[NODE_HOOK.sentence(2, 4)],
+    sources=[NODE_HOOK.sentence(2, 3, 4), ORDER],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
     mutants=[
         "node-hook-lost-second-pass",
@@ -105,6 +109,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     """A Node hook runs once in each pass, and what it returns is used.
 
     In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE, passes(backend), times=THRICE)
 
@@ -152,7 +157,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.fire.every-pass",
     level=Level.MUST,
-    sources=[BACKWARD_PRE_HOOK.sentence(2, 5)],
+    sources=[BACKWARD_PRE_HOOK.sentence(2, 3, 5, 12)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES],
     mutants=[
         "backward-pre-hook-lost-second-pass",
@@ -166,6 +171,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """A module's backward pre-hook runs once in each pass, and what it returns is used.
 
     In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD_PRE, passes(backend), times=THRICE)
 
@@ -173,7 +179,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.every-pass",
     level=Level.MUST,
-    sources=[BACKWARD_HOOK.sentence(2, 8)],
+    sources=[BACKWARD_HOOK.sentence(2, 6, 7, 8, 16)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES],
     mutants=[
         "backward-hook-lost-second-pass",
@@ -187,6 +193,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     """A module's backward hook runs once in each pass, and what it returns is used.
 
     In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD, passes(backend), times=THRICE)
 

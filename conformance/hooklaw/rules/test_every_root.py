@@ -1,6 +1,6 @@
 """Hooks of each kind, whatever a backward starts from, what it is for, and which thread runs it."""
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 from hooklaw.rules.hooks import (
     BACKWARD,
     BACKWARD_PRE,
@@ -25,12 +25,13 @@ BACKWARD_PRE_HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 BACKWARD_HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL_BACKWARD_PRE_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
 GLOBAL_BACKWARD_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_hook")
+ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8)
 
 
 @rule(
     "tensor-hook.fire.every-root",
     level=Level.MUST,
-    sources=[TENSOR_HOOK.sentence(2, 4)],
+    sources=[TENSOR_HOOK.sentence(2, 4), ORDER],
     needs=[Capability.TENSOR_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "tensor-hook-lost-inputs",
@@ -44,6 +45,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     """A tensor hook runs once whatever a backward starts from and is limited to, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, TENSOR, {**roots(backend), **in_thread(backend)})
 
@@ -51,7 +53,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.fire.every-root",
     level=Level.MUST,
-    sources=[POST_ACCUMULATE_HOOK.sentence(2)],
+    sources=[POST_ACCUMULATE_HOOK.sentence(2), ORDER],
     needs=[Capability.POST_ACCUMULATE, *ROOTS, Capability.THREADS],
     mutants=[
         "post-accumulate-hook-lost-inputs",
@@ -64,6 +66,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs once whatever a backward starts from and is limited to, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, POST_ACCUMULATE, {**roots(backend), **in_thread(backend)})
 
@@ -71,7 +74,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-prehook.fire.every-root",
     level=Level.MUST,
-    sources=[NODE_PRE_HOOK.sentence(2, 4)],
+    sources=[NODE_PRE_HOOK.sentence(2, 4), ORDER],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "node-pre-hook-lost-inputs",
@@ -85,6 +88,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook runs once whatever a backward starts from and is limited to, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE_PRE, {**roots(backend), **in_thread(backend)})
 
@@ -92,7 +96,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "node-hook.fire.every-root",
     level=Level.MUST,
-    sources=[NODE_HOOK.sentence(2, 4)],
+    sources=[NODE_HOOK.sentence(2, 3, 4), ORDER],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "node-hook-lost-inputs",
@@ -106,6 +110,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     """A Node hook runs once whatever a backward starts from and is limited to, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE, {**roots(backend), **in_thread(backend)})
 
@@ -153,7 +158,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward-pre.fire.every-root",
     level=Level.MUST,
-    sources=[BACKWARD_PRE_HOOK.sentence(2, 5)],
+    sources=[BACKWARD_PRE_HOOK.sentence(2, 3, 5, 12)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "backward-pre-hook-lost-inputs",
@@ -167,6 +172,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """A module's backward pre-hook runs once whatever a backward starts from and is limited to, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
 
@@ -174,7 +180,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.full-backward.fire.every-root",
     level=Level.MUST,
-    sources=[BACKWARD_HOOK.sentence(2, 8)],
+    sources=[BACKWARD_HOOK.sentence(2, 6, 7, 8, 16)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *ROOTS, Capability.THREADS],
     mutants=[
         "backward-hook-lost-inputs",
@@ -188,6 +194,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     """A module's backward hook runs once whatever a backward starts from and is limited to, in any thread.
 
     A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD, {**roots(backend), **in_thread(backend)})
 

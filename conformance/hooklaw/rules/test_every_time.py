@@ -29,10 +29,12 @@ Hook = Callable[..., Any]
 
 
 class Kind(NamedTuple):
-    """A kind of hook: how it is registered, and what it runs around."""
+    """A kind of hook: how it is registered, what it runs around, and what it gets."""
 
     register: Callable[[Hook], Any]
     act: Callable[[], Any]
+    is_given: Callable[..., bool]
+    """Whether the arguments of a call are right."""
 
 
 def steps(backend: Backend) -> dict[str, Kind]:
@@ -44,52 +46,37 @@ def steps(backend: Backend) -> dict[str, Kind]:
     def step() -> None:
         backend.step(optimizer)
 
+    def is_given(given: Any, *_: Any) -> bool:
+        return given is optimizer
+
     return {
-        "step pre-hook": Kind(lambda hook: backend.register_step_pre_hook(optimizer, hook), step),
-        "step post-hook": Kind(lambda hook: backend.register_step_post_hook(optimizer, hook), step),
-        "step pre-hook on all optimizers": Kind(backend.register_optimizer_step_pre_hook, step),
-        "step post-hook on all optimizers": Kind(backend.register_optimizer_step_post_hook, step),
+        "step pre-hook": Kind(partial(backend.register_step_pre_hook, optimizer), step, is_given),
+        "step post-hook": Kind(partial(backend.register_step_post_hook, optimizer), step, is_given),
+        "step pre-hook on all optimizers": Kind(backend.register_optimizer_step_pre_hook, step, is_given),
+        "step post-hook on all optimizers": Kind(backend.register_optimizer_step_post_hook, step, is_given),
     }
 
 
-def states(backend: Backend) -> dict[str, Kind]:
-    """Return the kinds of hooks around a module's state dict."""
-    module = weighted(backend)
-    state = backend.state_dict(module)
+def states(backend: Backend, owner: Any) -> dict[str, Kind]:
+    """Return the kinds of hooks around the state dict of a module or an optimizer."""
+    state = backend.state_dict(owner)
 
     def save() -> None:
-        backend.state_dict(module)
+        backend.state_dict(owner)
 
     def load() -> None:
-        backend.load_state_dict(module, state)
+        backend.load_state_dict(owner, state)
 
-    return {
-        "state-dict pre-hook": Kind(lambda hook: backend.register_state_dict_pre_hook(module, hook), save),
-        "state-dict post-hook": Kind(lambda hook: backend.register_state_dict_post_hook(module, hook), save),
-        "load-state-dict pre-hook": Kind(lambda hook: backend.register_load_state_dict_pre_hook(module, hook), load),
-        "load-state-dict post-hook": Kind(lambda hook: backend.register_load_state_dict_post_hook(module, hook), load),
+    def is_given(given: Any, *_: Any) -> bool:
+        return given is owner
+
+    registers = {
+        "state-dict pre-hook": (backend.register_state_dict_pre_hook, save),
+        "state-dict post-hook": (backend.register_state_dict_post_hook, save),
+        "load-state-dict pre-hook": (backend.register_load_state_dict_pre_hook, load),
+        "load-state-dict post-hook": (backend.register_load_state_dict_post_hook, load),
     }
-
-
-def optimizer_states(backend: Backend) -> dict[str, Kind]:
-    """Return the kinds of hooks around an optimizer's state dict."""
-    optimizer = backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
-    state = backend.state_dict(optimizer)
-
-    def save() -> None:
-        backend.state_dict(optimizer)
-
-    def load() -> None:
-        backend.load_state_dict(optimizer, state)
-
-    return {
-        "state-dict pre-hook": Kind(lambda hook: backend.register_state_dict_pre_hook(optimizer, hook), save),
-        "state-dict post-hook": Kind(lambda hook: backend.register_state_dict_post_hook(optimizer, hook), save),
-        "load-state-dict pre-hook": Kind(lambda hook: backend.register_load_state_dict_pre_hook(optimizer, hook), load),
-        "load-state-dict post-hook": Kind(
-            lambda hook: backend.register_load_state_dict_post_hook(optimizer, hook), load
-        ),
-    }
+    return {label: Kind(partial(register, owner), act, is_given) for label, (register, act) in registers.items()}
 
 
 def registrations(backend: Backend) -> dict[str, Kind]:
@@ -101,12 +88,26 @@ def registrations(backend: Backend) -> dict[str, Kind]:
     def get_child() -> None:
         backend.add_module(outer, "inner", module)
 
+    def is_weight(_: Any, name: str, value: Any) -> bool:
+        return (name, backend.tolist(value)) == ("weight", [3.0, 5.0])
+
+    def is_buffer(given: Any, name: str, value: Any) -> bool:
+        return given is module and (name, backend.tolist(value)) == ("value", [3.0])
+
+    def is_child(given: Any, name: str, child: Any) -> bool:
+        return given is outer and name == "inner" and child is module
+
     module, outer = weighted(backend), weighted(backend)
     return {
-        "parameter": Kind(backend.register_module_parameter_registration_hook, lambda: weighted(backend)),
-        "buffer": Kind(backend.register_module_buffer_registration_hook, get_buffer),
-        "child": Kind(backend.register_module_module_registration_hook, get_child),
+        "parameter": Kind(backend.register_module_parameter_registration_hook, lambda: weighted(backend), is_weight),
+        "buffer": Kind(backend.register_module_buffer_registration_hook, get_buffer, is_buffer),
+        "child": Kind(backend.register_module_module_registration_hook, get_child, is_child),
     }
+
+
+def sgd(backend: Backend) -> Any:
+    """Make an optimizer of one parameter."""
+    return backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
 
 
 def weighted(backend: Backend) -> Any:
@@ -118,14 +119,19 @@ def nothing(*_: Any, **__: Any) -> None:
     """Be a hook that does nothing."""
 
 
+def logging(trace: Trace, label: str, kind: Kind) -> Hook:
+    """Return a hook that logs whether it gets what it is to get."""
+    return lambda *given, **_: trace.log(label, kind.is_given(*given))
+
+
 def runs_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
     """Expect a hook of each kind, alone or after others, to run once each time, in another thread too."""
     for label, kind in kinds.items():
         for others in ((), (nothing, nothing)):
-            handles = [kind.register(hook) for hook in (*others, lambda *_, label=label, **__: trace.log(label))]
+            handles = [kind.register(hook) for hook in (*others, logging(trace, label, kind))]
             for act in (*[kind.act] * THRICE, lambda kind=kind: elsewhere(kind.act)):
                 act()
-                trace.expect(label)
+                trace.expect((label, True))
             for handle in handles:
                 handle.remove()
 
@@ -133,19 +139,21 @@ def runs_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
 def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
     """Expect the error of a hook, the third in its third call too, to come out, and the next time to be right."""
 
-    def failing(label: str, before: int, calls: list[None]) -> Hook:
-        def hook(*_: Any, **__: Any) -> None:
+    def failing(label: str, kind: Kind, before: int, calls: list[None]) -> Hook:
+        right = logging(trace, label, kind)
+
+        def hook(*given: Any, **named: Any) -> None:
             calls.append(None)
             if len(calls) == before + 1:
                 raise UserError("from the hook")
-            trace.log(label)
+            right(*given, **named)
 
         return hook
 
     for label, kind in kinds.items():
         for before, others in ((0, ()), (THRICE - 1, (nothing, nothing))):
             for run in (kind.act, lambda kind=kind: elsewhere(kind.act)):
-                handles = [kind.register(hook) for hook in (*others, failing(label, before, []))]
+                handles = [kind.register(hook) for hook in (*others, failing(label, kind, before, []))]
                 for _ in range(before):
                     run()
                 with trace.raises_type(UserError, "from the hook"):
@@ -153,7 +161,7 @@ def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
                 run()
                 for handle in handles:
                     handle.remove()
-                trace.expect(*[label] * (before + 1))
+                trace.expect(*[(label, True)] * (before + 1))
 
 
 def may_remove_itself(trace: Trace, kinds: dict[str, Kind]) -> None:
@@ -183,14 +191,19 @@ def may_remove_itself(trace: Trace, kinds: dict[str, Kind]) -> None:
 @rule(
     "optim.step-hooks.every-time",
     level=Level.MUST,
-    sources=[STEP_PRE.sentence(1), STEP_POST.sentence(1), STEP_PRE_OF_ALL.sentence(1), STEP_POST_OF_ALL.sentence(1)],
+    sources=[
+        STEP_PRE.sentence(1, 3),
+        STEP_POST.sentence(1, 3),
+        STEP_PRE_OF_ALL.sentence(1, 2),
+        STEP_POST_OF_ALL.sentence(1, 2),
+    ],
     needs=[Capability.OPTIMIZERS, Capability.THREADS],
     mutants=["step-pre-hook-lost-another-thread", "global-step-post-hook-lost-another-thread"],
 )
 def test_steps(backend: Backend, trace: Trace) -> None:
     """Step hooks of an optimizer, and those of all optimizers, run once in each step, in any thread.
 
-    The first, second and third step; of one hook, and of a third hook of its kind.
+    The first, second and third step; of one hook, and of a third hook of its kind. It gets the optimizer.
     """
     runs_each_time(trace, steps(backend))
 
@@ -229,16 +242,16 @@ def test_step_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
 @rule(
     "state-dict.hooks.every-time",
     level=Level.MUST,
-    sources=[STATE_PRE.sentence(1), STATE_POST.sentence(1), LOAD_PRE.sentence(1), LOAD_POST.sentence(1)],
+    sources=[STATE_PRE.sentence(1, 2), STATE_POST.sentence(1, 2), LOAD_PRE.sentence(1, 2), LOAD_POST.sentence(1, 3)],
     needs=[Capability.MODULES, Capability.STATE_DICT, Capability.THREADS],
     mutants=["state-dict-pre-hook-lost-another-thread", "load-post-hook-lost-another-thread"],
 )
 def test_states(backend: Backend, trace: Trace) -> None:
     """State-dict hooks of a module run once each time its state is saved or loaded, in any thread.
 
-    The first, second and third time; of one hook, and of a third hook of its kind.
+    The first, second and third time; of one hook, and of a third hook of its kind. It gets the module.
     """
-    runs_each_time(trace, states(backend))
+    runs_each_time(trace, states(backend, weighted(backend)))
 
 
 @rule(
@@ -254,7 +267,7 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
 
     Also in another thread, and of the third hook in its third call.
     """
-    fails_each_time(trace, states(backend))
+    fails_each_time(trace, states(backend, weighted(backend)))
 
 
 @rule(
@@ -269,7 +282,7 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
 )
 def test_state_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     """A state-dict hook that removes itself while it runs is not called again, and all other hooks still are."""
-    may_remove_itself(trace, states(backend))
+    may_remove_itself(trace, states(backend, weighted(backend)))
 
 
 @rule(
@@ -284,7 +297,7 @@ def test_states_of_optimizers(backend: Backend, trace: Trace) -> None:
 
     The first, second and third time; of one hook, and of a third hook of its kind.
     """
-    runs_each_time(trace, optimizer_states(backend))
+    runs_each_time(trace, states(backend, sgd(backend)))
 
 
 @rule(
@@ -300,20 +313,20 @@ def test_errors_of_states_of_optimizers(backend: Backend, trace: Trace) -> None:
 
     Also in another thread, and of the third hook in its third call.
     """
-    fails_each_time(trace, optimizer_states(backend))
+    fails_each_time(trace, states(backend, sgd(backend)))
 
 
 @rule(
     "registration-hook.every-time",
     level=Level.MUST,
-    sources=[PARAMETER.sentence(3), BUFFER.sentence(3), CHILD.sentence(3)],
+    sources=[PARAMETER.sentence(3, 4), BUFFER.sentence(3, 4), CHILD.sentence(3, 4)],
     needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS, Capability.THREADS],
     mutants=["parameter-registration-hook-lost-another-thread", "module-registration-hook-lost-another-thread"],
 )
 def test_registrations(backend: Backend, trace: Trace) -> None:
     """A registration hook runs once each time a module gets a parameter, a buffer or a child, in any thread.
 
-    The first, second and third time; of one hook, and of a third hook of its kind.
+    The first, second and third time; of one hook, and of a third hook of its kind. It gets the name and what has it.
     """
     runs_each_time(trace, registrations(backend))
 

@@ -1,5 +1,6 @@
 """Legacy backward hooks of a module (register_backward_hook), on the last Node of its forward."""
 
+from collections.abc import Callable
 from typing import Any
 from warnings import catch_warnings
 
@@ -25,6 +26,32 @@ def called(backend: Backend, module: Any, *inputs: Any) -> Any:
     return backend.call(forward, *inputs)
 
 
+def expect_runs_inside(backend: Backend, trace: Trace, register: Callable[..., Any]) -> None:
+    """Expect hooks of a kind to run in a backward inside another, and if they were registered in a backward."""
+
+    def loss_of(module):
+        return backend.sum(called(backend, module, leaf(backend)))
+
+    def of_inner(label):
+        return lambda module, *_: trace.log(label) if module is inner else None
+
+    def begin(module: Any, *_: Any) -> None:
+        if module is outer:
+            handles.append(register(inner, of_inner("registered in a backward")))
+            backend.backward(loss)
+
+    inner, outer = (backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2))
+    handles = [register(inner, of_inner("registered before")), register(outer, begin)]
+    loss = loss_of(inner)
+    backend.backward(loss_of(outer))
+    trace.expect("registered before")
+    backend.backward(loss_of(inner))
+    for handle in handles:
+        handle.remove()
+
+    trace.expect_in_any_order("registered before", "registered in a backward")
+
+
 @rule(
     "module.legacy-backward.runs",
     level=Level.MUST,
@@ -36,6 +63,7 @@ def test_runs(backend: Backend, trace: Trace) -> None:
     """A legacy backward hook runs in a backward through its module, a global one for every module.
 
     The docstrings call them backward hooks on the module and hooks common to all modules; what they get is left open.
+    Also in a backward inside another, and if it was registered in the forward of another module or during a backward.
     """
     inner, outer = (backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2))
     backend.register_backward_hook(inner, trace.saw("own"))
@@ -47,6 +75,14 @@ def test_runs(backend: Backend, trace: Trace) -> None:
     handle.remove()
 
     trace.expect_in_any_order("global, outer", "global, inner", "own")
+    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
+        expect_runs_inside(backend, trace, register)
+    register_inside = backend.module(
+        {}, lambda _module, x: (backend.register_backward_hook(inner, trace.saw("in forward")), x)[1]
+    )
+    register_inside(leaf(backend))
+    backend.backward(backend.sum(called(backend, inner, leaf(backend))))
+    trace.expect_in_any_order("own", "in forward")
 
 
 @rule(
@@ -179,7 +215,10 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     mutants=["legacy-module-hook-replaces-nothing"],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
-    """A legacy backward hook, of a module or a global one, that returns too few or too many gradients is an error."""
+    """A legacy backward hook, of a module or a global one, that returns too few or too many gradients is an error.
+
+    Another hook runs in the next backward.
+    """
     for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
         for count in (0, 2):
             module = backend.module({}, lambda _module, x: backend.exp(x))
@@ -190,6 +229,10 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
 
             with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
                 backend.backward(loss)
+        handle = register(module, trace.saw("hook"))
+        backend.backward(backend.sum(called(backend, module, leaf(backend))))
+        handle.remove()
+        trace.expect("hook")
 
 
 @rule(

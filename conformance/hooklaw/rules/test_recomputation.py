@@ -8,6 +8,7 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, region
+from hooklaw.rules.hooks import UserError
 from hooklaw.rules.lifetimes import without_collector
 
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
@@ -244,7 +245,10 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     mutants=["context-fn-ignored", "context-fn-swapped"],
 )
 def test_context_fn(backend: Backend, trace: Trace) -> None:
-    """The two contexts of context_fn surround the function of a non-reentrant checkpoint: in forward, in backward."""
+    """The two contexts of context_fn surround the function of a non-reentrant checkpoint: in forward, in backward.
+
+    Those of each of several checkpoints, after one whose recomputation failed, and of one inside another.
+    """
 
     @contextmanager
     def around(name: str) -> Generator[None]:
@@ -258,12 +262,36 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
         trace.log("function")
         return x * x
 
-    for early_stop in (False, True):
+    def failing(x):
+        if trace.count("enter second"):
+            raise UserError("from the recomputation")
+        return fn(x)
+
+    def inside():
+        return around("inner first"), around("inner second")
+
+    def outer(x):
+        y = backend.checkpoint(fn, x, use_reentrant=False, context_fn=inside)
+        return y * y
+
+    def run(fn, *, early_stop=False):
         how = {"early_stop": early_stop, "context_fn": lambda: (around("first"), around("second"))}
-        loss = backend.call(region(backend, fn, use_reentrant=False, **how), leaf(backend))
+        return backend.call(region(backend, fn, use_reentrant=False, **how), leaf(backend))
+
+    loss = run(failing)
+    with suppress(UserError):
+        backend.backward(loss)
+    trace.expect("enter first", "function", "leave first", "enter second", "leave second")
+    for early_stop in (False, True, False, True):
+        loss = run(fn, early_stop=early_stop)
         trace.expect("enter first", "function", "leave first")
         backend.backward(loss)
         trace.expect("enter second", "function", "leave second")
+    loss = run(outer)
+    forward = ["enter inner first", "function", "leave inner first"]
+    trace.expect("enter first", *forward, "leave first")
+    backend.backward(loss)
+    trace.expect("enter second", *forward, "leave second", "enter inner second", "function", "leave inner second")
 
 
 @rule(
