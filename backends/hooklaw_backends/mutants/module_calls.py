@@ -282,3 +282,19 @@ def backward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Ho
     """A backward pre-hook gets the module on which one was registered first."""
     self.kept.append(module)
     return _given_another(0, hook, self.kept)
+
+
+@overriding("module")
+def forward_is_given_constants_themselves(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
+    """A module's forward gets the caller's own tensor, not a view, for an input that does not require grad."""
+
+    def own(value: Any, before: Any) -> Any:
+        is_constant = self.is_tensor(before) and not self.requires_grad(before)
+        return before if is_constant and self.tolist(value) == self.tolist(before) else value
+
+    def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(module, *map(own, args, given), *args[len(given) :], **kwargs)
+
+    made = old(parameters, run)
+    given = inputs_to(self, made)
+    return made

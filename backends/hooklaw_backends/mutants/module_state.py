@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, handle_of
 
 
 @calling(*verbs.REGISTRATION)
@@ -223,3 +223,21 @@ class LoadPostHookBeforeLoading(Mutant):
 def state_dict_pre_hook_gets_no_keep_vars(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
     """The keep_vars that a state_dict pre-hook gets is False, whatever was asked for."""
     return hook(owner, *(False if isinstance(value, bool) else value for value in given))
+
+
+@overriding("register_module_buffer_registration_hook")
+def buffer_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A buffer registration hook runs for parameters too."""
+    return handle_of([old(hook), self.register_module_parameter_registration_hook(hook)])
+
+
+@overriding("register_module_module_registration_hook")
+def module_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A module registration hook runs for parameters too."""
+    return handle_of([old(hook), self.register_module_parameter_registration_hook(hook)])
+
+
+@overriding("register_module_module_registration_hook")
+def module_registration_hook_runs_for_buffers(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A module registration hook runs for buffers too."""
+    return handle_of([old(hook), self.register_module_buffer_registration_hook(hook)])

@@ -175,7 +175,10 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(11)],
     needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
-    mutants=["none-of-a-pre-hook-with-kwargs-drops-them"],
+    mutants=[
+        "none-of-a-pre-hook-with-kwargs-drops-them",
+        "none-of-a-pre-hook-with-kwargs-restores-the-arguments",
+    ],
 )
 def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns None changes neither args nor kwargs of forward."""
@@ -186,6 +189,13 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
 
     trace.expect("pre-hook")
     trace.expect_value("output", [3.0, 6.0], output)
+
+    for hook in (lambda _, args, _kwargs: ((args[0] + 10,), {"factor": 5}), lambda *_: trace.log("last")):
+        backend.register_forward_pre_hook(module, hook, with_kwargs=True)
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect("pre-hook", "last")
+    trace.expect_value("output", [55.0, 60.0], output)
 
 
 @rule(
