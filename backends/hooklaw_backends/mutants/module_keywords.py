@@ -53,6 +53,13 @@ def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, modul
     return (args, kwargs) if is_args else result
 
 
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def list_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A list of args and kwargs that a pre-hook registered with_kwargs=True returns is as good as a tuple."""
+    result = hook(*given)
+    return tuple(result) if isinstance(result, list) else result
+
+
 @calling(*verbs.FORWARD)
 def none_of_a_forward_hook_is_the_output(self: Mutant, hook: Hook, *given: Any) -> Any:
     """If a forward hook returns None for a tensor, the output of the module becomes zeros."""

@@ -204,11 +204,23 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook returns None or a tuple of args and kwargs")],
     needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
-    mutants=["wrong-return-of-a-module-hook-accepted", "any-tuple-of-a-pre-hook-with-kwargs-accepted"],
+    mutants=[
+        "wrong-return-of-a-module-hook-accepted",
+        "any-tuple-of-a-pre-hook-with-kwargs-accepted",
+        "list-of-a-pre-hook-with-kwargs-accepted",
+    ],
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns anything but None or (args, kwargs) is an error."""
-    for wrong in (lambda args: args[0], lambda args: args, lambda args: (args, {}, None), lambda _: (), lambda _: 0):
+    returns = (
+        lambda args: args[0],
+        lambda args: args,
+        lambda args: (args, {}, None),
+        lambda args: [args, {}],
+        lambda _: (),
+        lambda _: 0,
+    )
+    for wrong in returns:
         module = doubling(backend, trace)
         backend.register_forward_pre_hook(module, lambda _, args, _kwargs, wrong=wrong: wrong(args), with_kwargs=True)
         with trace.raises(ErrorKind.MODULE_HOOK_RETURN):
