@@ -298,3 +298,41 @@ def forward_is_given_constants_themselves(self: Mutant, old: Hook, parameters: A
     made = old(parameters, run)
     given = inputs_to(self, made)
     return made
+
+
+@altering("register_forward_pre_hook")
+def forward_pre_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward pre-hook gets the module on which one was registered last."""
+    self.kept.append(module)
+    return _given_another(-1, hook, self.kept)
+
+
+@altering("register_forward_pre_hook")
+def forward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward pre-hook gets the module on which one was registered first."""
+    self.kept.append(module)
+    return _given_another(0, hook, self.kept)
+
+
+class ChangesOfTheFirstOfSeveralOutputsAccepted(Mutant):
+    """Of several outputs of a module with backward hooks, the first may be changed in place."""
+
+    has_several = False
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.has_several = False
+            output = forward(*args, **kwargs)
+            self.has_several = isinstance(output, tuple)
+            return output
+
+        return super().module(parameters, noted)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        place = self.gradient_edge(tensor)[1] if self.has_several else None
+        try:
+            return super().mul_(tensor, factor)
+        except RuntimeError:
+            if place != 0:
+                raise
+            return tensor * factor

@@ -356,3 +356,11 @@ def replacement_of_a_pre_hook_hidden_without_input_gradients(
     """If no input requires grad, a full backward hook gets the gradients from before the backward pre-hook."""
     before = None if any(grad is not None for grad in grads) else self.replaced_by(outputs)
     return hook(module, grads, before or outputs)
+
+
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_gets_gradients_of_outputs_first(
+    self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """Of the gradients of outputs that a full backward hook gets, each None comes last."""
+    return hook(module, grads, tuple(sorted(outputs, key=lambda grad: grad is None)))

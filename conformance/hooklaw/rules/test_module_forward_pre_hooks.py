@@ -26,6 +26,8 @@ def doubling(backend: Backend, trace: Trace) -> Any:
     needs=[Capability.MODULES],
     mutants=[
         "forward-pre-hook-after-forward",
+        "forward-pre-hook-gets-the-newest-module",
+        "forward-pre-hook-gets-the-oldest-module",
         "module-hook-gets-bare-arguments",
         "module-hook-gets-the-first-argument",
         "forward-hooks-get-tensors-alone",
@@ -34,10 +36,14 @@ def doubling(backend: Backend, trace: Trace) -> Any:
 )
 def test_before_forward(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook runs before forward in every call, with the module and the tuple of its arguments."""
-    module = backend.module({}, lambda _module, x, *_: (trace.log("forward", x), x * 2)[1])
-    backend.register_forward_pre_hook(
-        module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
-    )
+
+    def pre_hook(given, args):
+        trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
+
+    modules = [backend.module({}, lambda _module, x, *_: (trace.log("forward", x), x * 2)[1]) for _ in range(3)]
+    _, module, _ = modules
+    for each in modules:
+        backend.register_forward_pre_hook(each, pre_hook)
 
     for call, args in (
         (module, [[1.0]]),
