@@ -60,3 +60,39 @@ def handles_of_legacy_module_hooks_remove_the_oldest(self: KeepsHandles, old: Ho
 def handles_of_legacy_module_hooks_remove_equal_hooks(self: KeepsHandles, old: Hook, *given: Any) -> Any:
     """The handle of a legacy backward hook removes every hook of its kind that is the same function."""
     return self.removing_all((old, given), old(*given))
+
+
+@calling(*LEGACY)
+def missing_gradients_of_a_legacy_hook_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """If a legacy backward hook returns fewer gradients than it got, but at least one, the others stay."""
+    result = hook(module, grads, outputs)
+    return (*result, *grads[len(result) :]) if result else result
+
+
+@calling(*LEGACY)
+def surplus_none_of_a_legacy_hook_is_dropped(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """If a legacy backward hook returns None after as many gradients as it got, the None is dropped."""
+    result = hook(module, grads, outputs)
+    return result if result is None or any(grad is not None for grad in result[len(grads) :]) else result[: len(grads)]
+
+
+@altering("register_backward_hook")
+def legacy_module_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A legacy backward hook gets the module on which one was registered last."""
+    self.kept.append(module)
+    return lambda _, *grads: hook(self.kept[-1], *grads)
+
+
+@altering("register_backward_hook")
+def legacy_module_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A legacy backward hook gets the module on which one was registered first."""
+    self.kept.append(module)
+    return lambda _, *grads: hook(self.kept[0], *grads)
+
+
+@calling(*LEGACY)
+def legacy_module_hook_gets_no_gradients_of_outputs(
+    self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """A legacy backward hook gets None for the gradient of each output."""
+    return hook(module, grads, (None,) * len(outputs))

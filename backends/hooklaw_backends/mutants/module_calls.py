@@ -15,6 +15,34 @@ def forward_runs_the_module_hooks(self: Mutant, old: Hook, module: Any, *inputs:
     return module(*inputs)
 
 
+class ForwardRunsTheGlobalHooks(Mutant):
+    """Calling a module's forward directly runs the forward hooks on all modules."""
+
+    def register_module_forward_hook(self, hook: Hook, **options: Any) -> Any:
+        self.kept.append(hook)
+        return super().register_module_forward_hook(hook, **options)
+
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        output = super().forward(module, *inputs)
+        for hook in self.kept:
+            hook(module, inputs, output)
+        return output
+
+
+class ForwardRunsTheBackwardHooks(Mutant):
+    """A direct call of a module's forward makes the module's backward hooks run."""
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: Any) -> Any:
+        self.kept.append((module, hook))
+        return super().register_full_backward_hook(module, hook, **options)
+
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        output = super().forward(module, *inputs)
+        for hook in [hook for owner, hook in self.kept if owner is module and self.requires_grad(output)]:
+            self.register_hook(output, lambda grad, hook=hook: (hook(module, (grad,), (grad,)), None)[1])
+        return output
+
+
 @calling("module")
 def forward_is_given_copies(self: Mutant, forward: Hook, module: Any, *args: Any, **kwargs: Any) -> Any:
     """A module's forward gets copies of its inputs."""
@@ -282,3 +310,57 @@ def backward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Ho
     """A backward pre-hook gets the module on which one was registered first."""
     self.kept.append(module)
     return _given_another(0, hook, self.kept)
+
+
+@overriding("module")
+def forward_is_given_constants_themselves(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
+    """A module's forward gets the caller's own tensor, not a view, for an input that does not require grad."""
+
+    def own(value: Any, before: Any) -> Any:
+        is_constant = self.is_tensor(before) and not self.requires_grad(before)
+        return before if is_constant and self.tolist(value) == self.tolist(before) else value
+
+    def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(module, *map(own, args, given), *args[len(given) :], **kwargs)
+
+    made = old(parameters, run)
+    given = inputs_to(self, made)
+    return made
+
+
+@altering("register_forward_pre_hook")
+def forward_pre_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward pre-hook gets the module on which one was registered last."""
+    self.kept.append(module)
+    return _given_another(-1, hook, self.kept)
+
+
+@altering("register_forward_pre_hook")
+def forward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward pre-hook gets the module on which one was registered first."""
+    self.kept.append(module)
+    return _given_another(0, hook, self.kept)
+
+
+class ChangesOfTheFirstOfSeveralOutputsAccepted(Mutant):
+    """Of several outputs of a module with backward hooks, the first may be changed in place."""
+
+    has_several = False
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.has_several = False
+            output = forward(*args, **kwargs)
+            self.has_several = isinstance(output, tuple)
+            return output
+
+        return super().module(parameters, noted)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        place = self.gradient_edge(tensor)[1] if self.has_several else None
+        try:
+            return super().mul_(tensor, factor)
+        except RuntimeError:
+            if place != 0:
+                raise
+            return tensor * factor

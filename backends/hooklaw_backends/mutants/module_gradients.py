@@ -319,3 +319,48 @@ def wrong_number_in_a_list_accepted(self: Mutant, hook: Hook, module: Any, grads
     """A full backward hook may return more or fewer gradients than it got if they are in a list."""
     result = hook(module, grads, *rest)
     return (*result[: len(grads)], *grads[len(result) :]) if isinstance(result, list) else result
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def missing_gradients_of_a_backward_pre_hook_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
+    """If a backward pre-hook returns fewer gradients than it got, but at least one, the others stay."""
+    result = hook(module, grads)
+    return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def surplus_tensors_of_a_backward_pre_hook_are_dropped(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
+    """If a backward pre-hook returns more tensors than it got gradients, the surplus is dropped without an error."""
+    result = hook(module, grads)
+    are_tensors = isinstance(result, tuple) and all(map(self.is_tensor, result[len(grads) :]))
+    return result[: len(grads)] if are_tensors else result
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def backward_pre_hook_may_return_a_tensor_for_several(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
+    """A tensor that a backward pre-hook of a module with several outputs returns replaces the first gradient."""
+    result = hook(module, grads)
+    return (result, *grads[1:]) if self.is_tensor(result) else result
+
+
+@calling(*verbs.FULL_BACKWARD_PRE, base=KnowsReplacements)
+def _notes_pre_hooks(self: KnowsReplacements, hook: Hook, module: Any, grads: Any) -> Any:
+    """A mutant that keeps what backward pre-hooks returned."""
+    return self.noted(hook(module, grads), grads)
+
+
+@calling(*verbs.FULL_BACKWARD, base=_notes_pre_hooks)
+def replacement_of_a_pre_hook_hidden_without_input_gradients(
+    self: KnowsReplacements, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """If no input requires grad, a full backward hook gets the gradients from before the backward pre-hook."""
+    before = None if any(grad is not None for grad in grads) else self.replaced_by(outputs)
+    return hook(module, grads, before or outputs)
+
+
+@calling(*verbs.FULL_BACKWARD)
+def full_backward_hook_gets_gradients_of_outputs_first(
+    self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """Of the gradients of outputs that a full backward hook gets, each None comes last."""
+    return hook(module, grads, tuple(sorted(outputs, key=lambda grad: grad is None)))

@@ -1,12 +1,13 @@
 """Mutants of the options of forward hooks: keyword arguments, always_call, and hooks on all modules."""
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.shared import Handle, KnowsReplacements
 
 
 @overriding("register_forward_hook")
@@ -50,6 +51,13 @@ def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, modul
     result = hook(module, args, kwargs)
     is_args = isinstance(result, tuple) and len(result) != 2  # noqa: PLR2004 - args and kwargs
     return (args, kwargs) if is_args else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def list_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A list of args and kwargs that a pre-hook registered with_kwargs=True returns is as good as a tuple."""
+    result = hook(*given)
+    return tuple(result) if isinstance(result, list) else result
 
 
 @calling(*verbs.FORWARD)
@@ -230,3 +238,56 @@ def _callers_keywords(register: Hook, module: Any) -> list[Any]:
 
     register(module, keep, prepend=True, with_kwargs=True)
     return kept
+
+
+class ForwardHookGetsTheKeywordsThatTheFirstPreHookLeft(Mutant):
+    """A forward hook with with_kwargs=True gets the keyword arguments that the first forward pre-hook left."""
+
+    left = fresh(dict[Any, Any])
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(module: Any, args: Any, kwargs: Any) -> Any:
+            result = hook(module, args, kwargs)
+            self.left.setdefault(module, result[1] if isinstance(result, tuple) else kwargs)  # pyright: ignore[reportUnknownArgumentType]
+            return result
+
+        return super().register_forward_pre_hook(module, run if options.get("with_kwargs") else hook, **options)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+            return hook(module, args, self.left.pop(module, kwargs), output)
+
+        return super().register_forward_hook(module, run if options.get("with_kwargs") else hook, **options)
+
+
+@calling("register_forward_hook")
+def _notes_failing_hooks(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A mutant that keeps the errors of forward hooks."""
+    try:
+        return hook(*given)
+    except Exception as error:
+        self.kept.append(error)
+        raise
+
+
+@calling("register_forward_hook", base=_notes_failing_hooks, only="always_call")
+def always_called_hook_skipped_after_a_failing_hook(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A forward hook with always_call=True does not run if a forward hook before it fails."""
+    return None if any(sys.exception() is error for error in self.kept) else hook(*given)
+
+
+@calling("register_forward_hook", only="always_call")
+def arguments_without_keywords_lost_after_a_failure(
+    self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any
+) -> Any:
+    """A forward hook with always_call=True and without with_kwargs=True gets no arguments for a call that failed."""
+    return hook(module, () if rest == (None,) else args, *rest)
+
+
+@calling(*verbs.FORWARD_PRE, base=KnowsReplacements, only="with_kwargs")
+def none_of_a_pre_hook_with_kwargs_restores_the_arguments(
+    self: KnowsReplacements, hook: Hook, module: Any, *given: Any
+) -> Any:
+    """If a forward pre-hook with with_kwargs=True returns None, forward gets what the hook before it had got."""
+    result = self.noted(hook(module, *given), given)
+    return self.replaced_by(given) if result is None else result

@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, handle_of
 
 
 @calling(*verbs.REGISTRATION)
@@ -241,3 +241,21 @@ class _KnowsSiblings(Mutant):
 def state_hooks_of_the_first_submodule_alone(self: _KnowsSiblings, hook: Hook, owner: Any, *rest: Any) -> Any:
     """The state_dict and load_state_dict hooks of a submodule run only if it is the first of its module."""
     return None if self.keeps(owner) else hook(owner, *rest)
+
+
+@overriding("register_module_buffer_registration_hook")
+def buffer_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A buffer registration hook runs for parameters too."""
+    return handle_of([old(hook), self.register_module_parameter_registration_hook(hook)])
+
+
+@overriding("register_module_module_registration_hook")
+def module_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A module registration hook runs for parameters too."""
+    return handle_of([old(hook), self.register_module_parameter_registration_hook(hook)])
+
+
+@overriding("register_module_module_registration_hook")
+def module_registration_hook_runs_for_buffers(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A module registration hook runs for buffers too."""
+    return handle_of([old(hook), self.register_module_buffer_registration_hook(hook)])

@@ -1,10 +1,10 @@
 """Mutants of the switches of a module: evaluation mode, requires_grad_ and zero_grad."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 
 
 class _ModeOfCalls(Mutant):
@@ -88,9 +88,78 @@ def thawing_a_module_thaws_nothing(self: Mutant, old: Hook, module: Any, **optio
 @overriding("module_requires_grad_")
 def freezing_a_module_makes_new_parameters(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
     """requires_grad_ of a module puts new parameters in the place of the old ones."""
+    _renew(self, module)
+    return old(module, **options)
+
+
+@overriding("module_requires_grad_")
+def thawing_a_module_makes_new_parameters(self: Mutant, old: Hook, module: Any, **options: bool) -> Any:
+    """requires_grad_ of a module puts new parameters in the place of the old ones if it turns the flag on."""
+    if options.get("requires_grad", True):
+        _renew(self, module)
+    return old(module, **options)
+
+
+def _renew(self: Mutant, module: Any) -> None:
     for each in (module, module.inner):
         each.weight = self.module({"weight": self.detach(each.weight)}, lambda _module, x: x).weight
-    return old(module, **options)
+
+
+class _KnowsParameters(Mutant):
+    """A mutant that keeps the names of the parameters of each module."""
+
+    names = fresh(dict[Any, list[str]])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = super().module(parameters, forward)
+        self.names[made] = list(parameters)
+        return made
+
+    def all_but(self, place: int, module: Any) -> Iterator[Any]:
+        """Yield the parameters of a module, and of those inside, but for the one in a place."""
+        while module is not None:
+            names = self.names[module]
+            yield from (getattr(module, name) for name in names if name != names[place])
+            module = getattr(module, "inner", None)
+
+
+def _setting_the_flag_in(place: int, self: _KnowsParameters, old: Hook, module: Any, **options: bool) -> Any:
+    flags = [(each, self.requires_grad(each)) for each in self.all_but(place, module)]
+    old(module, **options)
+    for each, flag in flags:
+        self.set_requires_grad(each, requires_grad=flag)
+    return module
+
+
+@overriding("module_requires_grad_", base=_KnowsParameters)
+def requires_grad_of_a_module_reaches_the_first_parameter(self: _KnowsParameters, *given: Any, **options: bool) -> Any:
+    """requires_grad_ of a module changes the first parameter of each module alone."""
+    return _setting_the_flag_in(0, self, *given, **options)
+
+
+@overriding("module_requires_grad_", base=_KnowsParameters)
+def requires_grad_of_a_module_reaches_the_last_parameter(self: _KnowsParameters, *given: Any, **options: bool) -> Any:
+    """requires_grad_ of a module changes the last parameter of each module alone."""
+    return _setting_the_flag_in(-1, self, *given, **options)
+
+
+def _resetting_in(place: int, self: _KnowsParameters, old: Hook, module: Any, **options: bool) -> None:
+    grads = [(each, self.clone(self.grad_of(each))) for each in self.all_but(place, module)]
+    old(module, **options)
+    for each, grad in grads:
+        self.set_grad(each, grad)
+
+
+@overriding("module_zero_grad", base=_KnowsParameters)
+def zero_grad_of_a_module_reaches_the_first_parameter(self: _KnowsParameters, *given: Any, **options: bool) -> None:
+    """zero_grad of a module resets the gradient of the first parameter of each module alone."""
+    _resetting_in(0, self, *given, **options)
+
+
+@overriding("module_zero_grad", base=_KnowsParameters)
+def zero_grad_of_a_module_reaches_the_last_parameter(self: _KnowsParameters, *given: Any, **options: bool) -> None:
+    """zero_grad of a module resets the gradient of the last parameter of each module alone."""
+    _resetting_in(-1, self, *given, **options)
 
 
 @overriding("module_zero_grad")

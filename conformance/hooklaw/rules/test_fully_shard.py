@@ -373,7 +373,7 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
     "fsdp.all-reduce-hook",
     level=Level.MUST,
     sources=[docstring(f"{MODULE_METHODS}.set_all_reduce_hook").sentence(1)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.IN_PLACE],
     mutants=[
         "all-reduce-hook-ignored",
         "all-reduce-hook-before-reduction",

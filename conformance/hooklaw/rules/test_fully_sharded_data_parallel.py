@@ -85,7 +85,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
     "fsdp.comm-hook.no-shard",
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(9, 14)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.IN_PLACE],
     mutants=["fsdp-comm-hook-ignored", "fsdp-comm-hook-called-for-each-parameter"],
     except_under=FLAT,
     processes=RANKS,

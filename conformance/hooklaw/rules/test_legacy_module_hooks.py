@@ -1,6 +1,7 @@
 """Legacy backward hooks of a module (register_backward_hook), on the last Node of its forward."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 from warnings import catch_warnings
 
@@ -147,18 +148,28 @@ def test_full_excluded_everywhere(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the hook gets the module and two tuples; the docstring names no arguments")],
     needs=NEEDS,
-    mutants=["legacy-module-hook-never-runs"],
+    mutants=[
+        "legacy-module-hook-never-runs",
+        "legacy-module-hook-gets-the-newest-module",
+        "legacy-module-hook-gets-the-oldest-module",
+        "legacy-module-hook-gets-no-gradients-of-outputs",
+    ],
 )
 def test_still_works(backend: Backend, trace: Trace) -> None:
     """A legacy backward hook of a module, though deprecated, runs with the module and two tuples of gradients."""
-    module = backend.module({}, lambda _module, x: x * x)
-    backend.register_backward_hook(
-        module, lambda given, *grads: trace.log("hook", [given is module, *(isinstance(each, tuple) for each in grads)])
-    )
 
-    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+    def hook(given, *grads: Any):
+        trace.log("hook", [given is module, *(isinstance(each, tuple) for each in grads)])
+        trace.log("of the outputs", grads[1])
 
-    trace.expect(("hook", [True, True, True]))
+    modules = [backend.module({}, lambda _module, x: x * x) for _ in range(2)]
+    for each in modules:
+        backend.register_backward_hook(each, hook)
+
+    for module in modules:
+        backend.backward(backend.sum(backend.call(module, leaf(backend)) * 5))
+
+        trace.expect(("hook", [True, True, True]), ("of the outputs", [[5.0, 5.0]]))
 
 
 @rule(
@@ -212,25 +223,31 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the error names both counts")],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["legacy-module-hook-replaces-nothing"],
+    mutants=[
+        "legacy-module-hook-replaces-nothing",
+        "missing-gradients-of-a-legacy-hook-are-kept",
+        "surplus-none-of-a-legacy-hook-is-dropped",
+    ],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
     """A legacy backward hook, of a module or a global one, that returns too few or too many gradients is an error.
 
     Another hook runs in the next backward.
     """
-    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
-        for count in (0, 2):
-            module = backend.module({}, lambda _module, x: backend.exp(x))
-            handle = register(module, lambda _, grads, _outputs, count=count: (grads[0],) * count)
-            with catch_warnings(action="ignore"):
-                loss = backend.sum(called(backend, module, leaf(backend)))
-            handle.remove()
+    registrations = (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook))
+    returns = (lambda grads: (*grads[1:],), lambda grads: (*grads, grads[0]), lambda grads: (*grads, None))
+    for register, forward, wrong in product(registrations, (lambda x, _: backend.exp(x), lambda x, y: x * y), returns):
+        module = backend.module({}, lambda _module, x, y, forward=forward: forward(x, y))
+        handle = register(module, lambda _, grads, _outputs, wrong=wrong: wrong(grads))
+        with catch_warnings(action="ignore"):
+            loss = backend.sum(called(backend, module, leaf(backend), leaf(backend)))
+        handle.remove()
 
-            with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
-                backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+            backend.backward(loss)
         handle = register(module, trace.saw("hook"))
-        backend.backward(backend.sum(called(backend, module, leaf(backend))))
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.sum(called(backend, module, leaf(backend), leaf(backend))))
         handle.remove()
         trace.expect("hook")
 

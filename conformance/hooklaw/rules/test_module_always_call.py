@@ -33,35 +33,40 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     "module.forward.always-call",
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
-    needs=[Capability.MODULES, Capability.ALWAYS_CALL],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.FORWARD_HOOK_KWARGS],
     mutants=[
         "always-call-ignored",
         "every-forward-hook-always-called",
         "only-the-first-always-called-hook",
         "arguments-lost-after-a-failure",
+        "arguments-without-keywords-lost-after-a-failure",
         "always-called-hooks-skipped-if-an-inner-module-fails",
     ],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
     """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
 
+    def noting(label):
+        return lambda _module, args, _output: (trace.log(label), seen.update({label: args}))[1]
+
     def with_keywords(_module, args, kwargs, _output):
         trace.log("second")
-        seen.append([args, sorted(kwargs.items())])
+        seen["second"] = [args, sorted(kwargs.items())]
 
-    seen: list[Any] = []
+    seen: dict[str, Any] = {}
     inner = backend.module({}, fail)
     for fails in (fail, lambda _module, x, **_: inner(x)):
         module = backend.module({}, fails)
         for label in ("first", "ordinary"):
-            backend.register_forward_hook(module, saw(trace, label), always_call=label == "first")
+            backend.register_forward_hook(module, noting(label), always_call=label == "first")
         backend.register_forward_hook(module, with_keywords, with_kwargs=True, always_call=True)
 
         with trace.raises_type(UserError):
             backend.call(lambda x, module=module: module(x, factor=3), backend.tensor([1.0, 2.0]))
 
         trace.expect_in_any_order("first", "second")
-    trace.expect_value("arguments", [[[[1.0, 2.0]], [["factor", 3]]]] * 2, seen)
+        given = [[1.0, 2.0]]
+        trace.expect_value("arguments", [given, [given, [["factor", 3]]]], [seen.pop("first"), seen.pop("second")])
 
 
 @rule(
@@ -69,7 +74,11 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL],
-    mutants=["always-called-hook-called-twice", "always-called-hook-skipped-if-it-ran-before"],
+    mutants=[
+        "always-called-hook-called-twice",
+        "always-called-hook-skipped-if-it-ran-before",
+        "always-called-hook-skipped-after-a-failing-hook",
+    ],
 )
 def test_always_called_once(backend: Backend, trace: Trace) -> None:
     """A forward hook with always_call=True runs once in each call, even if a hook after it fails."""
@@ -83,6 +92,13 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
         with trace.raises_type(UserError):
             backend.call(module, backend.tensor([1.0, 2.0]))
         trace.expect("always called")
+
+    module = doubling(backend)
+    backend.register_forward_hook(module, fail)
+    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect("always called")
 
 
 @rule(

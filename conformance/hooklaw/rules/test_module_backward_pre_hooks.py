@@ -1,5 +1,6 @@
 """Backward pre-hooks of a module: their arguments, when they run, and what they replace."""
 
+from itertools import product
 from typing import Any
 from warnings import catch_warnings
 
@@ -266,7 +267,10 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["replacement-by-a-module-hook-ignored"],
+    mutants=[
+        "replacement-by-a-module-hook-ignored",
+        "replacement-of-a-pre-hook-hidden-without-input-gradients",
+    ],
 )
 def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
     """A module's full backward hooks get what its backward pre-hook returns as the outputs' gradients."""
@@ -274,9 +278,11 @@ def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
-    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+    for x in (leaf(backend), backend.tensor([1.0, 2.0])):
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.sum(backend.call(module, x)))
 
-    trace.expect(("hook", [[10.0, 10.0]]))
+        trace.expect(("hook", [[10.0, 10.0]]))
 
 
 @rule(
@@ -344,14 +350,18 @@ def test_order(backend: Backend, trace: Trace) -> None:
         "wrong-return-of-a-module-hook-accepted",
         "missing-gradients-of-a-module-hook-are-kept",
         "surplus-gradients-of-a-module-hook-are-dropped",
+        "missing-gradients-of-a-backward-pre-hook-are-kept",
+        "surplus-tensors-of-a-backward-pre-hook-are-dropped",
+        "backward-pre-hook-may-return-a-tensor-for-several",
     ],
 )
 def test_wrong_number(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook that returns more or fewer gradients than the module has outputs is an error."""
-    for wrong in (lambda grads: (*grads, None), lambda grads: grads[1:]):
-        module = weighted(backend)
+    returns = (lambda grads: (*grads, None), lambda grads: (*grads, grads[0]), lambda grads: grads[1:])
+    for count, wrong in (*product((1, 2), returns), (2, lambda grads: grads[0])):
+        module = backend.module({}, lambda _module, x, count=count: tuple(x * 2 for _ in range(count)))
         backend.register_full_backward_pre_hook(module, lambda _, grad_output, wrong=wrong: wrong(grad_output))
-        loss = backend.sum(backend.call(module, leaf(backend)))
+        loss = backend.call(lambda x, module=module: backend.sum(module(x)[0]), leaf(backend))
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)
 

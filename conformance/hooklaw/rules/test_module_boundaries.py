@@ -26,16 +26,16 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
     """Expect that a hook of this kind makes its module pass views in and out."""
     inside: list[Any] = []
 
-    def forward(_module, first, second):
-        inside[:] = [first, second, first * 2, second * 3]
-        return inside[2], inside[3]
+    def forward(_module, *inputs: Any):
+        inside[:] = [*inputs, *(each * 2 for each in inputs)]
+        return tuple(inside[3:])
 
-    given, hooked = [leaf(backend), leaf(backend)], backend.module({}, forward)
+    given, hooked = [leaf(backend), leaf(backend), backend.tensor([5.0, 6.0])], backend.module({}, forward)
     register(hooked, lambda *_: None)
     outputs = backend.call(hooked, *given)
 
-    labels = ("first input", "second input", "first output", "second output")
-    for label, before, after in zip(labels, [*given, *inside[2:]], [*inside[:2], *outputs], strict=True):
+    labels = [f"{which} {kind}" for kind in ("input", "output") for which in ("first", "second", "constant")]
+    for label, before, after in zip(labels, [*given, *inside[3:]], [*inside[:3], *outputs], strict=True):
         trace.expect_value(f"{label} is the same tensor", expected=False, observed=before is after)
         shared = backend.data_ptr(before) == backend.data_ptr(after)
         trace.expect_value(f"{label} has the same data", expected=True, observed=shared)
@@ -48,7 +48,11 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
     level=Level.MUST,
     sources=[HOOK.sentence(11, 12)],
     needs=[*NEEDS, Capability.STORAGE],
-    mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
+    mutants=[
+        "forward-is-given-copies",
+        "forward-is-given-what-the-caller-gave",
+        "forward-is-given-constants-themselves",
+    ],
 )
 def test_views(backend: Backend, trace: Trace) -> None:
     """In a module with a full backward hook forward gets a view of each input, and the caller one of each output."""
@@ -60,7 +64,11 @@ def test_views(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.nn.Module.register_full_backward_pre_hook").sentence(7, 8)],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.STORAGE],
-    mutants=["forward-is-given-copies", "forward-is-given-what-the-caller-gave"],
+    mutants=[
+        "forward-is-given-copies",
+        "forward-is-given-what-the-caller-gave",
+        "forward-is-given-constants-themselves",
+    ],
 )
 def test_views_for_pre_hooks(backend: Backend, trace: Trace) -> None:
     """In a module with a backward pre-hook forward gets a view of each input, and the caller one of each output."""

@@ -1,17 +1,22 @@
 """Module calls: direct calls of forward, late hooks, and deep copies."""
 
 from copy import deepcopy
-from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import (
+    BACKWARD,
+    BACKWARD_PRE,
+    GLOBAL_BACKWARD,
+    GLOBAL_BACKWARD_PRE,
+    GLOBAL_FORWARD,
+    GLOBAL_FORWARD_PRE,
+    doubling,
+    hooked_module,
+    leaf,
+)
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 FORWARD = docstring("torch.nn.Module.forward")
-
-
-def doubling(backend: Backend) -> Any:
-    """Make a module that doubles its input."""
-    return backend.module({}, lambda _module, x: x * 2)
 
 
 @rule(
@@ -33,6 +38,36 @@ def test_forward_itself(backend: Backend, trace: Trace) -> None:
     output = backend.call(lambda x: backend.forward(module, x), backend.tensor([1.0, 2.0]))
     trace.expect()
     trace.expect_value("output", [2.0, 4.0], output)
+
+
+@rule(
+    "module.full-backward.direct-forward",
+    level=Level.MUST,
+    sources=[FORWARD.sentence(3)],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_FORWARD,
+        Capability.GLOBAL_MODULE_HOOKS,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=["forward-runs-the-global-hooks", "forward-runs-the-backward-hooks"],
+)
+def test_forward_itself_of_other_hooks(backend: Backend, trace: Trace) -> None:
+    """Backward hooks of a module, and hooks on all modules, do not run for a direct call of its forward."""
+    kinds = [
+        GLOBAL_FORWARD_PRE,
+        GLOBAL_FORWARD,
+        BACKWARD_PRE,
+        BACKWARD,
+        GLOBAL_BACKWARD_PRE,
+        GLOBAL_BACKWARD,
+    ]
+    for kind in kinds:
+        with hooked_module(backend, kind, trace.saw("hook")) as module:
+            for call in (module, lambda x, module=module: backend.forward(module, x)):
+                backend.backward(backend.sum(backend.call(call, leaf(backend))))
+        trace.expect("hook")
 
 
 @rule(

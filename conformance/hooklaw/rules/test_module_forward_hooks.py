@@ -166,20 +166,28 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     "module.forward.kwargs.modified",
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
-    needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS],
-    mutants=["replaced-keyword-arguments-not-seen"],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS, Capability.FORWARD_PRE_HOOK_KWARGS],
+    mutants=[
+        "replaced-keyword-arguments-not-seen",
+        "forward-hook-gets-the-keywords-that-the-first-pre-hook-left",
+    ],
 )
 def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook with with_kwargs=True gets the keyword arguments of forward, as forward pre-hooks left them."""
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
-    backend.register_forward_pre_hook(module, lambda _, args, _kwargs: (args, {"factor": 5}), with_kwargs=True)
+    for added in (2, 4):
+        backend.register_forward_pre_hook(
+            module,
+            lambda _, args, kwargs, added=added: (args, {"factor": kwargs["factor"] + added}),
+            with_kwargs=True,
+        )
     backend.register_forward_hook(
         module, lambda _module, _args, kwargs, _output: trace.log("factor", kwargs["factor"]), with_kwargs=True
     )
 
     backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("factor", 5))
+    trace.expect(("factor", 9))
 
 
 @rule(
@@ -225,6 +233,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(11, 12, 13), GLOBAL.sentence(12)],
     needs=[
+        Capability.ALWAYS_CALL,
         Capability.MODULES,
         Capability.FORWARD_HOOK_PREPEND,
         Capability.FORWARD_HOOK_KWARGS,

@@ -26,6 +26,8 @@ def doubling(backend: Backend, trace: Trace) -> Any:
     needs=[Capability.MODULES],
     mutants=[
         "forward-pre-hook-after-forward",
+        "forward-pre-hook-gets-the-newest-module",
+        "forward-pre-hook-gets-the-oldest-module",
         "module-hook-gets-bare-arguments",
         "module-hook-gets-the-first-argument",
         "forward-hooks-get-tensors-alone",
@@ -34,10 +36,14 @@ def doubling(backend: Backend, trace: Trace) -> Any:
 )
 def test_before_forward(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook runs before forward in every call, with the module and the tuple of its arguments."""
-    module = backend.module({}, lambda _module, x, *_: (trace.log("forward", x), x * 2)[1])
-    backend.register_forward_pre_hook(
-        module, lambda given, args: trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
-    )
+
+    def pre_hook(given, args):
+        trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
+
+    modules = [backend.module({}, lambda _module, x, *_: (trace.log("forward", x), x * 2)[1]) for _ in range(3)]
+    _, module, _ = modules
+    for each in modules:
+        backend.register_forward_pre_hook(each, pre_hook)
 
     for call, args in (
         (module, [[1.0]]),
@@ -175,7 +181,10 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(11)],
     needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
-    mutants=["none-of-a-pre-hook-with-kwargs-drops-them"],
+    mutants=[
+        "none-of-a-pre-hook-with-kwargs-drops-them",
+        "none-of-a-pre-hook-with-kwargs-restores-the-arguments",
+    ],
 )
 def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns None changes neither args nor kwargs of forward."""
@@ -187,6 +196,13 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     trace.expect("pre-hook")
     trace.expect_value("output", [3.0, 6.0], output)
 
+    for hook in (lambda _, args, _kwargs: ((args[0] + 10,), {"factor": 5}), lambda *_: trace.log("last")):
+        backend.register_forward_pre_hook(module, hook, with_kwargs=True)
+    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+
+    trace.expect("pre-hook", "last")
+    trace.expect_value("output", [55.0, 60.0], output)
+
 
 @rule(
     "module.forward-pre.with-kwargs.bad-return",
@@ -194,11 +210,23 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook returns None or a tuple of args and kwargs")],
     needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
-    mutants=["wrong-return-of-a-module-hook-accepted", "any-tuple-of-a-pre-hook-with-kwargs-accepted"],
+    mutants=[
+        "wrong-return-of-a-module-hook-accepted",
+        "any-tuple-of-a-pre-hook-with-kwargs-accepted",
+        "list-of-a-pre-hook-with-kwargs-accepted",
+    ],
 )
 def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with with_kwargs=True that returns anything but None or (args, kwargs) is an error."""
-    for wrong in (lambda args: args[0], lambda args: args, lambda args: (args, {}, None), lambda _: (), lambda _: 0):
+    returns = (
+        lambda args: args[0],
+        lambda args: args,
+        lambda args: (args, {}, None),
+        lambda args: [args, {}],
+        lambda _: (),
+        lambda _: 0,
+    )
+    for wrong in returns:
         module = doubling(backend, trace)
         backend.register_forward_pre_hook(module, lambda _, args, _kwargs, wrong=wrong: wrong(args), with_kwargs=True)
         with trace.raises(ErrorKind.MODULE_HOOK_RETURN):

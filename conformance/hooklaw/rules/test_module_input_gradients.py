@@ -60,16 +60,16 @@ def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(10)],
     needs=NEEDS,
-    mutants=["module-hooks-get-gradients-of-tensors-alone"],
+    mutants=["module-hooks-get-gradients-of-tensors-alone", "full-backward-hook-gets-gradients-of-outputs-first"],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
     """A full backward hook gets None, in its position, for an input or an output that is not a tensor."""
-    module = backend.module({}, lambda _module, _name, x, number: (x * number, "text"))
+    module = backend.module({}, lambda _module, _name, x, number: ("text", x * number))
     backend.register_full_backward_hook(module, lambda _, *grads: trace.log("hook", grads))
 
-    backend.backward(backend.call(lambda x: backend.sum(module("name", x, 3)[0]), leaf(backend)))
+    backend.backward(backend.call(lambda x: backend.sum(module("name", x, 3)[1]), leaf(backend)))
 
-    trace.expect(("hook", [[None, [3.0, 3.0], None], [[1.0, 1.0], None]]))
+    trace.expect(("hook", [[None, [3.0, 3.0], None], [None, [1.0, 1.0]]]))
 
 
 @rule(
@@ -313,7 +313,11 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(13)],
     needs=[*NEEDS, Capability.IN_PLACE],
-    mutants=["changes-in-place-around-modules-accepted", "changes-of-later-inputs-in-place-accepted"],
+    mutants=[
+        "changes-in-place-around-modules-accepted",
+        "changes-of-later-inputs-in-place-accepted",
+        "changes-of-the-first-of-several-outputs-accepted",
+    ],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """Modifying an input or output of a module in place is an error if the module has a full backward hook."""
@@ -326,6 +330,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
             (first, lambda x: first(x * 3, x)),
             (second, lambda x: second(x, x * 3)),
             (doubles, lambda x: backend.mul_(doubles(x), 3)),
+            (twins, lambda x: backend.mul_(twins(x)[0], 3)),
             (twins, lambda x: backend.mul_(twins(x)[1], 3)),
         )
 

@@ -12,13 +12,23 @@ NEEDS = [Capability.MODULES, Capability.MODULE_SWITCHES]
 
 
 def nested(backend: Backend) -> list[Any]:
-    """Return a module, its submodule and the submodule of this; each multiplies what the next returns by a weight."""
-    modules = [backend.module({"weight": backend.tensor([7.0])}, lambda module, x: x * module.weight)]
-    for number in (3.0, 5.0):
-        outer = backend.module({"weight": backend.tensor([number])}, lambda module, x: module.inner(x) * module.weight)
-        backend.add_module(outer, "inner", modules[0])
+    """Return a module, its submodule and the submodule of this; each scales what the next returns by two parameters."""
+    modules: list[Any] = []
+    for number in (7.0, 3.0, 5.0):
+        parameters = {"weight": backend.tensor([number]), "unit": backend.tensor([1.0])}
+        outer = backend.module(
+            parameters,
+            lambda module, x: (module.inner(x) if hasattr(module, "inner") else x) * module.weight * module.unit,
+        )
+        if modules:
+            backend.add_module(outer, "inner", modules[0])
         modules.insert(0, outer)
     return modules
+
+
+def parameters_of(modules: list[Any]) -> list[Any]:
+    """Return the parameters of modules."""
+    return [parameter for module in modules for parameter in (module.weight, module.unit)]
 
 
 @rule(
@@ -72,6 +82,8 @@ def test_orthogonal(backend: Backend, trace: Trace) -> None:
         "switches-stop-at-a-module",
         "requires-grad-of-a-module-returns-nothing",
         "thawing-a-module-thaws-nothing",
+        "requires-grad-of-a-module-reaches-the-first-parameter",
+        "requires-grad-of-a-module-reaches-the-last-parameter",
     ],
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
@@ -80,14 +92,14 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([2.0], requires_grad=True)
     returned = [backend.module_requires_grad_(outer, requires_grad=False) is outer]
     backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
-    frozen = [backend.grad_of(module.weight) for module in modules]
+    frozen = [backend.grad_of(parameter) for parameter in parameters_of(modules)]
     returned.append(backend.module_requires_grad_(outer) is outer)
     backend.backward(backend.call(lambda x: backend.sum(outer(x)), x))
-    thawed = [backend.grad_of(module.weight) for module in modules]
+    thawed = [backend.grad_of(parameter) for parameter in parameters_of(modules)]
 
     trace.expect_value("returns the module", [True, True], returned)
-    trace.expect_value("gradients with requires_grad=False", [None] * 3, frozen)
-    trace.expect_value("gradients by default", [[42.0], [70.0], [30.0]], thawed)
+    trace.expect_value("gradients with requires_grad=False", [None] * 6, frozen)
+    trace.expect_value("gradients by default", [[42.0], [210.0], [70.0], [210.0], [30.0], [210.0]], thawed)
 
 
 @rule(
@@ -95,17 +107,18 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REQUIRES_GRAD.sentence(2)],
     needs=NEEDS,
-    mutants=["freezing-a-module-makes-new-parameters"],
+    mutants=["freezing-a-module-makes-new-parameters", "thawing-a-module-makes-new-parameters"],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """requires_grad_ of a module changes the parameters themselves, and puts no others in their place."""
     modules = nested(backend)
-    before = [module.weight for module in modules]
-    backend.module_requires_grad_(modules[0], requires_grad=False)
+    before = parameters_of(modules)
+    for flag in (False, True):
+        backend.module_requires_grad_(modules[0], requires_grad=flag)
 
-    same = [module.weight is weight for module, weight in zip(modules, before, strict=True)]
-    trace.expect_value("the same parameters", [True] * 3, same)
-    trace.expect_value("require grad", [False] * 3, [backend.requires_grad(weight) for weight in before])
+        same = [now is then for now, then in zip(parameters_of(modules), before, strict=True)]
+        trace.expect_value("the same parameters", [True] * 6, same)
+        trace.expect_value("require grad", [flag] * 6, [backend.requires_grad(parameter) for parameter in before])
 
 
 @rule(
@@ -118,15 +131,17 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         "zero-grad-of-a-module-writes-zeros",
         "zero-grad-of-a-module-writes-zeros-by-default",
         "zero-grad-of-a-module-skips-frozen-parameters",
+        "zero-grad-of-a-module-reaches-the-first-parameter",
+        "zero-grad-of-a-module-reaches-the-last-parameter",
     ],
 )
 def test_zero_grad(backend: Backend, trace: Trace) -> None:
     """zero_grad of a module sets the gradients of all its parameters to None, and to zeros with set_to_none=False."""
     for options, left in (({"set_to_none": False}, [0.0]), ({"set_to_none": True}, None), ({}, None)):
         modules = nested(backend)
-        for module in modules:
-            backend.set_grad(module.weight, backend.tensor([1.0]))
+        for parameter in parameters_of(modules):
+            backend.set_grad(parameter, backend.tensor([1.0]))
         backend.module_requires_grad_(modules[1], requires_grad=False)
         backend.module_zero_grad(modules[0], **options)
 
-        trace.expect_value(f"with {options}", [left] * 3, [backend.grad_of(module.weight) for module in modules])
+        trace.expect_value(f"with {options}", [left] * 6, list(map(backend.grad_of, parameters_of(modules))))

@@ -59,6 +59,8 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
         "module-registration-hook-lost-second-call",
+        "module-registration-hook-runs-for-parameters",
+        "module-registration-hook-runs-for-buffers",
     ],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
@@ -72,6 +74,7 @@ def test_module(backend: Backend, trace: Trace) -> None:
     with until_removed(backend.register_module_module_registration_hook(hook)):
         for name in ("first", "second"):
             backend.add_module(outer, name, inner)
+        backend.register_buffer(bare(backend, {"weight": backend.tensor([3.0])}), "mean", backend.tensor([5.0]))
 
     trace.expect(("hook", [True, "first", True]), ("hook", [True, "second", True]))
     trace.expect_value("is the other module", [True, True], [outer.first is other, outer.second is other])
@@ -117,6 +120,7 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
         "buffer-registration-hook-lost-second-call",
+        "buffer-registration-hook-runs-for-parameters",
     ],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
@@ -130,6 +134,7 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
     with until_removed(backend.register_module_buffer_registration_hook(hook)):
         backend.register_buffer(module, "mean", backend.tensor([3.0]))
         backend.register_buffer(module, "variance", backend.tensor([5.0]))
+        backend.add_module(module, "inner", bare(backend, {"weight": backend.tensor([7.0])}))
 
     trace.expect(("hook", [True, "mean", [3.0]]), ("hook", [True, "variance", [5.0]]))
     trace.expect_value("buffers", [[6.0], [10.0]], [module.mean, module.variance])

@@ -176,7 +176,7 @@ def test_full_backward_hook(backend: Backend, trace: Trace) -> None:
     "tensor-parallel.module-hooks",
     level=Level.SHOULD,
     sources=[observed("a style's functions are hooks of the module, and run in the order of registration")],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.MODULES],
     basis=Basis.OBSERVED,
     mutants=["parallelize-module-runs-its-hooks-first", "parallelize-module-drops-module-hooks"],
     except_under=TWO_DIMENSIONS,
@@ -209,7 +209,7 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
     "tensor-parallel.prepare-input",
     level=Level.MUST,
     sources=[PREPARE_INPUT.sentence(1, 2, 4, 8)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.MODULES],
     mutants=["prepared-inputs-keep-their-layout", "prepared-inputs-are-never-local", "parallel-inputs-detach"],
     processes=RANKS,
 )
