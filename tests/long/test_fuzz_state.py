@@ -217,14 +217,16 @@ def test_a_module_that_takes_its_own_place():
 def test_what_programs_import_late_is_imported_once(monkeypatch):
     """What a backend imports at the first call of a verb is imported early, if a program calls one of these."""
     held = Target("reference")
-    late = {Capability.OPTIMIZERS: "xml.dom.pulldom"}
+    late = dict.fromkeys([Capability.OPTIMIZERS, Capability.PROCESSES], "xml.dom.pulldom")
     monkeypatch.setattr(held.backend, "imports_late", late, raising=False)
     monkeypatch.delitem(sys.modules, "xml.dom.pulldom", raising=False)
 
     held.import_early([(X, BACKWARD)])
     assert "xml.dom.pulldom" not in sys.modules
-    held.import_early([(X, BACKWARD), (X, SGD, STEP)])
+    programs = iter([(X, BACKWARD), (X, SGD, STEP), (X, BACKWARD), (X, BACKWARD)])
+    held.import_early(programs)
     assert "xml.dom.pulldom" in sys.modules
+    assert [*programs] == [(X, BACKWARD)]
 
 
 def test_every_action_has_a_form():

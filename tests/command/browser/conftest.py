@@ -16,30 +16,51 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
-def view(chromium, tmp_path):
-    """Return a function that opens the report of some runs; what the page complains about fails the test."""
-    complaints, requests, contexts = [], [], []
+@pytest.fixture(scope="module")
+def tab(chromium):
+    """Return the page in which every test of this file opens its report: a page of its own would take a second."""
+    context = chromium.new_context(offline=True)
+    context.set_default_timeout(30000)
+    return context.new_page()
 
-    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900, **options):
+
+@pytest.fixture
+def view(tab, tmp_path):
+    """Return a function that opens the report of some runs; what the page complains about fails the test."""
+    complaints, requests = [], []
+
+    def asks(dialog):
+        complaints.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    listeners = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "dialog": asks,
+        "request": lambda request: requests.append(request.url),
+    }
+
+    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900, forced_colors="none"):
         path = tmp_path / "report.html"
         path.write_text(made.report(runs or made.three()), encoding="utf-8")
-        context = chromium.new_context(
-            color_scheme=scheme, viewport={"width": width, "height": height}, offline=True, **options
-        )
-        context.set_default_timeout(30000)
-        page = context.new_page()
-        contexts.append(context)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(f"file://{path}{fragment}")
-        return page
+        _leave(tab)
+        tab.emulate_media(media="screen", color_scheme=scheme, forced_colors=forced_colors)
+        tab.set_viewport_size({"width": width, "height": height})
+        tab.goto(f"file://{path}{fragment}")
+        return tab
 
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     yield opened
-    for context in contexts:
-        context.close()
+    _leave(tab)
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
 
     assert not complaints
     assert all(url.startswith(("file:", "data:")) for url in requests)
+
+
+def _leave(tab):
+    """Show an empty page, with the pointer where it is at first: a new fragment alone would not load a report again."""
+    tab.goto("about:blank")
+    tab.mouse.move(0, 0)

@@ -89,8 +89,9 @@ class Target:
         for program in programs:
             if not late:
                 return
-            for need in needs(program) & late.keys():
-                importlib.import_module(late.pop(need))
+            for module in {late[need] for need in needs(program) & late.keys()}:
+                importlib.import_module(module)
+                late = {need: other for need, other in late.items() if other != module}
 
     @property
     def limit(self) -> float:
