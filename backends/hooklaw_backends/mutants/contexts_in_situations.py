@@ -81,31 +81,33 @@ def _swapped(situation: Situation) -> type[Mutant]:
     return overriding("checkpoint", base=Knowing)(checkpoint)
 
 
-LATER = ("later", "third")
-IN_ANOTHER = ("made-in-a-checkpoint", "in-a-checkpoint", "recomputation")
+IN_BACKWARD = tuple(each.name for each in BACKWARD)
+NEVER = ("no-grad", "made-in-no-grad", "second-call", "third-call", "another-thread")
+"""A checkpoint is recorded once, not in no_grad, and asks for its contexts in the thread that enters the first."""
+IN_CALL = tuple(each.name for each in FORWARD if each.name not in NEVER)
 CHAPTERS = ("checkpoint.context", "checkpoint.selective")
 TABLE = {
     "save-on-cpu-given-another": (
         "save_on_cpu {} gives another value back",
-        (*LATER, "second-call", "third-call", "second-pass", "retained", "create-graph", "autograd-grad"),
+        tuple(name for name in IN_BACKWARD if name != "after-a-failure"),  # its hooks do not raise
         _kept_another,
         ("save-on-cpu",),
     ),
     "forward-context-lost": (
         "the first context of a checkpoint {} is not entered",
-        (*LATER, "after-a-failure", *IN_ANOTHER),
+        IN_CALL,
         partial(_not_entered, 0),
         CHAPTERS,
     ),
     "recomputation-context-lost": (
         "the second context of a checkpoint {} is not entered",
-        (*LATER, "second-call", "after-a-failure", "made-in-a-checkpoint", "second-pass", "retained"),
+        tuple(name for name in IN_BACKWARD if name != "made-in-no-grad"),
         partial(_not_entered, 1),
         CHAPTERS,
     ),
     "contexts-swapped": (
         "the contexts of a checkpoint {} change places",
-        (*LATER, "after-a-failure", *IN_ANOTHER),
+        IN_CALL,
         _swapped,
         CHAPTERS,
     ),

@@ -1,0 +1,227 @@
+"""save_on_cpu and the contexts of a checkpoint in each kind of pass, and wherever they are entered."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.checkpoints import CHECKPOINT, WITH_OPTIONS
+from hooklaw.rules.hooks import UserError, leaf, zeros
+from hooklaw.rules.passes import (
+    INNER,
+    PASSES,
+    PLACES,
+    ROOTS,
+    THRICE,
+    Run,
+    elsewhere,
+    in_thread,
+    inside_a_pass,
+    passes,
+    places,
+    roots,
+)
+
+SAVE_ON_CPU = docstring("torch.autograd.graph.save_on_cpu").sentence(2)
+CONTEXTS = CHECKPOINT.sentence(41, 42)
+SAVES = [Capability.SAVE_ON_CPU, Capability.MODULES, Capability.THREADS]
+
+
+def kept_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1) -> None:
+    """Expect each of these passes to use what save_on_cpu kept."""
+    for label, run in runs.items():
+        x = zeros(backend)
+
+        def forward(x: Any) -> Any:
+            with backend.save_on_cpu():
+                return backend.exp(x)
+
+        root = backend.call(backend.sum, backend.call(forward, x))
+        for _ in range(times):
+            trace.expect_value(label, [1.0, 1.0], run(root, x))
+
+
+def everywhere(backend: Backend) -> dict[str, Callable[..., Any]]:
+    """Return places where tensors are saved and checkpoints called."""
+    return {**places(backend), "in another thread": elsewhere}
+
+
+class Around:
+    """A context that logs that it is entered, each time."""
+
+    def __init__(self, trace: Trace, name: str) -> None:
+        self._trace, self._name = trace, name
+
+    def __enter__(self) -> None:
+        self._trace.log(self._name)
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+def checkpointed(backend: Backend, trace: Trace, x: Any) -> Any:
+    """Return a sum of squares that is recomputed in a context."""
+    contexts = Around(trace, "first"), Around(trace, "second")
+    return backend.sum(backend.checkpoint(lambda x: x * x, x, use_reentrant=False, context_fn=lambda: contexts))
+
+
+def recomputed_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1) -> None:
+    """Expect each of these passes to recompute a checkpoint in its second context."""
+    for label, run in runs.items():
+        x = leaf(backend)
+        root = backend.call(lambda x: checkpointed(backend, trace, x), x)
+        trace.expect("first")
+        for _ in range(times):
+            trace.log(label, run(root, x))
+            trace.expect("second", (label, [2.0, 4.0]))
+
+
+@rule(
+    "save-on-cpu.every-pass",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU, *PASSES],
+    mutants=["save-on-cpu-given-another-second-pass"],
+)
+def test_every_pass(backend: Backend, trace: Trace) -> None:
+    """Each pass uses the tensors that save_on_cpu kept."""
+    kept_in(backend, trace, passes(backend), times=THRICE)
+
+
+@rule(
+    "save-on-cpu.inside-a-pass",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU, *INNER],
+    mutants=["save-on-cpu-given-another-inner-pass"],
+)
+def test_inside_a_pass(backend: Backend, trace: Trace) -> None:
+    """A backward inside another one uses the tensors that save_on_cpu kept."""
+    kept_in(backend, trace, inside_a_pass(backend), times=THRICE)
+
+
+@rule(
+    "save-on-cpu.every-root",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[Capability.SAVE_ON_CPU, *ROOTS, Capability.THREADS],
+    mutants=["save-on-cpu-given-another-several-roots"],
+)
+def test_every_root(backend: Backend, trace: Trace) -> None:
+    """A backward uses the tensors that save_on_cpu kept wherever it starts, in any thread."""
+    kept_in(backend, trace, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "save-on-cpu.every-place",
+    level=Level.MUST,
+    sources=[SAVE_ON_CPU],
+    needs=[*SAVES, *PLACES],
+    mutants=["save-on-cpu-given-another-made-in-no-grad"],
+)
+def test_every_place(backend: Backend, trace: Trace) -> None:
+    """A backward uses the tensors that save_on_cpu kept no matter what was under way when it was entered."""
+    for label, place in everywhere(backend).items():
+        x, saved = zeros(backend), list[Any]()
+
+        def save(x: Any = x, saved: list[Any] = saved) -> None:
+            with backend.save_on_cpu(), backend.enable_grad():
+                saved.append(backend.exp(x))
+
+        place(save)
+        backend.backward(backend.sum(saved[0]))
+        trace.expect_value(label, [1.0, 1.0], backend.grad_of(x))
+
+
+@rule(
+    "checkpoint.context-fn.every-pass",
+    level=Level.MUST,
+    sources=[CONTEXTS],
+    needs=[*WITH_OPTIONS, *PASSES],
+    mutants=["recomputation-context-lost-no-grad-pass"],
+)
+def test_contexts_in_every_pass(backend: Backend, trace: Trace) -> None:
+    """Each pass that recomputes a non-reentrant checkpoint does so in the second context of context_fn."""
+    recomputed_in(backend, trace, passes(backend), times=THRICE)
+
+
+@rule(
+    "checkpoint.context-fn.inside-a-pass",
+    level=Level.MUST,
+    sources=[CONTEXTS],
+    needs=[*WITH_OPTIONS, *INNER],
+    mutants=["recomputation-context-lost-inner-pass"],
+)
+def test_contexts_inside_a_pass(backend: Backend, trace: Trace) -> None:
+    """A backward inside another one recomputes a non-reentrant checkpoint in its second context."""
+    recomputed_in(backend, trace, inside_a_pass(backend))
+
+
+@rule(
+    "checkpoint.context-fn.every-root",
+    level=Level.MUST,
+    sources=[CONTEXTS],
+    needs=[*WITH_OPTIONS, *ROOTS, Capability.THREADS],
+    mutants=["recomputation-context-lost-several-roots"],
+)
+def test_contexts_in_every_root(backend: Backend, trace: Trace) -> None:
+    """A backward recomputes a non-reentrant checkpoint in its second context wherever it starts, in any thread."""
+    recomputed_in(backend, trace, {**roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "checkpoint.context-fn.every-place",
+    level=Level.MUST,
+    sources=[CONTEXTS],
+    needs=[*WITH_OPTIONS, *PLACES, Capability.MODULES, Capability.THREADS],
+    mutants=["forward-context-lost-made-in-a-module"],
+)
+def test_contexts_in_every_place(backend: Backend, trace: Trace) -> None:
+    """The contexts of context_fn surround a checkpoint's function no matter what is under way when it is called."""
+    for label, place in everywhere(backend).items():
+        x, made = leaf(backend), list[Any]()
+
+        def call(x: Any = x, made: list[Any] = made) -> None:
+            with backend.enable_grad():
+                made.append(checkpointed(backend, trace, x))
+
+        place(call)
+        backend.backward(made[0])
+        trace.log(label, backend.grad_of(x))
+        trace.expect("first", "second", (label, [2.0, 4.0]))
+
+
+@rule(
+    "checkpoint.context-fn.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the error of a context reaches the caller of the checkpoint, or of the pass that recomputes")],
+    needs=[*WITH_OPTIONS, *PASSES, *ROOTS, *PLACES, Capability.MODULES, Capability.THREADS],
+    mutants=["forward-context-lost-later"],
+)
+def test_errors_of_contexts(backend: Backend, trace: Trace) -> None:
+    """An error of a context of context_fn reaches the caller of the checkpoint, or of the pass that recomputes."""
+
+    @contextmanager
+    def failing(fails: list[None]) -> Generator[None]:
+        if fails:
+            fails.pop()
+            raise UserError("from the context")
+        yield
+
+    def made(x: Any, first: list[None], second: list[None]) -> Any:
+        contexts = failing(first), failing(second)
+        with backend.enable_grad():
+            return backend.sum(backend.checkpoint(lambda x: x * x, x, use_reentrant=False, context_fn=lambda: contexts))
+
+    for place in everywhere(backend).values():
+        with trace.raises_type(UserError, "from the context"):
+            place(lambda: made(leaf(backend), [None], []))
+        roots_of = list[Any]()
+        place(lambda roots_of=roots_of: roots_of.append(made(leaf(backend), [], [None])))
+        with trace.raises_type(UserError, "from the context"):
+            backend.backward(roots_of[0])
+    for run in {**passes(backend), **roots(backend), **in_thread(backend)}.values():
+        x = leaf(backend)
+        with trace.raises_type(UserError, "from the context"):
+            run(made(x, [], [None]), x)
