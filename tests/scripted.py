@@ -64,8 +64,8 @@ RACES = {
 """What fails or dies as threads happen to meet."""
 BEFORE = {"torch": ["torch.optim", "torch._dynamo", "torch.utils.checkpoint"]}
 """What the scripts of a framework import, beside itself."""
-BEFORE_COMPILING = ["compiled_once"]
-"""What spares each fork the first steps of a compiler: three seconds."""
+BEFORE_COMPILING = ["compiled_once", "_pytest.raises", "_pytest.recwarn"]
+"""What spares each fork the first steps of a compiler, three seconds, and what it looks up for a context manager."""
 
 NO_SCRIPTS = {"torch-eager-npy"}
 """The files of devices that --import brings: a script does not import them."""

@@ -40,11 +40,11 @@ def view(tab, tmp_path):
         "request": lambda request: requests.append(request.url),
     }
 
-    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900, forced_colors="none"):
+    def opened(runs=None, fragment="", *, scheme="light", width=1400, height=900, **media):
         path = tmp_path / "report.html"
         path.write_text(made.report(runs or made.three()), encoding="utf-8")
         _leave(tab)
-        tab.emulate_media(media="screen", color_scheme=scheme, forced_colors=forced_colors)
+        tab.emulate_media(**{"media": "screen", "color_scheme": scheme, "forced_colors": "none"} | media)
         tab.set_viewport_size({"width": width, "height": height})
         tab.goto(f"file://{path}{fragment}")
         return tab
