@@ -154,6 +154,15 @@ def retain_grad_inside_unpack_ignored(self: _KnowsItsUnpacking, old: Hook, tenso
         old(tensor)
 
 
+@overriding("retain_grad", base=_KnowsItsUnpacking)
+def retain_grad_inside_unpack_keeps_that_of_the_result(self: _KnowsItsUnpacking, old: Hook, tensor: Any) -> None:
+    """A gradient that is retained inside an unpack hook is that of the result, ones."""
+    if not self.unpacking:
+        return old(tensor)
+    self.register_hook(tensor, lambda grad: self.set_grad(tensor, self.mapped(self.detach(grad), lambda _: 1.0)))
+    return None
+
+
 class _RegistersLater(_KnowsItsUnpacking):
     """A mutant that can put off a registration until the end of the backward."""
 

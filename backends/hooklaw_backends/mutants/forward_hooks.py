@@ -117,6 +117,12 @@ def keyword_arguments_given_to_every_module_hook(
     return old(module, hook if options.get("with_kwargs") else given_all, **{**options, "with_kwargs": True})
 
 
+@overriding("register_forward_pre_hook", "register_forward_hook")
+def with_kwargs_given_as_false_is_true(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
+    """with_kwargs=False gives a hook the keyword arguments; only the default does not."""
+    return old(*given, **({**options, "with_kwargs": True} if "with_kwargs" in options else options))
+
+
 @calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
 def with_kwargs_ignored(self: Mutant, hook: Hook, module: Any, args: Any, _: Any, *output: Any) -> Any:
     """A hook registered with with_kwargs=True gets an empty dict of keyword arguments."""

@@ -106,6 +106,15 @@ def parameters_made_under_no_grad_are_constants(self: Mutant, old: Hook, paramet
 
 
 @overriding("module")
+def later_parameters_made_under_no_grad_are_constants(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
+    """Of the parameters of a module that is made under no_grad only the first requires grad."""
+    made = old(parameters, forward)
+    for name in list(parameters)[1:] if not self.is_grad_enabled() else ():
+        self.set_requires_grad(getattr(made, name), requires_grad=False)
+    return made
+
+
+@overriding("module")
 def inputs_of_modules_all_require_grad(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
     """In a module's forward every tensor requires grad."""
 
@@ -258,6 +267,14 @@ def backward_hooks_skipped_if_an_output_needs_no_gradient(
 ) -> Any:
     """The backward hooks of a module do not run if any of its outputs does not require grad."""
     return hook(module, *given) if all(map(self.requires_grad, self.tensors_of(module, 1))) else None
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsOutputs)
+def backward_hooks_skipped_if_the_last_output_needs_no_gradient(
+    self: _KnowsOutputs, hook: Hook, module: Any, *given: Any
+) -> Any:
+    """The backward hooks of a module do not run if its last output does not require grad."""
+    return hook(module, *given) if self.requires_grad(self.tensors_of(module, 1)[-1]) else None
 
 
 @calling(*verbs.MODULE_BACKWARD, base=_KnowsOutputs)

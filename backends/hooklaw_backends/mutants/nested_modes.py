@@ -96,10 +96,12 @@ class _Detecting(Mutant):
 
     @contextmanager
     def detect_anomaly(self, *, check_nan: bool = True) -> Generator[None]:
-        self.is_detecting = True
-        with self.detection() if check_nan else super().detect_anomaly(check_nan=False):
-            yield
-        self.is_detecting = False
+        outer, self.is_detecting = self.is_detecting, True
+        try:
+            with self.detection() if check_nan else super().detect_anomaly(check_nan=False):
+                yield
+        finally:
+            self.is_detecting = outer
 
     def detection(self) -> Any:
         return super().detect_anomaly()
@@ -148,6 +150,22 @@ class AnomaliesBesideNumbersUndetected(_Detecting):
             numbers = self.sum(self.mapped(grad, lambda element: float(not math.isnan(element))))
             if self.tolist(numbers) == 0:
                 self.checked(grad)
+
+
+class AnomaliesThatReachNoLeafUndetected(_Detecting):
+    """Anomaly detection looks only at the gradients with which a pass ends."""
+
+    def detection(self) -> Any:
+        return nullcontext()
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        leaves = list(self.leaves_of(root))
+        super().backward(root, gradient, **how)
+        for leaf in leaves:
+            self.checked(self.grad_of(leaf))
+
+    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
+        return tuple(map(self.checked, super().grad(*given, **how)))
 
 
 class HooksSkippedUnderAnomalyDetection(_Detecting):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, overriding, pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, fresh, overriding, pairs
 
 START = threading.Thread.start
 
@@ -67,6 +67,27 @@ def unpack_only_in_the_packing_thread(self: Mutant, pack: Hook, unpack: Hook) ->
 def no_grad_reaches_other_threads(self: Mutant, old: Hook) -> Any:
     """no_grad also applies in threads that start inside it."""
     return everywhere(old)
+
+
+class NoGradReachesEarlierThreads(Mutant):
+    """no_grad also applies in threads that were there before it was entered."""
+
+    entered_by = fresh(list[int])
+
+    @contextmanager
+    def no_grad(self) -> Generator[None]:
+        here = threading.get_ident()
+        with super().no_grad():
+            self.entered_by.append(here)
+            try:
+                yield
+            finally:
+                self.entered_by.remove(here)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        here = threading.get_ident()
+        with super().no_grad() if any(thread != here for thread in self.entered_by) else nullcontext():
+            return super().call(fn, *tensors)
 
 
 @overriding("inference_mode")

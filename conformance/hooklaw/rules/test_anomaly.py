@@ -26,6 +26,7 @@ def leaf(backend: Backend) -> Any:
         "anomalies-of-later-gradients-undetected",
         "anomalies-of-earlier-gradients-undetected",
         "anomalies-of-graphs-recorded-before-undetected",
+        "anomalies-that-reach-no-leaf-undetected",
         "anomaly-detection-lasts-after-an-exception",
         "anomaly-detection-inside-itself-ends-both",
         "infinite-gradients-are-anomalies",
@@ -62,6 +63,9 @@ def test_nan(backend: Backend, trace: Trace) -> None:
     with backend.detect_anomaly():
         backend.backward(backend.call(lambda x: backend.sum(endless(x)), x))
     trace.expect_value("x.grad under anomaly detection", [5.0, float("inf")], backend.grad_of(x))
+
+    with trace.raises(ErrorKind.NOT_A_NUMBER), backend.detect_anomaly():  # of a NaN that the next Node makes nothing of
+        backend.backward(backend.call(lambda x: backend.sum(function(x, endless(x))), x))
 
 
 @rule(

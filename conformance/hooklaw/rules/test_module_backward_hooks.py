@@ -191,6 +191,7 @@ def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-backward-hooks-called-for-nothing",
         "backward-hooks-skipped-if-an-output-needs-no-gradient",
+        "backward-hooks-skipped-if-the-last-output-needs-no-gradient",
         "backward-hooks-wait-for-every-output",
     ],
 )
@@ -200,7 +201,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     They run if any output requires grad, even if no gradient comes to another output.
     """
     module = backend.module({}, lambda _module, x: backend.detach(x))
-    some = backend.module({}, lambda _module, x: (backend.detach(x), x * 2, x * 3))
+    some = backend.module({}, lambda _module, x: (backend.detach(x), x * 2, x * 3, backend.detach(x)))
     for each, label in ((module, "none requires grad"), (some, "some require grad")):
         backend.register_full_backward_hook(each, lambda *_, label=label: trace.log(label))
 

@@ -139,13 +139,16 @@ def test_copied(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.nn.parameter.Parameter").sentence(8)],
     needs=[Capability.MODULES, Capability.GRAD_MODE],
-    mutants=["parameters-made-under-no-grad-are-constants"],
+    mutants=["parameters-made-under-no-grad-are-constants", "later-parameters-made-under-no-grad-are-constants"],
 )
 def test_parameters_without_recording(backend: Backend, trace: Trace) -> None:
     """A parameter made under no_grad requires grad, inside and afterwards."""
     with backend.no_grad():
-        made = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
-        trace.expect_value("requires grad inside", expected=True, observed=backend.requires_grad(made.weight))
+        parameters = {"weight": backend.tensor([3.0, 5.0]), "scale": backend.tensor([1.0, 1.0])}
+        made = backend.module(parameters, lambda module, x: x * module.weight * module.scale)
+        for parameter in (made.weight, made.scale):
+            trace.expect_value("requires grad inside", expected=True, observed=backend.requires_grad(parameter))
 
     backend.backward(backend.sum(backend.call(made, backend.tensor([1.0, 2.0]))))
     trace.expect_value("weight.grad", [1.0, 2.0], backend.grad_of(made.weight))
+    trace.expect_value("scale.grad", [3.0, 10.0], backend.grad_of(made.scale))

@@ -143,6 +143,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-ignored",
         "none-for-no-keyword-arguments",
         "with-kwargs-hides-the-positional-arguments",
+        "with-kwargs-given-as-false-is-true",
     ],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
@@ -153,13 +154,14 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
+    backend.register_forward_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
     backend.register_forward_hook(module, with_keywords, with_kwargs=True)
 
     backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
-    trace.expect(("without", 3), ("with", [[[1.0, 2.0]], [["factor", 3]], [3.0, 6.0]]))
+    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0]], [["factor", 3]], [3.0, 6.0]]))
     backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("without", 3), ("with", [[[1.0, 2.0]], [], [1.0, 2.0]]))
+    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0]], [], [1.0, 2.0]]))
 
 
 @rule(

@@ -154,6 +154,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-ignored",
         "keyword-arguments-of-a-pre-hook-are-added",
         "with-kwargs-of-a-pre-hook-counts-for-all",
+        "with-kwargs-given-as-false-is-true",
         "pre-hooks-with-kwargs-get-those-of-the-caller",
         "pre-hooks-without-kwargs-restore-those-of-the-caller",
     ],
@@ -169,10 +170,11 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
     backend.register_forward_pre_hook(module, lambda _, args: (args[0] + 1,))
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
+    backend.register_forward_pre_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
 
     output = backend.call(lambda x: module(x, factor=3, added=7), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("kwargs", [["added", 7], ["factor", 3]]), ("kwargs", [["factor", 6]]))
+    trace.expect(("kwargs", [["added", 7], ["factor", 3]]), ("kwargs", [["factor", 6]]), ("False", 2))
     trace.expect_value("output", [264.0, 276.0], output)
 
 

@@ -197,7 +197,7 @@ def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.no_grad").sentence(7)],
     needs=[Capability.GRAD_MODE, Capability.THREADS],
-    mutants=["no-grad-reaches-other-threads", "threads-share-their-modes"],
+    mutants=["no-grad-reaches-other-threads", "no-grad-reaches-earlier-threads", "threads-share-their-modes"],
 )
 def test_no_grad_local(backend: Backend, trace: Trace) -> None:
     """no_grad turns grad mode off in its own thread only."""
@@ -209,6 +209,24 @@ def test_no_grad_local(backend: Backend, trace: Trace) -> None:
 
     recorded = [backend.requires_grad(there), backend.requires_grad(here)]
     trace.expect_value("recorded there and here", [True, False], recorded)
+
+    together = threading.Barrier(2)
+
+    def without() -> None:
+        met(together)
+        with backend.no_grad():
+            met(together)  # grad mode is off here while the other thread, which runs already, computes
+            met(together)
+
+    def beside() -> Any:
+        met(together)
+        met(together)
+        result = backend.call(lambda x: x * 2, x)
+        met(together)
+        return result
+
+    [_, result] = in_threads(without, beside)
+    trace.expect_value("recorded in an earlier thread", expected=True, observed=backend.requires_grad(result))
 
 
 @rule(
