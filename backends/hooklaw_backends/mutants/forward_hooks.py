@@ -281,3 +281,27 @@ class OwnForwardHooksBesideGlobalOnes(KnowsReplacements):
             return hook(*given[:-1], *(self.replaced_by(given[-1:]) or given[-1:]))
 
         return super().register_forward_hook(module, run, **options)
+
+
+@calling("register_forward_hook", only="with_kwargs")
+def with_kwargs_hides_the_later_positional_arguments(
+    _: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, output: Any
+) -> Any:
+    """A forward hook with with_kwargs=True gets the first positional argument alone."""
+    return hook(module, args[:1], kwargs, output)
+
+
+@calling("register_forward_hook", only="with_kwargs")
+def with_kwargs_gives_the_first_keyword_alone(
+    _: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, output: Any
+) -> Any:
+    """A forward hook with with_kwargs=True gets the first keyword argument alone."""
+    return hook(module, args, dict(list(kwargs.items())[:1]), output)
+
+
+@calling("register_forward_hook", only="with_kwargs")
+def with_kwargs_gives_the_last_keyword_alone(
+    _: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any, output: Any
+) -> Any:
+    """A forward hook with with_kwargs=True gets the last keyword argument alone."""
+    return hook(module, args, dict(list(kwargs.items())[-1:]), output)

@@ -336,17 +336,19 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(21, 22)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-is-never-reentrant", "reentrant-checkpoint-of-several-constants-is-recorded"],
 )
 def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint none of whose inputs requires grad has no gradients: its output does not require grad."""
     weight = leaf(backend, 3.0, 5.0)
 
-    y = backend.call(
-        lambda x: backend.checkpoint(lambda x: x * weight, x, use_reentrant=True), backend.tensor([1.0, 2.0])
-    )
+    def forward(*inputs: Any) -> Any:
+        return backend.checkpoint(lambda x, *_: x * weight, *inputs, use_reentrant=True)
 
-    trace.expect_value("output requires grad", expected=False, observed=backend.requires_grad(y))
+    for count in (1, 2):
+        y = backend.call(forward, *[backend.tensor([1.0, 2.0]) for _ in range(count)])
+
+        trace.expect_value("output requires grad", expected=False, observed=backend.requires_grad(y))
 
 
 @rule(

@@ -144,6 +144,9 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "none-for-no-keyword-arguments",
         "with-kwargs-hides-the-positional-arguments",
         "with-kwargs-given-as-false-is-true",
+        "with-kwargs-hides-the-later-positional-arguments",
+        "with-kwargs-gives-the-first-keyword-alone",
+        "with-kwargs-gives-the-last-keyword-alone",
     ],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
@@ -152,16 +155,18 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     def with_keywords(_module, args, kwargs, output):
         trace.log("with", [args, isinstance(kwargs, dict) and sorted(kwargs.items()), output])
 
-    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    module = backend.module({}, lambda _module, x, y, factor=1, share=0: x * factor + y * share)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
     backend.register_forward_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
     backend.register_forward_hook(module, with_keywords, with_kwargs=True)
 
-    backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
-    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0]], [["factor", 3]], [3.0, 6.0]]))
-    backend.call(module, backend.tensor([1.0, 2.0]))
+    x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0])
+    backend.call(lambda x, y: module(x, y, factor=3, share=2), x, y)
+    keywords = [["factor", 3], ["share", 2]]
+    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], keywords, [9.0, 14.0]]))
+    backend.call(module, x, y)
 
-    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0]], [], [1.0, 2.0]]))
+    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], [], [1.0, 2.0]]))
 
 
 @rule(
