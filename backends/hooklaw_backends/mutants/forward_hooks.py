@@ -1,5 +1,6 @@
 """Mutants whose forward hooks get the wrong arguments, or run at the wrong time."""
 
+import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -305,3 +306,40 @@ def with_kwargs_gives_the_last_keyword_alone(
 ) -> Any:
     """A forward hook with with_kwargs=True gets the last keyword argument alone."""
     return hook(module, args, dict(list(kwargs.items())[-1:]), output)
+
+
+class AlwaysCalledHookReplacesAnError(Mutant):
+    """If a hook with always_call=True returns something after a failure, this becomes the output, without an error."""
+
+    hooks = fresh(WeakKeyDictionary[Any, list[Any]])
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def once(module: Any, *given: Any) -> Any:
+            return None if self.keeps(module) else hook(module, *given)
+
+        if not options.get("always_call"):
+            return super().register_forward_hook(module, hook, **options)
+        self.hooks.setdefault(module, []).append((hook, options.get("with_kwargs")))
+        return super().register_forward_hook(module, once, **options)
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.kept = [each for each in self.kept if each is not module]
+            try:
+                return forward(module, *args, **kwargs)
+            except Exception:
+                self.kept.append(module)
+                found = [self._returned(*each, module, args, kwargs) for each in self.hooks.get(module, [])]
+                answers = [each for each in found if each is not None]
+                if not answers:
+                    raise
+                return answers[-1]
+
+        return super().module(parameters, run)
+
+    def _returned(self, hook: Hook, named: bool, module: Any, args: Any, kwargs: Any) -> Any:  # noqa: FBT001
+        try:
+            return hook(module, args, *([kwargs] if named else []), None)
+        except Exception as error:  # noqa: BLE001 - the first error is raised
+            warnings.warn(str(error), stacklevel=2)
+            return None

@@ -364,3 +364,12 @@ def full_backward_hook_gets_gradients_of_outputs_first(
 ) -> Any:
     """Of the gradients of outputs that a full backward hook gets, each None comes last."""
     return hook(module, grads, tuple(sorted(outputs, key=lambda grad: grad is None)))
+
+
+@calling(*verbs.FULL_BACKWARD)
+def none_of_a_module_backward_hook_swaps_the_gradients(
+    self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """If a backward hook of a module returns None, the gradients go to the inputs in reverse order."""
+    result = hook(module, grads, *rest)
+    return grads[::-1] if result is None else result

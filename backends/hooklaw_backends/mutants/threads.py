@@ -165,3 +165,22 @@ def a_function_mixes_the_gradients_of_threads(self: Mutant, backward: Hook, ctx:
     self.kept.append((ctx, grads, threading.get_ident()))
     first, thread = next((given, thread) for of, given, thread in self.kept if of is ctx)
     return backward(ctx, *(grads if thread == threading.get_ident() else first))
+
+
+class InferenceModeReachesRunningThreads(Mutant):
+    """inference_mode also applies in threads that were running when it was entered."""
+
+    @contextmanager
+    def inference_mode(self, **mode: bool) -> Generator[None]:
+        entry = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
+        with super().inference_mode(**mode):
+            self.kept.append(entry)
+            try:
+                yield
+            finally:
+                self.kept.remove(entry)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        reached = any(threading.get_ident() in entry for entry in self.kept)
+        with super().inference_mode() if reached else nullcontext():
+            return super().call(fn, *tensors)

@@ -18,6 +18,7 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
     sources=[DDP.sentence(25), DESIGN.sentence(25)],
     needs=NEEDS,
     mutants=[
+        "ddp-reduces-in-two-passes-only",
         "ddp-reduces-nothing",
         "ddp-sums-gradients",
         "ddp-reduces-in-the-first-pass-only",
@@ -30,7 +31,7 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
     parallel = backend.distributed_data_parallel(module)
     means = {"weight": mean(backend), "other": mean(backend, lambda own: own * own)}
-    for each in ("first", "second"):
+    for each in ("first", "second", "third"):
         for name in means:
             backend.set_grad(getattr(module, name), None)
         run(backend, parallel)
@@ -43,7 +44,12 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DESIGN.sentence(25)],
     needs=[*NEEDS, Capability.MODULE_PARTS],
-    mutants=["ddp-reduces-nothing", "ddp-reduces-the-first-parameter-only", "ddp-reduces-its-own-parameters-only"],
+    mutants=[
+        "ddp-reduces-no-deeper-submodules",
+        "ddp-reduces-nothing",
+        "ddp-reduces-the-first-parameter-only",
+        "ddp-reduces-its-own-parameters-only",
+    ],
     processes=RANKS,
 )
 def test_each_parameter(backend: Backend, trace: Trace) -> None:
@@ -52,11 +58,14 @@ def test_each_parameter(backend: Backend, trace: Trace) -> None:
     The parameters of its submodules are among them.
     """
     module = weighted(backend, lambda module, x: x * module.weight + module.inner(x * x))
-    backend.add_module(module, "inner", weighted(backend))
+    backend.add_module(module, "inner", weighted(backend, lambda module, x: x * module.weight + module.inner(x * x)))
+    backend.add_module(module.inner, "inner", weighted(backend))
     run(backend, backend.distributed_data_parallel(module))
 
     trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
     trace.expect_value("inner.weight.grad", mean(backend, lambda own: own * own), backend.grad_of(module.inner.weight))
+    inmost = backend.grad_of(module.inner.inner.weight)
+    trace.expect_value("inner.inner.weight.grad", mean(backend, lambda own: own**4), inmost)
 
 
 @rule(
@@ -267,6 +276,7 @@ def test_reducer_hooks(backend: Backend, trace: Trace) -> None:
     sources=[NO_SYNC.sentence(1, 2)],
     needs=NEEDS,
     mutants=[
+        "no-sync-drops-later-gradients",
         "no-sync-synchronizes",
         "no-sync-lasts",
         "no-sync-drops-gradients",
@@ -282,10 +292,12 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
 
     A pass is inside until the outermost context ends, and an exception ends it too. Other modules are synchronized.
     """
-    module, other = weighted(backend), weighted(backend)
+    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    other = weighted(backend)
     parallel, parallel_other = (backend.distributed_data_parallel(each) for each in (module, other))
     for error in (False, True):
-        backend.set_grad(module.weight, None)
+        for parameter in (module.weight, module.other):
+            backend.set_grad(parameter, None)
         with suppress(ZeroDivisionError), backend.no_sync(parallel):
             with backend.no_sync(parallel):
                 run(backend, parallel)
@@ -295,7 +307,8 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
             if error:
                 raise ZeroDivisionError
         run(backend, parallel)
-        trace.expect_value("after a pass outside", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+        for parameter in (module.weight, module.other):
+            trace.expect_value("after a pass outside", [3 * mean(backend)[0]], backend.grad_of(parameter))
     with backend.no_sync(parallel):
         run(backend, parallel_other)
 

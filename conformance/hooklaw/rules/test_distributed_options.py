@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, weighted
+from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, two_weights, weighted
 
 NAME = "torch.nn.parallel.DistributedDataParallel"
 DDP = docstring(NAME)
@@ -21,6 +21,10 @@ LENGTH = 800
     sources=[DDP.sentence(65)],
     needs=[*NEEDS, Capability.INIT_SYNC, Capability.MODULE_PARTS],
     mutants=[
+        "ddp-without-init-sync-keeps-one-buffer",
+        "ddp-without-init-sync-keeps-its-own-parameters-only",
+        "ddp-without-init-sync-averages-one-gradient",
+        "ddp-without-init-sync-averages-once",
         "ddp-syncs-at-once-whatever-init-sync-says",
         "ddp-shares-buffers-whatever-init-sync-says",
         "ddp-without-init-sync-averages-nothing",
@@ -34,15 +38,22 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
     Only that is left out: the gradients are averaged.
     """
     weights = {"weight": own_input(backend), "other": own_input(backend)}
-    module = backend.module(weights, lambda module, x: x * module.weight + x * module.other)
-    backend.register_buffer(module, "steps", backend.tensor([10 * number(backend)]))
+    module = backend.module(weights, lambda module, x: x * module.weight + x * module.other + module.inner(x))
+    backend.add_module(
+        module, "inner", backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
+    )
+    for name in ("steps", "more"):
+        backend.register_buffer(module, name, backend.tensor([10 * number(backend)]))
     parallel = backend.distributed_data_parallel(module, init_sync=False)
     trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
     trace.expect_value("other", [number(backend)], backend.detach(module.other))
-    trace.expect_value("steps", [10 * number(backend)], module.steps)
+    trace.expect_value("inner.weight", [number(backend)], backend.detach(module.inner.weight))
+    trace.expect_value("buffers", [[10 * number(backend)]] * 2, [module.steps, module.more])
 
-    run(backend, parallel)
-    trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
+    for passes in (1, 2):
+        run(backend, parallel)
+        for parameter in (module.weight, module.other):
+            trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(parameter))
 
 
 @rule(
@@ -78,7 +89,13 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[JOIN.sentence(20)],
     needs=[*NEEDS, Capability.UNEVEN_INPUTS],
-    mutants=["disabled-join-keeps-gradients-apart", "disabled-join-refused", "join-enabled-always"],
+    mutants=[
+        "disabled-join-broadcasts-later-parameters",
+        "disabled-join-averages-one-gradient",
+        "disabled-join-keeps-gradients-apart",
+        "disabled-join-refused",
+        "join-enabled-always",
+    ],
     processes=RANKS,
 )
 def test_join_disabled(backend: Backend, trace: Trace) -> None:
@@ -87,15 +104,18 @@ def test_join_disabled(backend: Backend, trace: Trace) -> None:
     The documentation lets the user pass enable=False where the inputs are known to be even. What join does at its end
     is disabled too: each rank keeps a parameter of its own.
     """
-    module = weighted(backend)
+    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
     parallel = backend.distributed_data_parallel(module)
     with backend.join(parallel, enable=False):
         for passes in (1, 2):
             run(backend, parallel)
-            trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(module.weight))
-        module.weight = backend.module({"weight": own_input(backend)}, lambda _, x: x).weight
+            for parameter in (module.weight, module.other):
+                trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(parameter))
+        for name in ("weight", "other"):
+            setattr(module, name, backend.module({"weight": own_input(backend)}, lambda _, x: x).weight)
 
-    trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
+    for parameter in (module.weight, module.other):
+        trace.expect_value("parameter", [number(backend)], backend.detach(parameter))
 
 
 @rule(

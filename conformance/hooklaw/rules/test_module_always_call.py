@@ -35,6 +35,7 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.FORWARD_HOOK_KWARGS],
     mutants=[
+        "always-called-hook-replaces-an-error",
         "always-call-ignored",
         "every-forward-hook-always-called",
         "only-the-first-always-called-hook",
@@ -52,6 +53,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
     def with_keywords(_module, args, kwargs, _output):
         trace.log("second")
         seen["second"] = [args, sorted(kwargs.items())]
+        return args[0]
 
     seen: dict[str, Any] = {}
     inner = backend.module({}, fail)

@@ -195,7 +195,11 @@ def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(6, 8)],
     needs=NEEDS,
-    mutants=["none-of-a-module-backward-hook-is-zeros", "none-of-a-module-backward-hook-restores-the-gradients"],
+    mutants=[
+        "none-of-a-module-backward-hook-swaps-the-gradients",
+        "none-of-a-module-backward-hook-is-zeros",
+        "none-of-a-module-backward-hook-restores-the-gradients",
+    ],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A full backward hook that returns None does not change the gradients of its module's inputs."""
@@ -214,6 +218,12 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 
     trace.expect("hook", "last")
     trace.expect_value("y.grad", [20.0, 20.0], backend.grad_of(y))
+
+    pair, several = (leaf(backend), leaf(backend)), backend.module({}, lambda _, x, y: x * 2 + y * 5)
+    backend.register_full_backward_hook(several, lambda *_: None)
+    backend.backward(backend.sum(backend.call(several, *pair)))
+
+    trace.expect_value("gradients of both", [[2.0, 2.0], [5.0, 5.0]], [backend.grad_of(each) for each in pair])
 
 
 @rule(

@@ -234,7 +234,7 @@ def test_no_grad_local(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad_mode.inference_mode").sentence(5)],
     needs=[Capability.INFERENCE_MODE, Capability.THREADS],
-    mutants=["inference-mode-reaches-other-threads"],
+    mutants=["inference-mode-reaches-running-threads", "inference-mode-reaches-other-threads"],
 )
 def test_inference_mode_local(backend: Backend, trace: Trace) -> None:
     """inference_mode turns grad mode off in its own thread only."""
@@ -246,6 +246,21 @@ def test_inference_mode_local(backend: Backend, trace: Trace) -> None:
 
     recorded = [backend.requires_grad(there), backend.requires_grad(here)]
     trace.expect_value("recorded there and here", [True, False], recorded)
+
+    entered, recorded_beside = threading.Event(), threading.Event()
+
+    def inside() -> bool:
+        with backend.inference_mode():
+            entered.set()
+            return recorded_beside.wait(LIMIT)
+
+    def beside() -> Any:
+        entered.wait(LIMIT)
+        result = backend.call(lambda x: x * 2, x)
+        recorded_beside.set()
+        return backend.requires_grad(result)
+
+    trace.expect_value("recorded in a thread that was running", [True, True], in_threads(beside, inside))
 
 
 @rule(

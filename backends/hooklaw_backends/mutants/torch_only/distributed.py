@@ -1,6 +1,6 @@
 """Mutants of distributed data parallel that reduce the wrong gradients, or at the wrong time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -12,11 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, overriding
 
-
-def _completed(value: Any) -> Any:
-    future = torch.futures.Future()
-    future.set_result(value)
-    return future
+TWO = 2
 
 
 def _parameters(parallel: Any) -> list[Any]:
@@ -97,21 +93,31 @@ def ddp_reduces_one_dtype_only(bucket: Any, summed: Any) -> Any:
     return summed / distributed.get_world_size() if bucket.is_last() else bucket.buffer()
 
 
+def averaging_only(parallel: Any, parameters: Iterable[Any]) -> Any:
+    """Let a distributed module average the gradients of these parameters alone."""
+    averaged = {id(each) for each in parameters}
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        sizes = [parameter.numel() for parameter in bucket.parameters()]
+        means = [id(parameter) in averaged for parameter in bucket.parameters()]
+        own = bucket.buffer().clone().split(sizes)
+
+        def step(done: Any) -> torch.Tensor:
+            shares = (done.value() / distributed.get_world_size()).split(sizes)
+            return torch.cat(
+                [share if is_mean else kept for share, kept, is_mean in zip(shares, own, means, strict=True)]
+            )
+
+        return all_reduce_future(bucket.buffer().clone()).then(step)
+
+    parallel.register_comm_hook(None, hook)
+    return parallel
+
+
 @overriding("distributed_data_parallel")
 def ddp_reduces_its_own_parameters_only(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """A distributed module averages the gradients of its own parameters, and not of its submodules'."""
-    made, own = old(module, **options), {id(each) for each in module.parameters(recurse=False)}
-
-    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        before = [grad.clone() for grad in bucket.gradients()]
-        bucket.set_buffer(all_reduce_future(bucket.buffer() / distributed.get_world_size()).value())
-        for grad, kept, parameter in zip(bucket.gradients(), before, bucket.parameters(), strict=True):
-            if id(parameter) not in own:
-                grad.copy_(kept)
-        return _completed(bucket.buffer())
-
-    made.register_comm_hook(None, hook)
-    return made
+    return averaging_only(old(module, **options), module.parameters(recurse=False))
 
 
 @overriding("distributed_data_parallel")
@@ -306,3 +312,29 @@ def no_sync_in_backward_too(self: Mutant, old: Hook, parallel: Any) -> Any:
 def ddp_takes_a_frozen_module(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """A module without a parameter that requires grad is distributed as it is."""
     return old(module, **options) if any(each.requires_grad for each in module.parameters()) else module
+
+
+@parallel_by("forward")
+def ddp_reduces_in_two_passes_only(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """A distributed module averages the gradients of its first two passes only."""
+    ran = parallel.__dict__.setdefault("ran", [])
+    ran.append(True)
+    parallel.require_backward_grad_sync = len(ran) <= TWO
+    return old(*inputs)
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_no_deeper_submodules(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A distributed module averages the gradients of its own parameters and its children's, and none below."""
+    near = (each for part in (module, *module.children()) for each in part.parameters(recurse=False))
+    return averaging_only(old(module, **options), near)
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_drops_later_gradients(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """What accumulated inside no_sync is gone after it, but for that of the first parameter."""
+    with old(parallel):
+        yield
+    for each in list(parallel.module.parameters())[1:]:
+        each.grad = None

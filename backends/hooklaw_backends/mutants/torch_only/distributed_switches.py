@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, after_the_first_pass, bucket_by
-from hooklaw_backends.mutants.torch_only.distributed import parallel_by
+from hooklaw_backends.mutants.torch_only.distributed import averaging_only, parallel_by
 from hooklaw_backends.mutants.torch_only.distributed_options import joining
 
 
@@ -229,3 +229,63 @@ def ddp_without_init_sync_keeps_one_parameter(self: Mutant, old: Hook, module: A
 def ddp_makes_small_buckets_always(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """Each parameter has a bucket of its own, whatever bucket_cap_mb says."""
     return old(module, **{**options, "bucket_cap_mb": 1e-6})
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_keeps_one_buffer(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the buffers of rank 0 but for the first, also with init_sync=False."""
+    for each in list(module.buffers())[1:]:
+        distributed.broadcast(each, 0)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_keeps_its_own_parameters_only(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the submodules' parameters of rank 0, also with init_sync=False."""
+    for child in module.children():
+        for each in child.parameters():
+            distributed.broadcast(each.detach(), 0)
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_averages_one_gradient(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With init_sync=False the gradient of the first parameter alone is averaged."""
+    made = old(module, **options)
+    return averaging_only(made, list(module.parameters())[:1]) if options.get("init_sync") is False else made
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_averages_once(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With init_sync=False the gradients of the first pass alone are averaged."""
+    made = old(module, **options)
+    if options.get("init_sync") is False:
+        ran: list[None] = []
+
+        def before(*_: object) -> None:
+            made.require_backward_grad_sync = not ran
+            ran.append(None)
+
+        made.register_forward_pre_hook(before)
+    return made
+
+
+@overriding("join")
+@contextmanager
+def disabled_join_broadcasts_later_parameters(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """At its end join gives all ranks the parameters of rank 0 but for the first, also with enable=False."""
+    with old(parallel, **options):
+        yield
+    if not options.get("enable", True):
+        for each in list(parallel.module.parameters())[1:]:
+            distributed.broadcast(each.detach(), 0)
+
+
+@overriding("join")
+@contextmanager
+def disabled_join_averages_one_gradient(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """Inside join with enable=False the gradient of the first parameter alone is averaged."""
+    with old(parallel, **options):
+        if not options.get("enable", True):
+            averaging_only(parallel, list(parallel.module.parameters())[:1])
+        yield
