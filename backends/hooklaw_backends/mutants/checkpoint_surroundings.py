@@ -297,3 +297,23 @@ def reentrant_checkpoint_of_several_constants_is_recorded(
     """A reentrant checkpoint of several inputs none of which requires grad is recorded."""
     constant = not any(self.is_tensor(each) and self.requires_grad(each) for each in inputs)
     return fn(*inputs) if how.get("use_reentrant") and constant and len(inputs) > 1 else old(fn, *inputs, **how)
+
+
+def _one_beside_detached(self: Mutant, place: int, outputs: Any) -> Any:
+    """Return outputs of which one that requires grad still does, if another does not."""
+    some = [each for each in outputs if self.requires_grad(each)] if isinstance(outputs, tuple) else []
+    if not some or len(some) == len(outputs):
+        return outputs
+    return tuple(each if each is some[place] else self.detach(each) for each in outputs)
+
+
+@overriding("checkpoint")
+def checkpoint_with_a_detached_output_keeps_the_first(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """Of a checkpoint with a detached output the first of the other outputs alone requires grad."""
+    return _one_beside_detached(self, 0, old(*given, **how))
+
+
+@overriding("checkpoint")
+def checkpoint_with_a_detached_output_keeps_the_last(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """Of a checkpoint with a detached output the last of the other outputs alone requires grad."""
+    return _one_beside_detached(self, -1, old(*given, **how))

@@ -1,11 +1,12 @@
 """Mutants of the hooks around registration, saving and loading of a module's state."""
 
 from copy import copy, deepcopy
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, handle_of
 
 
@@ -259,3 +260,32 @@ def module_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: 
 def module_registration_hook_runs_for_buffers(self: Mutant, old: Hook, hook: Hook) -> Any:
     """A module registration hook runs for buffers too."""
     return handle_of([old(hook), self.register_module_buffer_registration_hook(hook)])
+
+
+def _by_copies(hook: Hook) -> Hook:
+    return lambda owner, *keys: hook(owner, *deepcopy(keys))
+
+
+@overriding("register_load_state_dict_post_hook")
+def later_load_post_hooks_given_a_copy(self: Mutant, old: Hook, owner: Any, hook: Hook) -> Any:
+    """A load_state_dict post-hook that is not the first of its module gets copies of the lists of keys."""
+    is_later = self.keeps(owner)
+    self.kept.append(owner)
+    return old(owner, _by_copies(hook) if is_later else hook)
+
+
+@altering("register_load_state_dict_post_hook")
+def load_post_hook_given_a_copy_from_its_second_call_on(self: Mutant, owner: Any, hook: Hook) -> Hook:
+    """A load_state_dict post-hook gets copies of the lists of keys from its second call on."""
+    hooks = chain([hook], repeat(_by_copies(hook)))
+
+    def run(*given: Any) -> Any:
+        return next(hooks)(*given)
+
+    return run
+
+
+@calling("register_load_state_dict_post_hook", base=_KnowsSubmodules)
+def load_post_hook_of_a_submodule_given_a_copy(self: _KnowsSubmodules, hook: Hook, owner: Any, *keys: Any) -> Any:
+    """A load_state_dict post-hook of a submodule gets copies of the lists of keys."""
+    return (_by_copies(hook) if self.keeps(owner) else hook)(owner, *keys)

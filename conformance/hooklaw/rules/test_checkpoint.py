@@ -470,21 +470,28 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(25)],
     needs=NEEDS,
-    mutants=["checkpoint-is-reentrant"],
+    mutants=[
+        "checkpoint-is-reentrant",
+        "checkpoint-with-a-detached-output-keeps-the-first",
+        "checkpoint-with-a-detached-output-keeps-the-last",
+    ],
 )
 def test_detached(backend: Backend, trace: Trace) -> None:
     """A detached output of a non-reentrant checkpoint does not require grad, and the others have their gradients."""
 
+    def fn(x):
+        return x * x, backend.detach(x * 3), x * x * x
+
     def forward(x):
-        squared, detached = backend.checkpoint(lambda x: (x * x, backend.detach(x * 3)), x, use_reentrant=False)
-        return backend.sum(squared * detached), detached
+        squared, detached, cubed = backend.checkpoint(fn, x, use_reentrant=False)
+        return backend.sum(squared * detached + cubed), detached
 
     x = leaf(backend)
     loss, detached = backend.call(forward, x)
     trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
     backend.backward(loss)
 
-    trace.expect_value("x.grad", [6.0, 24.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [9.0, 36.0], backend.grad_of(x))
 
 
 @rule(

@@ -272,12 +272,14 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 )
 def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook of a module runs after its parameters got their values, in every load."""
-    owner = weighted(backend)
-    backend.register_load_state_dict_post_hook(owner, lambda module, _: trace.log("weight", module.weight))
+    owner = backend.module({name: backend.tensor([3.0, 5.0]) for name in ("weight", "other")}, lambda _, x: x)
+    backend.register_load_state_dict_post_hook(
+        owner, lambda module, _: trace.log("values", [backend.tolist(each) for each in (module.weight, module.other)])
+    )
     for numbers in ([7.0, 8.0], [9.0, 10.0]):
-        backend.load_state_dict(owner, {"weight": backend.tensor(numbers)})
+        backend.load_state_dict(owner, {name: backend.tensor(numbers) for name in ("weight", "other")})
 
-    trace.expect(("weight", [7.0, 8.0]), ("weight", [9.0, 10.0]))
+    trace.expect(("values", [[7.0, 8.0], [7.0, 8.0]]), ("values", [[9.0, 10.0], [9.0, 10.0]]))
 
 
 @rule(
@@ -287,6 +289,9 @@ def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "load-post-hook-given-a-copy",
+        "load-post-hook-given-a-copy-from-its-second-call-on",
+        "load-post-hook-of-a-submodule-given-a-copy",
+        "later-load-post-hooks-given-a-copy",
         "load-post-hook-gets-the-own-keys-alone",
         "added-unexpected-keys-ignored",
         "keys-that-a-load-post-hook-leaves-forgiven",
@@ -311,6 +316,17 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     backend.register_load_state_dict_post_hook(module, forgive)
     backend.load_state_dict(module, dict.fromkeys(unexpected, weight))
     trace.expect(("forgive", [True, missing, unexpected]))
+
+    def clear(_, keys):
+        keys.missing_keys.clear()
+        keys.unexpected_keys.clear()
+
+    outer, inner = weighted(backend), weighted(backend)
+    backend.add_module(outer, "inner", inner)
+    backend.register_load_state_dict_post_hook(inner, lambda *_: None)
+    backend.register_load_state_dict_post_hook(inner, clear)
+    for _ in range(2):
+        backend.load_state_dict(outer, {"weight": weight, "inner.more": weight})
 
     for state, change in (
         ({"weight": weight}, lambda keys: keys.missing_keys.append("late")),
