@@ -329,7 +329,8 @@ class AlwaysCalledHookReplacesAnError(Mutant):
                 return forward(module, *args, **kwargs)
             except Exception:
                 self.kept.append(module)
-                found = [self._returned(*each, module, args, kwargs) for each in self.hooks.get(module, [])]
+                hooks = self.hooks.get(module, [])
+                found = [self._returned(hook, named, module, args, kwargs) for hook, named in hooks]
                 answers = [each for each in found if each is not None]
                 if not answers:
                     raise
