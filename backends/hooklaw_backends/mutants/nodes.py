@@ -165,8 +165,8 @@ def node_pre_hook_before_tensor_hook(self: Mutant, old: Hook, tensor: Any, hook:
     return self.node_register_prehook(node, as_prehook(hook, place))
 
 
-class NodePreHookSeesTheRawGradient(Mutant):
-    """A Node pre-hook gets the gradients from before the tensor hooks."""
+class _KnowsRawGradients(Mutant):
+    """A mutant that knows the gradients from before the tensor hooks."""
 
     _raw = fresh(dict[Any, Any])
 
@@ -177,18 +177,16 @@ class NodePreHookSeesTheRawGradient(Mutant):
         node = self.node_of(tensor)
         return super().register_hook(tensor, lambda grad: (self._raw.setdefault(node, (grad,)), hook(grad))[1])
 
+
+class NodePreHookSeesTheRawGradient(_KnowsRawGradients):
+    """A Node pre-hook gets the gradients from before the tensor hooks."""
+
     def node_register_prehook(self, node: Any, hook: Hook) -> Any:
         return super().node_register_prehook(node, lambda grads: hook(self._raw.get(node, grads)))
 
 
-class NodePostHookSeesTheGradientBeforeTensorHooks(Mutant):
+class NodePostHookSeesTheGradientBeforeTensorHooks(_KnowsRawGradients):
     """A Node post-hook gets grad_outputs from before the tensor hooks."""
-
-    _raw = fresh(dict[Any, Any])
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        node = self.grad_fn(tensor)
-        return super().register_hook(tensor, lambda grad: (self._raw.setdefault(node, (grad,)), hook(grad))[1])
 
     def node_register_hook(self, node: Any, hook: Hook) -> Any:
         return super().node_register_hook(node, lambda grads, outputs: hook(grads, self._raw.get(node, outputs)))

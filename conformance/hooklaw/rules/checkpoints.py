@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, docstring
+from hooklaw import Backend, Capability, Trace, docstring
 
 CHECKPOINT = docstring("torch.utils.checkpoint.checkpoint")
 NEEDS = [Capability.CHECKPOINT]
@@ -18,3 +18,14 @@ def leaf(backend: Backend, *numbers: float) -> Any:
 def region(backend: Backend, fn: Any, **how: Any) -> Any:
     """Return a forward that sums the result of a checkpoint."""
     return lambda *inputs: backend.sum(backend.checkpoint(fn, *inputs, **how))
+
+
+def drawing(backend: Backend, trace: Trace) -> Any:
+    """Return a function that multiplies by random numbers, and logs them as drawn."""
+
+    def draws(x: Any) -> Any:
+        drawn = backend.rand_like(x)
+        trace.log("drawn", drawn)
+        return x * drawn
+
+    return draws

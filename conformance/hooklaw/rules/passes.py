@@ -43,6 +43,8 @@ ROOTS = [Capability.BACKWARD_INPUTS, Capability.SEVERAL_ROOTS, Capability.GRADIE
 """What `roots` needs."""
 PLACES = [Capability.GRAD_MODE, Capability.TENSOR_HOOKS, Capability.CHECKPOINT, Capability.SAVED_TENSOR_HOOKS]
 """What `places` and `calls` need, beside modules."""
+EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]
+"""What `everywhere` needs."""
 THRICE = 3
 LIMIT = 30
 """Seconds after which a thread counts as deadlocked."""
@@ -177,6 +179,11 @@ def places(backend: Backend) -> dict[str, Place]:
         "in a module's forward": in_a_module,
         "while saved-tensor hooks are active": with_saved_tensor_hooks,
     }
+
+
+def everywhere(backend: Backend) -> dict[str, Place]:
+    """Return the same places, and another thread."""
+    return {**places(backend), "in another thread": elsewhere}
 
 
 def places_of(backend: Backend, kind: Kind) -> dict[str, Place]:

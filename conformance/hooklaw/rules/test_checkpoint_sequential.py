@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
-from hooklaw.rules.checkpoints import KINDS, leaf
+from hooklaw.rules.checkpoints import KINDS, drawing, leaf
 
 SEQUENTIAL = docstring("torch.utils.checkpoint.checkpoint_sequential")
 NEEDS = [Capability.CHECKPOINT_SEQUENTIAL]
@@ -130,12 +130,7 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
     The docstring says of preserve_rng_state that it omits restoring the state, and that its default is True. The page
     says that by default checkpointing restores the state, as the parameter's name does; the rule takes that reading.
     """
-
-    def draws(x):
-        drawn = backend.rand_like(x)
-        trace.log("drawn", drawn)
-        return x * drawn
-
+    draws = drawing(backend, trace)
     for kind, use_reentrant in KINDS.items():
         trace.clear()
         backend.manual_seed(7)
@@ -159,12 +154,7 @@ def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
 
     A mode in which functions are compiled ignores the option, as the docstring of checkpoint says.
     """
-
-    def draws(x):
-        drawn = backend.rand_like(x)
-        trace.log("drawn", drawn)
-        return x * drawn
-
+    draws = drawing(backend, trace)
     for kind, use_reentrant in KINDS.items():
         trace.clear()
         how = {"use_reentrant": use_reentrant, "preserve_rng_state": False}

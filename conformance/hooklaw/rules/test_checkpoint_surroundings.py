@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, WITH_OPTIONS, leaf, region
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, WITH_OPTIONS, drawing, leaf, region
 from hooklaw.rules.lifetimes import holding, without_collector
 
 GROUP = docstring("torch.utils.checkpoint.GraphExecGroup")
@@ -147,15 +147,6 @@ def test_reentrant_outputs(backend: Backend, trace: Trace) -> None:
         trace.expect_value("require grad", [True, True], [backend.requires_grad(output) for output in outputs])
 
 
-def _draws(backend: Backend, trace: Trace) -> Any:
-    def fn(x: Any) -> Any:
-        drawn = backend.rand_like(x)
-        trace.log("drawn", drawn)
-        return x * drawn
-
-    return fn
-
-
 @rule(
     "checkpoint.preserve-rng-state",
     level=Level.MUST,
@@ -172,7 +163,7 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
 
     It stashes and restores the state of the generator; numbers may be drawn in between.
     """
-    draws = _draws(backend, trace)
+    draws = drawing(backend, trace)
     for kind, use_reentrant in KINDS.items():
         trace.clear()
 
@@ -239,7 +230,7 @@ def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     """
     for kind, use_reentrant in KINDS.items():
         trace.clear()
-        forward = region(backend, _draws(backend, trace), use_reentrant=use_reentrant, preserve_rng_state=False)
+        forward = region(backend, drawing(backend, trace), use_reentrant=use_reentrant, preserve_rng_state=False)
         backend.backward(backend.call(forward, leaf(backend)))
 
         first, again = trace.values("drawn")

@@ -14,11 +14,10 @@ from hooklaw.rules.passes import (
     ROOTS,
     THRICE,
     Run,
-    elsewhere,
+    everywhere,
     in_thread,
     inside_a_pass,
     passes,
-    places,
     roots,
 )
 
@@ -39,11 +38,6 @@ def kept_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1
         root = backend.call(backend.sum, backend.call(forward, x))
         for _ in range(times):
             trace.expect_value(label, [1.0, 1.0], run(root, x))
-
-
-def everywhere(backend: Backend) -> dict[str, Callable[..., Any]]:
-    """Return places where tensors are saved and checkpoints called."""
-    return {**places(backend), "in another thread": elsewhere}
 
 
 class Around:

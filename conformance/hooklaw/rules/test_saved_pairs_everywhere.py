@@ -6,12 +6,11 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 from hooklaw.rules.hooks import UserError, zeros
-from hooklaw.rules.passes import PASSES, PLACES, ROOTS, THRICE, Run, elsewhere, in_thread, passes, places, roots
+from hooklaw.rules.passes import EVERYWHERE, PASSES, ROOTS, THRICE, Run, everywhere, in_thread, passes, roots
 
 ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
 DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
 REGISTER = [Capability.NODES, Capability.SAVED_TENSOR_REGISTER]
-EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]
 
 
 def fail(_: Any) -> None:
@@ -76,7 +75,7 @@ def test_own_pair_in_every_place(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.sum(y))
         register()
 
-    for label, place in {**places(backend), "in another thread": elsewhere, "after an error": fails}.items():
+    for label, place in {**everywhere(backend), "after an error": fails}.items():
         x = zeros(backend)
         y = backend.call(backend.exp, x)
         pair = trace.saw("pack", backend.detach), trace.saw("unpack", lambda packed: packed * 10)
@@ -114,7 +113,7 @@ def test_no_grad_in_every_place(backend: Backend, trace: Trace) -> None:
         y = save(x)
         return y * y
 
-    for place in (*places(backend).values(), elsewhere):
+    for place in everywhere(backend).values():
         place(lambda: save(zeros(backend)))
         trace.expect(("pack", False))
     root = backend.checkpoint(region, zeros(backend), use_reentrant=False)

@@ -7,22 +7,20 @@ from typing import Any
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 from hooklaw.rules.hooks import UserError, zeros
 from hooklaw.rules.passes import (
+    EVERYWHERE,
     INNER,
     PASSES,
-    PLACES,
     ROOTS,
     THRICE,
     Run,
-    elsewhere,
+    everywhere,
     in_thread,
     inside_a_pass,
     passes,
-    places,
     roots,
 )
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
-EVERYWHERE = [*PLACES, Capability.MODULES, Capability.THREADS]
 Save = Callable[[], Any]
 
 
@@ -36,11 +34,6 @@ def unpacks_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int 
         for _ in range(times):
             trace.log(label, run(root, x))
             trace.expect("unpack", (label, [10.0, 10.0]))
-
-
-def everywhere(backend: Backend) -> dict[str, Callable[[Save], Any]]:
-    """Return places where tensors are saved."""
-    return {**places(backend), "in another thread": elsewhere}
 
 
 @rule(
