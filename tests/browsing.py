@@ -37,14 +37,15 @@ def fragment(page):
 def turning(page):
     """Return when the page shows the address that the block led to: a link and the button back take effect later.
 
-    The block begins when the page has painted: a click on what is still moving is lost.
+    The block begins when the page has painted: a click on what is still moving is lost. The condition is a function,
+    since the page's policy forbids the `eval` of an expression that is not yet true.
     """
     painted(page)
     page.evaluate(
         "window.turned = false; addEventListener('hashchange', () => { window.turned = true }, { once: true })"
     )
     yield
-    page.wait_for_function("window.turned", polling=100)
+    page.wait_for_function("() => window.turned", polling=100)
 
 
 def painted(page):
