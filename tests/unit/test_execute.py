@@ -1,6 +1,7 @@
 """Executing one rule on one backend: what comes of it is a whole value."""
 
 import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -127,3 +128,23 @@ def test_heap_is_set_aside():
 
     assert gc.isenabled()
     assert gc.get_freeze_count() >= aside + len(kept)
+
+
+@pytest.mark.usefixtures("restored_collector")
+def test_sweep():
+    """After a rule its garbage is gone, and what stays is not looked through again."""
+    gc.disable()
+    garbage, kept = Cycle(), [[] for _ in range(100)]
+    gone, aside = weakref.ref(garbage), gc.get_freeze_count()
+    del garbage
+    heap.sweep()
+
+    assert gone() is None
+    assert gc.get_freeze_count() >= aside + len(kept)
+
+
+class Cycle:
+    """An object that only a collection of garbage can free."""
+
+    def __init__(self):
+        self.me = self
