@@ -238,9 +238,16 @@ def changes_of_later_inputs_in_place_accepted(
 def later_gradients_for_constant_inputs_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """Of what a full backward hook returns for inputs that do not require grad, only the first is looked at."""
     result = hook(module, grads, *rest)
-    if result is None or any(grad is not None for grad in grads):
+    if result is None or self.is_tensor(result) or any(grad is not None for grad in grads):
         return result
     return (*result[:1], *[None] * (len(result) - 1))
+
+
+@calling(*verbs.FULL_BACKWARD)
+def bare_gradients_for_constant_inputs_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
+    """If no input requires grad, a gradient that a full backward hook returns in no tuple is ignored."""
+    result = hook(module, grads, *rest)
+    return None if self.is_tensor(result) and all(grad is None for grad in grads) else result
 
 
 @overriding(*verbs.FULL_BACKWARD)

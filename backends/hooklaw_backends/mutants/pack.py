@@ -127,6 +127,20 @@ def per_tensor_pack_deferred(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     return self.detach, lambda kept: unpack(pack(kept))
 
 
+@pairs("saved_tensor_register_hooks")
+def per_tensor_pack_again_at_later_reads(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """The pack hook registered on a single saved tensor is called again when the tensor is read a second time."""
+    reads: list[Any] = []
+
+    def unpacking(both: Pair) -> Any:
+        if any(both is each for each in reads):
+            pack(both[1])
+        reads.append(both)
+        return unpack(both[0])
+
+    return lambda tensor: (pack(tensor), self.detach(tensor)), unpacking
+
+
 @pairs("saved_tensor_register_hooks", base=InBackward)
 def per_tensor_hooks_ignored_by_backward(self: InBackward, pack: Hook, unpack: Hook) -> Pair:
     """Hooks registered on a single saved tensor are used by reads but not by backward."""

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, pairs
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, altering, calling, pairs
 from hooklaw_backends.mutants.shared import chained, dispatching
 
 
@@ -81,6 +81,22 @@ def hook_result_of_a_leaf_detached(self: Mutant, tensor: Any, hook: Hook) -> Hoo
     return (
         (lambda grad: None if (result := hook(grad)) is None else self.detach(result)) if self.is_leaf(tensor) else hook
     )
+
+
+def _detached_in_backward(self: InBackward, hook: Hook) -> Hook:
+    return lambda grad: self.detach(result) if (result := hook(grad)) is not None and self.root is not None else result
+
+
+@altering("register_hook", base=InBackward)
+def hook_results_detached_in_backward(self: InBackward, tensor: Any, hook: Hook) -> Hook:
+    """The return value of the hook of a tensor that is no leaf is detached from its graph, but for autograd.grad."""
+    return hook if self.is_leaf(tensor) else _detached_in_backward(self, hook)
+
+
+@altering("register_hook", base=InBackward)
+def hook_results_of_leaves_detached_in_backward(self: InBackward, tensor: Any, hook: Hook) -> Hook:
+    """The return value of a leaf's tensor hook is detached from its graph, but for autograd.grad."""
+    return _detached_in_backward(self, hook) if self.is_leaf(tensor) else hook
 
 
 @results

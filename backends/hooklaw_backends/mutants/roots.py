@@ -242,19 +242,52 @@ def only_several_roots_without_dimensions_are_scalars(
     old(roots, gradients)
 
 
+def _ones_from(self: Mutant, place: int, roots: Sequence[Any], gradients: Sequence[Any] | None) -> list[Any]:
+    """Return the gradients of several roots, with ones from a place on where none is given."""
+    pairs = zip(roots, gradients or [None] * len(roots), strict=True)
+    return [
+        self.mapped(root, lambda _: 1.0) if nr >= place and gradient is None and self.requires_grad(root) else gradient
+        for nr, (root, gradient) in enumerate(pairs)
+    ]
+
+
 @overriding("backward_from_all")
 def several_roots_without_gradients_start_from_ones(
     self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
 ) -> None:
     """A backward from several tensors starts from ones where it is given no gradient, whatever the tensor's size."""
-    pairs = zip(roots, gradients or [None] * len(roots), strict=True)
-    old(
-        roots,
-        [
-            self.mapped(root, lambda _: 1.0) if gradient is None and self.requires_grad(root) else gradient
-            for root, gradient in pairs
-        ],
-    )
+    old(roots, _ones_from(self, 0, roots, gradients))
+
+
+@overriding("backward_from_all")
+def gradients_of_later_roots_not_needed(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors needs a gradient of the first alone, whatever the size of the others."""
+    old(roots, _ones_from(self, 1, roots, gradients))
+
+
+def _outputs_from_ones(place: int) -> Hook:
+    """Return an autograd.grad that starts several outputs from ones, from a place on, where it is given no gradient."""
+
+    def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> Any:
+        if not _is_several(outputs) or not all(map(self.is_tensor, outputs)):
+            return old(outputs, inputs, grad_outputs, **how)
+        return old(outputs, inputs, _ones_from(self, place, outputs, grad_outputs), **how)
+
+    return grad
+
+
+@overriding("grad")
+def outputs_without_gradients_start_from_ones(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+    """autograd.grad of several outputs starts from ones where it is given no gradient, whatever the output's size."""
+    return _outputs_from_ones(0)(self, old, *given, **how)
+
+
+@overriding("grad")
+def grad_outputs_of_later_outputs_not_needed(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+    """autograd.grad of several outputs needs a gradient of the first alone, whatever the size of the others."""
+    return _outputs_from_ones(1)(self, old, *given, **how)
 
 
 @overriding("grad")

@@ -1,6 +1,8 @@
 """The results of tensor hooks, which replace the gradient."""
 
 from itertools import permutations, product
+from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
@@ -261,6 +263,32 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     handle.remove()
     trace.expect_value("first derivative, a leaf's hook", [24.0], of_leaf)
     trace.expect_value("second derivative, a leaf's hook", [36.0], backend.grad(backend.sum(of_leaf), [leaf])[0])
+
+
+@rule(
+    "tensor-hook.create-graph.differentiable.backward",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.backward").sentence(17), REGISTER_HOOK.sentence(4)],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["hook-results-detached-in-backward", "hook-results-of-leaves-detached-in-backward"],
+)
+def test_differentiable_in_backward(backend: Backend, trace: Trace) -> None:
+    """What a tensor hook computes in a backward with create_graph is part of the graph of what is accumulated."""
+    for place in (0, 1):
+        x = backend.tensor([2.0], requires_grad=True)
+        handles: list[Any] = []
+
+        def forward(x, place=place, handles=handles):
+            y = x * 1
+            handles.append(backend.register_hook((x, y)[place], lambda grad: grad * (x * x * x)))
+            return backend.sum(y * 3)
+
+        with catch_warnings(action="ignore"):  # torch warns of the cycle
+            backend.backward(backend.call(forward, x), create_graph=True)
+        handles.pop().remove()
+        first = backend.grad_of(x)
+        trace.expect_value("x.grad", [24.0], first)
+        trace.expect_value("second derivative", [36.0], backend.grad(backend.sum(first), [x])[0])
 
 
 @rule(
