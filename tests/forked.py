@@ -21,7 +21,14 @@ from hooklaw.cli import VERBS, main
 from hooklaw.workers import _server, supervisor
 
 FORKS = multiprocessing.get_context("forkserver")
-IMPORTED = ["torch", "torch._dynamo", "hooklaw.plugin", *(module for module, _ in VERBS.values()), "forked"]
+IMPORTED = [
+    "torch",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "hooklaw.plugin",
+    *(module for module, _ in VERBS.values()),
+    "forked",
+]
 FORKS.set_forkserver_preload(IMPORTED)
 LIMIT = 120
 TESTS = Path(__file__).parent
