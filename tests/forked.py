@@ -14,12 +14,21 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from helpers import ran
 from hooklaw.cli import VERBS, main
 from hooklaw.workers import _server, supervisor
 
 FORKS = multiprocessing.get_context("forkserver")
-IMPORTED = ["torch", "torch._dynamo", "hooklaw.plugin", *(module for module, _ in VERBS.values()), "forked"]
+IMPORTED = [
+    "torch",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "hooklaw.plugin",
+    *(module for module, _ in VERBS.values()),
+    "forked",
+]
 FORKS.set_forkserver_preload(IMPORTED)
 LIMIT = 120
 TESTS = Path(__file__).parent
@@ -33,6 +42,11 @@ def run(program, folder):
 def hooklaw(*words, cwd, environment, timeout=LIMIT):
     """Run the command in a folder and an environment, and return what it did in the shape of a finished process."""
     return ran(*_finished(timeout, _command, [*map(str, words)], cwd, environment))
+
+
+def session(*words, cwd, environment, timeout=LIMIT):
+    """Run pytest in a folder and an environment, and return what it did in the shape of a finished process."""
+    return ran(*_finished(timeout, _session, [*map(str, words)], cwd, environment))
 
 
 def _finished(limit, work, *args):
@@ -61,12 +75,22 @@ def _execute(program, folder):
 
 
 def _command(words, folder, environment):
+    _begin("hooklaw", words, folder, environment)
+    raise SystemExit(main(words))
+
+
+def _session(words, folder, environment):
+    _begin("pytest", words, folder, environment)
+    loaded = ["-W", "ignore:Module already imported so cannot be rewritten"]
+    raise SystemExit(pytest.main([*words, *loaded]))
+
+
+def _begin(name, words, folder, environment):
     os.chdir(folder)
     _enter(environment)
-    sys.argv = ["hooklaw", *words]
+    sys.argv = [name, *words]
     sys.path[:] = [str(folder), *environment["PYTHONPATH"].split(os.pathsep), *_not_of_the_tests(sys.path)]
     supervisor.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": _worker})
-    raise SystemExit(main(words))
 
 
 def _enter(environment):

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -79,26 +80,35 @@ def specs():
         yield f"{name}:{path.stem.removeprefix(name)[1:]}".removesuffix(":")
 
 
-def run_of(spec, folder, wanted):
+def run_of(spec, hooklaw, folder, wanted):
     """Return the result of each of some rules on a backend, or of every rule, by its id."""
     results = folder / "results.jsonl"
     rules = ("-k", " or ".join(wanted)) if wanted else ()
-    command = [sys.executable, "-m", "hooklaw", "run", "--backend", spec, "--limit=120", f"--results={results}", *rules]
-    subprocess.run(command, check=True, capture_output=True)
+    done = hooklaw("run", "--backend", spec, "--limit=120", f"--results={results}", *rules, timeout=1200)
+    assert done.returncode == 0, done.stderr
     (run,) = records.read(results)
     return {name: result for name, result in run.results.items() if not wanted or name in wanted}
 
 
-def endings_of(scripts, framework, *more):
-    """Return how scripts end in processes of their own that begin with some modules, and what each raises."""
-    done = subprocess.run(
-        [sys.executable, DRIVER, framework, *BEFORE.get(framework, ()), *more],
-        input=json.dumps(scripts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+class Forks(ExitStack):
+    """Executes scripts, each in a fork of a process that began with some modules.
+
+    Backends of the same modules share that process, since a framework takes seconds to import.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._drivers = {}
+
+    def endings_of(self, scripts, *modules):
+        """Return how scripts end, and what each raises."""
+        if modules not in self._drivers:
+            command = [sys.executable, DRIVER, *modules]
+            driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._drivers[modules] = self.enter_context(driver)
+        driver = self._drivers[modules]
+        print(json.dumps(scripts), file=driver.stdin, flush=True)
+        return json.loads(driver.stdout.readline())
 
 
 def gist(text):
@@ -150,7 +160,7 @@ def some_of(backend, number):
     return sorted([*own_of(backend), *Random(1).sample(others, min(number, len(others)))])  # noqa: S311 - any will do
 
 
-def expect_endings(spec, tmp_path):
+def expect_endings(spec, hooklaw, forks, folder):
     """Expect each script to run to its end where its rule holds, and else to fail, with the same words, or to die."""
     try:
         backend = load(spec)
@@ -158,7 +168,7 @@ def expect_endings(spec, tmp_path):
         pytest.skip(str(reason))
     compiles = getattr(backend, "has_frames", False)
     number = OF_A_COMPILER if compiles else SAMPLE
-    results = run_of(spec, tmp_path, [] if spec == "torch-eager" else some_of(backend, number))
+    results = run_of(spec, hooklaw, folder, [] if spec == "torch-eager" else some_of(backend, number))
     rules, silent = load_rules(), {"unsupported", "not-run"}
     ran = {name: result for name, result in results.items() if result.outcome not in silent}
     scripts = {name: script_of(rules[name], backend, result.detail) for name, result in ran.items()}
@@ -170,7 +180,8 @@ def expect_endings(spec, tmp_path):
     assert {name: scripts[name] for name in broken} == {name: ran[name].program for name in broken}
     alone = {name: scripts[name] for name in ran.keys() - HERE_ALONE.get(spec, set())}
     framework = backend.framework.__name__
-    ends = endings_of(alone, framework, *(BEFORE_COMPILING if spec.startswith("torch-compile") else ()))
+    before = [*BEFORE.get(framework, ()), *(BEFORE_COMPILING if spec.startswith("torch-compile") else ())]
+    ends = forks.endings_of(alone, framework, *before)
     assert {name for name in chance & ends.keys() if ends.pop(name)[0] == "error"} == set()
     assert {name: how for name, how in ends.items() if how[0] != str(ran[name].outcome)} == {}
     told = {name: (gist(ran[name].detail), gist(said)) for name, (how, said) in ends.items() if how == "fail"}

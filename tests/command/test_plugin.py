@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import forked
 from helpers import DATA, TOY_RULES, entry
 from hooklaw.results import records
 from hooklaw.results.verdict import Exit
@@ -15,23 +16,20 @@ from hooklaw.results.verdict import Exit
 def plain(tmp_path, environment):
     """Return `pytest -p hooklaw.plugin` as a function, on a copy of the toy's rules that is the root of the session.
 
-    It loads no other installed plugin unless it is told to: most of the time of a session would be theirs.
+    It is a fork that loads no other installed plugin, or, where it is told to load them, a process of its own.
     """
     root = tmp_path / "root"
     shutil.copytree(TOY_RULES, root / "rules", ignore=shutil.ignore_patterns("__pycache__"))
 
     def run(*args, backend=("--backend", "toy:backend"), rules="rules", others=False):
         # the options that take a path are written with =, or pytest would take them for tests
-        command = [sys.executable, "-m", "pytest", "-p", "hooklaw.plugin", "--import-mode=importlib", "--noconftest"]
-        own = ["-c", "/dev/null", f"--rootdir={root}", "-rA", *rules.split()]
-        return subprocess.run(
-            [*command, *own, *backend, *args],
-            cwd=root,
-            env=environment | ({} if others else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = ["-p", "hooklaw.plugin", "--import-mode=importlib", "--noconftest", "-c", "/dev/null"]
+        words += [f"--rootdir={root}", "-rA", *rules.split(), *backend, *args]
+        if not others:
+            alone = environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            return forked.session(*words, cwd=root, environment=alone)
+        command = [sys.executable, "-m", "pytest", *words]
+        return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
     return run
 
@@ -163,7 +161,7 @@ def test_in_process(plain, tmp_path):
 def test_two_workers_of_xdist(plain, tmp_path):
     """Under xdist each of its workers has a worker of ours, and one process records."""
     pytest.importorskip("xdist")
-    done = plain("-n", "2", "--results=toy.jsonl", others=True)
+    done = plain("-p", "xdist", "-n", "2", "--results=toy.jsonl")
     (run,) = records.read(tmp_path / "root" / "toy.jsonl")
 
     assert "1 failed, 2 passed, 1 xfailed, 1 unsupported" in done.stdout
@@ -180,12 +178,14 @@ def test_a_backend_that_does_not_load(plain):
 
 
 @pytest.mark.parametrize("spec", ["nowhere:backend", "toy:backend:absent"])
-@pytest.mark.parametrize("how", [(), ("--in-process",), ("-n", "2")], ids=["contained", "in process", "xdist"])
+@pytest.mark.parametrize(
+    "how", [(), ("--in-process",), ("-p", "xdist", "-n", "2")], ids=["contained", "in process", "xdist"]
+)
 def test_a_backend_that_costs_its_own_results_alone(plain, tmp_path, spec, how):
     """The other backends of the session are judged and recorded, and the exit code is that of `hooklaw run`."""
     if "-n" in how:
         pytest.importorskip("xdist")
-    done = plain("--backend", spec, "--results=toy.jsonl", "--junitxml=junit.xml", *how, others="-n" in how)
+    done = plain("--backend", spec, "--results=toy.jsonl", "--junitxml=junit.xml", *how)
     toy, *_ = sorted(records.read(tmp_path / "root" / "toy.jsonl"), key=lambda run: run.header.backend)
 
     assert done.returncode == Exit.BROKEN.code

@@ -1,5 +1,6 @@
 """Executes each script of a JSON object, in a fork of its own, and prints how it ended and what it raised.
 
+Each line of its input is such an object, and each line of its output the answer to one.
 An ending is pass, fail, error or crash.
 
 The arguments are modules to import before the forks.
@@ -60,4 +61,5 @@ if __name__ == "__main__":
     for module in sys.argv[1:]:
         __import__(module)
     gc.freeze()  # a collection in a fork would copy a whole framework
-    print(json.dumps({name: ending_of(script) for name, script in json.load(sys.stdin).items()}))  # noqa: T201
+    for line in sys.stdin:
+        print(json.dumps({name: ending_of(script) for name, script in json.loads(line).items()}), flush=True)  # noqa: T201

@@ -6,13 +6,19 @@ import pytest
 
 from hooklaw.backend.loading import load
 from hooklaw.errors import NotRunError
-from scripted import SHIPPED, expect_endings, specs
+from scripted import SHIPPED, Forks, expect_endings, specs
+
+
+@pytest.fixture(scope="module", name="forks")
+def _forks():
+    with Forks() as forks:
+        yield forks
 
 
 @pytest.mark.parametrize("spec", [spec for spec in specs() if not spec.startswith("torch-compile")])
-def test_every_script_ends_as_its_rule(spec, tmp_path):
+def test_every_script_ends_as_its_rule(spec, hooklaw, forks, tmp_path):
     """A script runs to its end where the rule holds, and fails or dies where the rule does: the recorded one too."""
-    expect_endings(spec, tmp_path)
+    expect_endings(spec, hooklaw, forks, tmp_path)
 
 
 def test_every_shipped_backend_is_among_them():
