@@ -136,7 +136,8 @@ def _situations_of(kind: Kind, fault: str) -> Iterator[Situation]:
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for of, kind in KINDS.items():
-        chapters = ("handle", *(f"{chapter}.handle" for chapter in kind.chapters), *kind.chapters)
+        own = kind.chapters if kind.situations == ANY else tuple(f"{chapter}.handle" for chapter in kind.chapters)
+        chapters = ("handle", "module.handle", "module.global", *own)
         for fault, (words, wrong) in {**FAULTS, **(AGAIN if of == "tensor-hook" else {})}.items():
             for situation in _situations_of(kind, fault):
                 said = words.format(f"{kind.words} {situation.words}")
