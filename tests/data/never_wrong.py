@@ -1,5 +1,8 @@
 """Mutants of the engine that are made as those of each kind of hook in each situation, but whose situation never is."""
 
+from hooklaw_backends.mutants import handles_in_situations as handles
+from hooklaw_backends.mutants import modes_in_situations as modes
+from hooklaw_backends.mutants import verbs_in_situations as verbs
 from hooklaw_backends.mutants.contexts_in_situations import TABLE
 from hooklaw_backends.mutants.in_situations import FAULTS, KINDS, OF_PAIRS, _made, _reversed
 from hooklaw_backends.mutants.over_reference import OverReference
@@ -9,10 +12,17 @@ NEVER = Situation("never", "never", lambda *_: False)
 
 
 def mutants(of):
-    """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts."""
+    """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts.
+
+    And one for each verb, for each context that is entered, and for the handles of each kind.
+    """
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}
     made |= {kind: make(NEVER, lose) for kind, _, _, _, make in OF_PAIRS}
     made |= {f"order-of-{kind}": _reversed(how, NEVER) for kind, how in KINDS.items() if not how.unordered}
     made |= {name: make(NEVER) for name, (_, _, make, _) in TABLE.items()}
+    made |= {verb.name: verbs.made(verb, NEVER, verbs.FAULTS["lost"][1]) for verb in verbs.VERBS}
+    made["freed"] = verbs.refusing(verbs.VERBS[0], NEVER, verbs.VERBS[0].refusals[0])
+    made |= {context.name: modes.made(context, modes.FAULTS["lasts"], NEVER) for context in modes.CONTEXTS}
+    made |= {f"handle-of-{kind}": handles.made(how, NEVER, lambda _: None) for kind, how in KINDS.items()}
     return {kind: type(of, (each, OverReference), {"__doc__": "Nothing."}) for kind, each in made.items()}

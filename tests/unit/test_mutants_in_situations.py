@@ -127,3 +127,84 @@ def test_only_its_verbs_count_as_altered(of, verbs):
 def test_a_watched_verb_that_is_altered_too():
     """A verb that the base of a mutant watches is altered where the mutant itself is wrong in it."""
     assert verbs_altered_by("pack-hook-lost-later") == {"saved_tensors_hooks"}
+
+
+def test_a_pass_that_is_wrong_there_alone():
+    """A pass accumulates nothing in the situation of the mutant, and the right gradient elsewhere."""
+    mutant = of_reference("backward-accumulates-nothing-in-no-grad")
+    mutant.reset()
+    x = mutant.tensor([1.0, 2.0], requires_grad=True)
+
+    RUNS["in no_grad"](mutant, mutant.sum(x * 2), x)
+    assert mutant.grad_of(x) is None
+
+    mutant.backward(mutant.sum(x * 2))
+    assert mutant.tolist(mutant.grad_of(x)) == [2.0, 2.0]
+
+
+def test_an_error_that_is_not_raised_there_alone():
+    """A second backward of a freed graph is no error in the situation of the mutant, and one elsewhere."""
+    mutant = of_reference("backward-freed-accepted-in-no-grad")
+    mutant.reset()
+    x = mutant.tensor([1.0, 2.0], requires_grad=True)
+    root = mutant.sum(x * x)
+    mutant.backward(root)
+
+    RUNS["in no_grad"](mutant, root, x)
+    with pytest.raises(RuntimeError):
+        mutant.backward(root)
+
+
+def test_a_verb_that_reaches_the_object_before():
+    """A verb acts on the object before, too, in the situation of the mutant."""
+    mutant = of_reference("set-requires-grad-reaches-the-one-before-third-call")
+    mutant.reset()
+    first, second, third = (mutant.tensor([1.0]) for _ in range(3))
+
+    mutant.set_requires_grad(first, requires_grad=False)
+    mutant.set_requires_grad(second, requires_grad=False)
+    mutant.set_requires_grad(third, requires_grad=True)
+
+    assert [mutant.requires_grad(each) for each in (first, second, third)] == [False, True, True]
+
+
+def test_a_mode_that_lasts_until_the_next_rule():
+    """A grad mode that lasts does so until the mutant is reset."""
+    mutant = of_reference("no-grad-lasts-second-call")
+    mutant.reset()
+    recorded = []
+    for _ in range(2):
+        with mutant.no_grad():
+            pass
+        recorded.append(mutant.is_grad_enabled())
+    mutant.reset()
+
+    assert recorded == [True, False]
+    assert mutant.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("tensor-hook-stays-that-has-not-run", [0, 1, 2]),
+        ("tensor-hook-removed-with-the-one-before-later", [2]),
+        ("tensor-hook-removed-with-the-one-after-later", [0]),
+        ("tensor-hook-stays-that-has-run", [0, 2]),
+    ],
+)
+def test_handles(name, left):
+    """A handle removes nothing, or the hook beside its own too, in the situation of the mutant."""
+    mutant, seen = of_reference(name), []
+    mutant.reset()
+    x = mutant.tensor([1.0, 2.0], requires_grad=True)
+    handles = [mutant.register_hook(x, lambda _, nr=nr: seen.append(nr)) for nr in range(3)]
+
+    handles[1].remove()
+    mutant.backward(mutant.sum(x * 2))
+
+    assert seen == left
+
+
+def test_only_the_verb_itself_counts_as_altered():
+    """A pass that a mutant overrides only to know which graphs were freed is not among the verbs that it alters."""
+    assert verbs_altered_by("autograd-grad-freed-accepted-in-no-grad") == {"grad"}

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding, pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
 from hooklaw_backends.mutants.faults import FAULTS, PACK_FAULTS, UNPACK_FAULTS, Call, Wrong
 from hooklaw_backends.mutants.kinds import BACKWARD, FORWARD, KINDS, Kind
-from hooklaw_backends.mutants.situations import IN_PASS, Knowing, Registration, Situation
+from hooklaw_backends.mutants.situations import IN_PASS, Grouping, Knowing, Registration, Situation
 
 
 def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
@@ -19,7 +19,7 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
         if kind.mode and options.get("mode", "all") != kind.mode:
             return old(*given, **options)
         *where, hook = given
-        its = self.registration(kind.verbs[0], _owner(where))
+        its = self.registration(kind.verbs[0], owner_of(where))
 
         def run(*arguments: Any, **named: Any) -> Any:
             its.calls.append(None)
@@ -36,7 +36,8 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
     return overriding(*kind.verbs, base=Knowing)(register)
 
 
-def _owner(where: Sequence[Any]) -> Any:
+def owner_of(where: Sequence[Any]) -> Any:
+    """Return what a hook is registered on: the first of several tensors, or None for all modules or optimizers."""
     return where[0][0] if where and isinstance(where[0], list | tuple) and where[0] else next(iter(where), None)
 
 
@@ -47,33 +48,13 @@ class _Registered:
         self.hook, self.its = hook, its
 
 
-class _Ordering(Knowing):
-    """A mutant that knows which hooks of an owner are registered, in order."""
-
-    groups = fresh(dict[Any, tuple[Any, list[weakref.ref[_Registered]]]])
-
-    def group_of(self, verb: str, owner: Any, options: dict[str, Any]) -> list[weakref.ref[_Registered]]:
-        """Return the hooks that an owner has by a verb and its options; what they are given is alike."""
-        owner = self.node_metadata(owner) if verb.startswith("node_") else owner  # one of its names may die before it
-        key = verb, id(owner), *sorted(options.items())
-        alive, group = self.groups.get(key, (None, []))
-        if alive is not None and alive() is not owner:
-            group = []  # another owner had this id
-        try:
-            alive = weakref.ref(owner)
-        except TypeError:
-            alive = None
-        self.groups[key] = alive, group
-        return group
-
-
 def _reversed(kind: Kind, situation: Situation) -> type[Mutant]:
     """Return a mutant in which, of several hooks of one owner, those in the situation run in reverse order."""
 
     def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
         *where, hook = given
-        own = _Registered(hook, self.registration(kind.verbs[0], _owner(where)))
-        group = self.group_of(kind.verbs[0], _owner(where), options)
+        own = _Registered(hook, self.registration(kind.verbs[0], owner_of(where)))
+        group = self.group_of(kind.verbs[0], owner_of(where), options)
         group.append(weakref.ref(own))
 
         def run(*arguments: Any, **named: Any) -> Any:
@@ -87,7 +68,7 @@ def _reversed(kind: Kind, situation: Situation) -> type[Mutant]:
         run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
         return old(*where, run, **options)
 
-    return overriding(*kind.verbs, base=_Ordering)(register)
+    return overriding(*kind.verbs, base=Grouping)(register)
 
 
 def _opposite(

@@ -1,9 +1,10 @@
-"""Situations in which a hook may run or be registered, and the base of the mutants that know them."""
+"""The situations of a hook and of the call of a verb, and the bases of the mutants that know them."""
 
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh
@@ -130,6 +131,26 @@ class Knowing(Mutant):
         return self.under_way[-1].get(option) if self.under_way else None
 
 
+class Grouping(Knowing):
+    """A mutant that knows what was registered on an owner, in order."""
+
+    groups = fresh(dict[Any, tuple[Any, list[Any]]])
+
+    def group_of(self, verb: str, owner: Any, options: dict[str, Any]) -> list[Any]:
+        """Return what an owner has by a verb and its options; hooks there are given the like."""
+        owner = self.node_metadata(owner) if verb.startswith("node_") else owner  # one of its names may die before it
+        key = verb, id(owner), *sorted(options.items())
+        alive, group = self.groups.get(key, (None, []))
+        if alive is not None and alive() is not owner:
+            group = []  # another owner had this id
+        try:
+            alive = weakref.ref(owner)
+        except TypeError:
+            alive = None
+        self.groups[key] = alive, group
+        return group
+
+
 class Situation(NamedTuple):
     """A situation, in which a mutant is wrong."""
 
@@ -190,3 +211,72 @@ IN_FORWARD = (
     Situation("with-pairs", "while saved-tensor hooks are active", lambda mutant, _: mutant.pairs),
 )
 """Situations of a hook that runs in forward."""
+
+
+class Acting(Knowing):
+    """A mutant that knows what is the case when a verb is called; it changes nothing."""
+
+    home = 0
+    """The thread in which the rule runs."""
+    given: tuple[Any, ...] = ()
+    how: Mapping[str, Any] = MappingProxyType({})
+    """What the verb that is called is given."""
+    acts = fresh(dict[str, list[None]])
+    """For each verb one for each call."""
+    _latest: Callable[[], Any] = staticmethod(lambda: None)
+    _before: Callable[[], Any] = staticmethod(lambda: None)
+
+    def reset(self) -> None:
+        super().reset()
+        self.home = threading.get_ident()
+
+    def is_in(self, situation: Situation, verb: str, *given: Any, **how: Any) -> bool:
+        """Whether this is the situation, now that a verb is called."""
+        owner = next(iter(given), None)
+        its = self.registration(verb, owner[0] if type(owner) in {list, tuple} and owner else owner)
+        calls = self.acts.setdefault(verb, [])
+        calls.append(None)
+        self.given, self.how = given, how
+        found = situation.holds(self, its._replace(thread=self.home, calls=calls))
+        self._note(next(iter(given), None))
+        self.given, self.how = (), {}  # or it would keep tensors alive
+        return bool(found)
+
+    def _note(self, owner: Any) -> None:
+        if self._latest() is not owner:
+            self._before = self._latest
+            with suppress(TypeError):
+                self._latest = weakref.ref(owner)
+
+    @property
+    def the_one_before(self) -> Any:
+        """The object that a verb acted on before the present one, if it is another and still alive."""
+        return self._before()
+
+    def is_given(self, place: int, option: str) -> bool:
+        """Whether the verb that is called is given an argument, by position or by name."""
+        return (self.given[place] if len(self.given) > place else self.how.get(option)) is not None
+
+    def is_given_several(self, place: int) -> bool:
+        """Whether the verb that is called is given several objects by position."""
+        return type(self.given[place]) in {list, tuple} and len(self.given[place]) >= SECOND
+
+
+OF_CALLS = (
+    Situation("second-call", "after the first", lambda _, its: len(its.calls) >= SECOND),
+    Situation("third-call", "after the second", lambda _, its: len(its.calls) >= THIRD),
+    Situation(
+        "later-object",
+        "with another object than the first",
+        lambda _, its: its.number < SECOND and len(its.calls) >= SECOND,
+    ),
+    Situation("same-object", "with the same object again", lambda _, its: its.number >= SECOND),
+    Situation("another-thread", "in another thread", lambda _, its: threading.get_ident() != its.thread),
+    Situation("after-a-failure", "after a pass, a forward or a hook that failed", lambda mutant, _: mutant.failures),
+    Situation("in-no-grad", "in no_grad", lambda _, its: its.in_no_grad),
+    Situation("in-a-pass", "inside a pass", lambda _, its: its.in_pass),
+    Situation("in-a-checkpoint", "in a checkpointed function", lambda _, its: its.in_checkpoint),
+    Situation("in-a-module", "in a module's forward", lambda _, its: its.in_module),
+    Situation("with-pairs", "under saved-tensor hooks", lambda _, its: its.with_pairs),
+)
+"""Situations in which a verb is called."""

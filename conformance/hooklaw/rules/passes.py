@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from warnings import catch_warnings
 
@@ -184,6 +185,19 @@ def places(backend: Backend) -> dict[str, Place]:
 def everywhere(backend: Backend) -> dict[str, Place]:
     """Return the same places, and another thread."""
     return {**places(backend), "in another thread": elsewhere}
+
+
+def whenever(backend: Backend) -> dict[str, Place]:
+    """Return all of these places, and the time after a backward that failed; they need `EVERYWHERE`."""
+
+    def after_a_failure(act: Callable[[], Any]) -> Any:
+        other = backend.call(lambda x: x * 5, leaf(backend))
+        backend.register_hook(other, after_calls(0))
+        with suppress(Exception):  # the framework's own, if it wraps that of a hook
+            backend.backward(backend.call(backend.sum, other))
+        return act()
+
+    return {**everywhere(backend), "after a backward that failed": after_a_failure}
 
 
 def places_of(backend: Backend, kind: Kind) -> dict[str, Place]:

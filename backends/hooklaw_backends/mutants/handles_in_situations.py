@@ -1,0 +1,147 @@
+"""Mutants whose handles are wrong in one situation: those of each kind of hook, made as those of the hooks are.
+
+What a second remove does is tried with tensor hooks alone: no page speaks of it, and the rule on it is theirs.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.in_situations import named, owner_of
+from hooklaw_backends.mutants.kinds import KINDS, Kind
+from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.situations import ANY, EITHER, OF_CALLS, Grouping, Registration, Situation
+
+
+class Removal(NamedTuple):
+    """A call of a handle's remove."""
+
+    own: Any
+    """The backend's own handle."""
+    group: list[Any]
+    """The handles of the hooks of this kind on its owner, in order."""
+    is_again: bool
+
+    def remove(self, *, offset: int = 0) -> None:
+        """Remove the hook, or one that was registered so many places after it."""
+        place = self.group.index(self.own) + offset
+        if 0 <= place < len(self.group):
+            self.group[place].remove()
+
+
+Wrong = Callable[[Removal], None]
+"""Removes a hook in a wrong way."""
+
+
+def _beside(offset: int) -> Wrong:
+    """Return what removes a hook and one beside it."""
+
+    def wrong(removal: Removal) -> None:
+        removal.remove()
+        removal.remove(offset=offset)
+
+    return wrong
+
+
+def _raises_again(removal: Removal) -> None:
+    if removal.is_again:
+        raise RuntimeError("the hook was removed before")
+    removal.remove()
+
+
+def _removes_the_next(removal: Removal) -> None:
+    removal.remove(offset=1 if removal.is_again else 0)
+
+
+class _Handle(Handle):
+    """A handle whose remove is another; it has the id of the backend's own."""
+
+    def __init__(self, own: Any, remove: Callable[[], object]) -> None:
+        super().__init__(remove)
+        self.own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+
+def made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
+    """Return a mutant whose handles of a kind of hook are wrong if they remove it in the situation."""
+
+    def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
+        if kind.mode and options.get("mode", "all") != kind.mode:
+            return old(*given, **options)
+        *where, hook = given
+        its = self.registration(kind.verbs[0], owner_of(where))
+
+        def run(*arguments: Any, **named: Any) -> Any:
+            its.calls.append(None)
+            return hook(*arguments, **named)
+
+        run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
+        own, group = old(*where, run, **options), self.group_of(kind.verbs[0], owner_of(where), {})
+        group.append(own)
+        removed: list[None] = []
+
+        def remove() -> None:
+            removal = Removal(own, group, bool(removed))
+            removed.append(None)
+            if situation.holds(self, _now(self, its)):
+                wrong(removal)
+            else:
+                own.remove()
+
+        return _Handle(own, remove)
+
+    return overriding(*kind.verbs, base=Grouping)(register)
+
+
+def _now(mutant: Grouping, its: Registration) -> Registration:
+    """Return what was the case when a hook was registered, with the place where it is removed."""
+    now = mutant.registration("remove")
+    return now._replace(thread=its.thread, number=its.number, calls=its.calls)
+
+
+FAULTS: dict[str, tuple[str, Wrong]] = {
+    "stays": ("the handle of {} removes nothing", lambda _: None),
+    "removed-with-the-one-before": ("the handle of {} removes the one before it, too", _beside(-1)),
+    "removed-with-the-one-after": ("the handle of {} removes the one after it, too", _beside(1)),
+}
+AGAIN: dict[str, tuple[str, Wrong]] = {
+    "not-removed-again": ("the second remove of a handle of {} raises", _raises_again),
+    "removed-again-as-the-next": ("the second remove of a handle of {} removes another", _removes_the_next),
+}
+RUN = (
+    Situation("that-has-run", "that has run", lambda _, its: its.calls),
+    Situation("that-has-not-run", "that has not run", lambda _, its: not its.calls),
+)
+PLACES = tuple(each._replace(words=f"that is removed {each.words}") for each in OF_CALLS[-5:])
+
+
+def _situations_of(kind: Kind, fault: str) -> Iterator[Situation]:
+    """Yield the situations in which a hook is removed.
+
+    What is under way is nothing to a step, a state or a name, and no page says what a legacy hook has to do with it. A
+    second remove is tried plainly. What comes after the third hook is removed as what comes after the second.
+    """
+    if fault in AGAIN:
+        yield RUN[1]
+        return
+    everywhere = {*EITHER} <= {*kind.situations} and "another-thread" not in kind.never
+    for each in (*ANY, *RUN, *PLACES) if everywhere else (ANY[0], RUN[0]):
+        is_last = (fault, each.name) == ("removed-with-the-one-after", "third")
+        if each.name not in kind.never and not each.name.endswith("-call") and not is_last:
+            yield each
+
+
+def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
+    """Yield the name, the fault in words, the chapters and the class of each mutant."""
+    for of, kind in KINDS.items():
+        own = kind.chapters if kind.situations == ANY else tuple(f"{chapter}.handle" for chapter in kind.chapters)
+        chapters = ("handle", "module.handle", "module.global", *own)
+        for fault, (words, wrong) in {**FAULTS, **(AGAIN if of == "tensor-hook" else {})}.items():
+            for situation in _situations_of(kind, fault):
+                said = words.format(f"{kind.words} {situation.words}")
+                yield f"{of}-{fault}-{situation.name}", said, chapters, made(kind, situation, wrong)
+
+
+vars().update(named(*each) for each in _all())

@@ -1,0 +1,218 @@
+"""Passes of each kind, wherever they run: what they accumulate, what they free, and the errors that they must raise."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from warnings import catch_warnings
+
+from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
+from hooklaw.rules.hooks import Place, leaf
+from hooklaw.rules.passes import EVERYWHERE, ROOTS, whenever
+
+METHOD = docstring("torch.Tensor.backward")
+BACKWARD = docstring("torch.autograd.backward")
+GRAD = docstring("torch.autograd.grad")
+ATTRIBUTE = docstring("torch.Tensor.grad")
+NEEDS = [*EVERYWHERE, Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH]
+CREATING = [Capability.CREATE_GRAPH, Capability.BACKWARD_CREATE_GRAPH]
+Run = Callable[..., Any]
+
+
+def accumulating(backend: Backend) -> dict[str, Callable[[Any], Any]]:
+    """Return the ways to run a backward from a root."""
+    return {
+        "backward": backend.backward,
+        "backward from several roots": lambda root: backend.backward_from_all([root]),
+        "backward from several roots with gradients": lambda root: backend.backward_from_all(
+            [root], [backend.tensor(1.0)]
+        ),
+        "backward from an edge": lambda root: backend.backward_from_edge(
+            backend.get_gradient_edge(root), backend.tensor(1.0)
+        ),
+    }
+
+
+def accumulates(backend: Backend, trace: Trace, label: str, place: Place, run: Callable[[Any], Any]) -> None:
+    """Expect two passes in a place to add up, and a third to begin anew where .grad was reset, and that of no other."""
+    x, other = leaf(backend), leaf(backend)
+    roots = [backend.call(lambda x: backend.sum(x * 3), x) for _ in range(3)]
+
+    def begin_anew() -> None:
+        for each, grad in ((x, [5.0, 5.0]), (other, [7.0, 7.0])):
+            backend.set_grad(each, backend.tensor(grad))
+        backend.set_grad(x, None)
+        run(roots[2])
+
+    place(lambda: [run(root) for root in roots[:2]])
+    trace.expect_value(f"x.grad, {label}", [6.0, 6.0], backend.grad_of(x))
+    place(begin_anew)
+    trace.expect_value(f"x.grad once reset, {label}", [3.0, 3.0], backend.grad_of(x))
+    trace.expect_value(f".grad of another leaf, {label}", [7.0, 7.0], backend.grad_of(other))
+
+
+@rule(
+    "backward.every-place",
+    level=Level.MUST,
+    sources=[METHOD.sentence(5), BACKWARD.sentence(5, 14), ATTRIBUTE.sentence(2), GRAD.sentence(1)],
+    needs=[*NEEDS, *ROOTS],
+    mutants=[
+        "backward-lost-in-a-module",
+        "backward-overwrites-another-thread",
+        "backward-from-all-lost-in-no-grad",
+        "backward-from-edge-overwrites-in-a-pass",
+        "set-grad-reaches-the-one-before-with-pairs",
+    ],
+)
+def test_accumulates(backend: Backend, trace: Trace) -> None:
+    """A backward adds to the .grad of a leaf no matter what is under way when it runs, and autograd.grad returns it.
+
+    In no_grad, during another pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks,
+    in another thread, and after a backward that failed.
+    """
+    for label, place in whenever(backend).items():
+        for verb, run in accumulating(backend).items():
+            accumulates(backend, trace, f"{verb} {label}", place, run)
+        x, found = leaf(backend), list[Any]()
+        root = backend.call(lambda x: backend.sum(x * 3), x)
+        place(lambda root=root, x=x, found=found: found.extend(backend.grad(root, [x])))
+        trace.expect_value(f"autograd.grad {label}", [[3.0, 3.0]], found)
+
+
+def passes_of(backend: Backend, roots: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Run]:
+    """Return passes from the first of two roots, or both; each takes the options of its verb."""
+    root, ones = roots[0], [backend.tensor(1.0)] * len(roots)
+
+    def backward(**how: Any) -> None:
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(root, **how)
+
+    def grad(outputs: Any, *seeds: Any) -> Run:
+        return lambda **how: backend.grad(outputs, leaves[:1], *seeds, **how)
+
+    return {
+        "backward": backward,
+        "backward that creates a graph": lambda **how: backward(create_graph=True, **how),
+        "backward with inputs": lambda **how: backward(inputs=leaves, **how),
+        "backward with a gradient": lambda **how: backward(gradient=backend.tensor(1.0), **how),
+        "autograd.grad": grad(root),
+        "autograd.grad that creates a graph": lambda **how: grad(root)(create_graph=True, **how),
+        "autograd.grad for several inputs": lambda **how: backend.grad(root, leaves, **how),
+        "autograd.grad of several outputs": grad(roots),
+        "autograd.grad with gradients": grad(roots, ones),
+    }
+
+
+def freed_by(backend: Backend, roots: Sequence[Any]) -> dict[str, Callable[[], Any]]:
+    """Return passes that have no retain_graph."""
+    edge = backend.get_gradient_edge(roots[0])
+    return {
+        "backward from several roots": lambda: backend.backward_from_all([*roots]),
+        "backward from several roots with gradients": lambda: backend.backward_from_all(
+            [*roots], [None, backend.tensor(1.0)]
+        ),
+        "backward from an edge": lambda: backend.backward_from_edge(edge, backend.tensor(1.0)),
+    }
+
+
+def graph(backend: Backend) -> tuple[list[Any], list[Any]]:
+    """Return two roots whose graph has saved what their leaves are multiplied by, and the leaves."""
+    leaves = [leaf(backend), leaf(backend)]
+
+    def forward(x: Any, y: Any) -> Any:
+        product = x * y
+        return backend.sum(product), backend.sum(product * y)
+
+    return [*backend.call(forward, *leaves)], leaves
+
+
+def refused(trace: Trace, kind: ErrorKind, place: Place, run: Callable[[], Any], times: int = 2) -> None:
+    """Expect a call in a place to be an error, several times."""
+
+    def refuse() -> None:
+        for _ in range(times):
+            with trace.raises(kind):
+                run()
+
+    place(refuse)
+
+
+@rule(
+    "retain-graph.every-place",
+    level=Level.MUST,
+    sources=[METHOD.sentence(14), BACKWARD.sentence(18), GRAD.sentence(15)],
+    needs=[*NEEDS, *ROOTS, *CREATING, Capability.SEED_GRADIENT, Capability.GRAPH_FREEING],
+    mutants=[
+        "backward-frees-another-thread",
+        "backward-retains-in-a-module",
+        "backward-freed-accepted-in-no-grad",
+        "autograd-grad-retains-several-outputs",
+        "autograd-grad-freed-accepted-create-graph",
+        "backward-from-edge-freed-accepted-in-a-pass",
+    ],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_frees(backend: Backend, trace: Trace) -> None:
+    """A pass frees its graph, so that a second one is an error, exactly if retain_graph is not true.
+
+    No matter with which options it runs, and what is under way when it does.
+    """
+    for place in whenever(backend).values():
+        for label in passes_of(backend, *graph(backend)):
+            frees_in(backend, trace, place, label)
+        for label in freed_by(backend, graph(backend)[0]):
+            both = graph(backend)[0]
+            of_one, of_other = (freed_by(backend, roots)[label] for roots in (both, both[::-1]))
+            place(of_one)
+            for run in (of_one, of_other):
+                refused(trace, ErrorKind.GRAPH_FREED, place, run)
+
+
+def frees_in(backend: Backend, trace: Trace, place: Place, label: str) -> None:
+    """Expect a kind of pass to free a graph in a place, for each of its roots, exactly if it does not retain it."""
+    for times in (0, 2):
+        roots, leaves = graph(backend)
+        run, of_other = (passes_of(backend, each, leaves)[label] for each in (roots, roots[::-1]))
+        for _ in range(times):
+            place(lambda run=run: run(retain_graph=True))
+        place(lambda run=run: run(retain_graph=False))
+        again = run if times else of_other
+        for retain in (False, True):
+            refused(trace, ErrorKind.GRAPH_FREED, place, lambda run=again, how=retain: run(retain_graph=how), times=1)
+
+
+@rule(
+    "backward.errors.every-place",
+    level=Level.MUST,
+    sources=[METHOD.sentence(3), BACKWARD.sentence(3, 16), GRAD.sentence(12, 20)],
+    needs=[*NEEDS, *ROOTS, *CREATING, Capability.MISUSE_ERRORS, Capability.SEED_GRADIENT],
+    mutants=[
+        "backward-unseeded-accepted-in-no-grad",
+        "backward-from-all-unseeded-accepted-seeded",
+        "autograd-grad-unseeded-accepted-another-thread",
+        "autograd-grad-unused-accepted-in-a-pass",
+    ],
+)
+def test_errors(backend: Backend, trace: Trace) -> None:
+    """A pass without the gradient of a root that is not a scalar, or for an input that was not used, is an error.
+
+    No matter with which options it runs, and what is under way when it does.
+    """
+    one = backend.tensor(1.0)
+    for place in whenever(backend).values():
+        x, unused = leaf(backend), leaf(backend)
+        vector, root = backend.call(lambda x: (x * 2, backend.sum(x * 3)), x)
+        unseeded = passes_of(backend, [vector, root], [x, x])
+        for label in ("backward with a gradient", "autograd.grad with gradients"):
+            del unseeded[label]
+        for run in unseeded.values():
+            for retain in (False, True):
+                refused(trace, ErrorKind.ROOT_GRADIENT, place, lambda run=run, how=retain: run(retain_graph=how))
+        for seeds in ([], [[None, one]]):
+            for run in (
+                lambda roots, seeds=seeds: backend.backward_from_all(roots, *seeds),
+                lambda roots, seeds=seeds, x=x: backend.grad(roots, [x], *seeds),
+            ):
+                refused(trace, ErrorKind.ROOT_GRADIENT, place, lambda run=run, roots=[vector, root]: run(roots))
+        asked = passes_of(backend, [root, root], [unused, x])
+        for label, run in asked.items():
+            for how in ({"retain_graph": True}, {}) if label.startswith("autograd.grad") else ():
+                refused(trace, ErrorKind.UNUSED_INPUT, place, lambda run=run, how=how: run(**how))
