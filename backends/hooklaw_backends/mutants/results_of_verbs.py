@@ -49,7 +49,7 @@ def _itself(change: Change, result: Any) -> Any:
 
 
 def _in_each(change: Change, result: Sequence[Any]) -> Any:
-    return type(result)(map(change, result))
+    return tuple(map(change, result)) if isinstance(result, tuple) else list(map(change, result))
 
 
 def _at(place: int) -> Apply:
