@@ -20,7 +20,7 @@ def leaf(backend: Backend) -> Any:
     sources=[GRAD.sentence(20, 21, 32)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MISUSE_ERRORS],
     mutants=[
-        "unused-inputs-always-allowed",
+        "grad-allow-unused-set-always",
         "unused-intermediates-always-allowed",
         "allow-unused-given-as-false-ignored",
         "an-unused-first-input-allowed",

@@ -21,7 +21,7 @@ def leaf(backend: Backend) -> Any:
     mutants=[
         "backward-inputs-ignored",
         "backward-inputs-overwrite",
-        "backward-inputs-after-the-first-ignored",
+        "backward-inputs-first-alone",
         "backward-inputs-share-their-first-gradient",
     ],
 )
@@ -56,7 +56,7 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
         "backward-inputs-ignored",
         "backward-inputs-take-leaves-alone",
         "backward-inputs-overwrite",
-        "backward-inputs-after-the-first-ignored",
+        "backward-inputs-first-alone",
         "backward-inputs-after-a-non-leaf-ignored",
         "root-among-backward-inputs-ignored",
     ],
@@ -264,8 +264,8 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
     sources=[BACKWARD.sentence(1, 4, 14)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT, Capability.MULTI_OUTPUT],
     mutants=[
-        "backward-from-the-first-root-alone",
-        "gradients-of-several-roots-turned-round",
+        "roots-first-alone",
+        "root-gradients-reversed",
         "root-behind-another-keeps-its-own-gradient",
         "roots-of-one-node-count-once",
     ],
@@ -297,7 +297,7 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     sources=[BACKWARD.sentence(4, 16, 17)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
     mutants=[
-        "backward-from-the-first-root-alone",
+        "roots-first-alone",
         "several-roots-need-every-gradient",
         "only-several-roots-without-dimensions-are-scalars",
     ],

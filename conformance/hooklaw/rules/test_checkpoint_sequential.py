@@ -150,7 +150,7 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[SEQUENTIAL.sentence(13), page("checkpoint", "torch-utils-checkpoint").sentence(5)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["sequential-always-preserves-the-generator"],
+    mutants=["sequential-preserve-rng-state-ignored"],
 )
 def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     """With preserve_rng_state=False the segments of checkpoint_sequential may draw other random numbers in backward.

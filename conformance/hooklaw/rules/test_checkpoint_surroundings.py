@@ -222,7 +222,7 @@ def test_generator_continues(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[CHECKPOINT.sentence(33), page("checkpoint", "torch-utils-checkpoint").sentence(5)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["checkpoint-always-preserves-the-generator"],
+    mutants=["checkpoint-preserve-rng-state-ignored"],
 )
 def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     """With preserve_rng_state=False the recomputation of a checkpoint may draw other random numbers than its forward.

@@ -22,10 +22,10 @@ def leaf(backend: Backend) -> Any:
     needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=[
         "create-graph-ignored",
-        "create-graph-always",
+        "grad-create-graph-set-always",
         "later-gradients-are-constants",
         "third-derivatives-missing",
-        "create-graph-given-as-false-creates-it",
+        "grad-create-graph-set-by-its-default",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
@@ -57,7 +57,7 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(17), BACKWARD.sentence(21)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["backward-creates-no-graph", "accumulated-gradient-has-no-history", "sum-of-gradients-has-no-history"],
+    mutants=["backward-create-graph-ignored", "accumulated-gradient-has-no-history", "sum-of-gradients-has-no-history"],
 )
 def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     """The gradient that a backward with create_graph=True accumulates can be differentiated."""

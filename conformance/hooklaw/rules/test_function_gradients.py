@@ -12,8 +12,8 @@ FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
     sources=[FUNCTION_BACKWARD.sentence(4, 5), EXTENDING.sentence(20, 22)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=[
-        "gradients-for-a-function-turned-round",
-        "gradients-of-a-function-turned-round",
+        "function-grads-reversed",
+        "function-results-reversed",
         "gradients-of-a-function-become-grad",
     ],
 )

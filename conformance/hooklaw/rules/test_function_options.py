@@ -31,8 +31,8 @@ def leaf(backend: Backend) -> Any:
     mutants=[
         "dirty-mark-ignored",
         "dirty-mark-counts-no-change",
-        "only-the-first-dirty-mark-counts",
-        "only-the-last-dirty-mark-counts",
+        "dirty-marks-first-alone",
+        "dirty-marks-last-alone",
     ],
     except_under={
         "packed": "what hooks unpack is not checked for in-place changes",

@@ -208,8 +208,8 @@ def _succeeds(action: Callable[[], Any]) -> bool:
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
     mutants=[
         "version-never-incremented",
-        "only-the-first-version-incremented",
-        "only-the-last-version-incremented",
+        "versions-first-alone",
+        "versions-last-alone",
         "a-single-increment-is-lost",
     ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},

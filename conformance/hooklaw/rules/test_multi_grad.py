@@ -75,7 +75,7 @@ def test_documented_example(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5, 6)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-gradients-in-reverse", "multi-grad-gradients-from-the-leaves"],
+    mutants=["multi-grad-tensors-reversed", "multi-grad-gradients-from-the-leaves"],
 )
 def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets the gradients in the order of its tensors, not in the order of their computation.

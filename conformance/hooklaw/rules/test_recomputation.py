@@ -180,7 +180,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(46)],
     needs=[*WITH_OPTIONS, Capability.FLOAT64],
-    mutants=["determinism-check-cannot-be-turned-off"],
+    mutants=["checkpoint-determinism-check-ignored"],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
     """With determinism_check="none" recomputed tensors of another dtype or shape than the saved ones are used.
@@ -248,7 +248,7 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(41, 42)],
     needs=WITH_OPTIONS,
-    mutants=["context-fn-ignored", "context-fn-swapped"],
+    mutants=["checkpoint-context-fn-ignored", "context-fn-swapped"],
 )
 def test_context_fn(backend: Backend, trace: Trace) -> None:
     """The two contexts of context_fn surround the function of a non-reentrant checkpoint: in forward, in backward.
