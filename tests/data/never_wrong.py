@@ -1,11 +1,13 @@
-"""Mutants of the engine that are made as those of each kind of hook in each situation, but whose situation never is."""
+"""Mutants of the engine that are made as those of the tables, but whose situation never is, or whose fault is none."""
 
 from hooklaw_backends.mutants import handles_in_situations as handles
 from hooklaw_backends.mutants import modes_in_situations as modes
+from hooklaw_backends.mutants import options_of_verbs, results_of_verbs
 from hooklaw_backends.mutants import verbs_in_situations as verbs
 from hooklaw_backends.mutants.contexts_in_situations import TABLE
 from hooklaw_backends.mutants.in_situations import FAULTS, KINDS, OF_PAIRS, _made, _reversed
 from hooklaw_backends.mutants.over_reference import OverReference
+from hooklaw_backends.mutants.several_values import SEVERAL
 from hooklaw_backends.mutants.situations import Situation
 
 NEVER = Situation("never", "never", lambda *_: False)
@@ -14,7 +16,7 @@ NEVER = Situation("never", "never", lambda *_: False)
 def mutants(of):
     """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts.
 
-    And one for each verb, for each context that is entered, and for the handles of each kind.
+    And one for each verb, context that is entered and handle of a kind, and for each sequence, option and result of a verb.
     """
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}
@@ -25,4 +27,16 @@ def mutants(of):
     made["freed"] = verbs.refusing(verbs.VERBS[0], NEVER, verbs.VERBS[0].refusals[0])
     made |= {context.name: modes.made(context, modes.FAULTS["lasts"], NEVER) for context in modes.CONTEXTS}
     made |= {f"handle-of-{kind}": handles.made(how, NEVER, lambda _: None) for kind, how in KINDS.items()}
+    made |= {f"several-{name}": row.make(range) for name, row in SEVERAL.items()}
+    made |= {f"option-{name}": options_of_verbs.made(row, lambda call: call.given) for name, row in _options()}
+    made |= {f"result-{name}": results_of_verbs.made(row, lambda _, value: value) for name, row in _results()}
+    made |= {f"kept-{name}": results_of_verbs.stale(row, -1) for name, row in _results() if row.is_kept}
     return {kind: type(of, (each, OverReference), {"__doc__": "Nothing."}) for kind, each in made.items()}
+
+
+def _options():
+    return options_of_verbs.OPTIONS.items()
+
+
+def _results():
+    return results_of_verbs.RESULTS.items()

@@ -70,7 +70,7 @@ SEEN_OF_TORCH = {
     ),
     "wrong-number-of-gradients-accepted": (X, Do("function", ("v1",), ("x1", "x1"), ("few",)), BACKWARD),
     "tensors-in-lists-are-inputs": (X, Do("function", ("v1",), ("x1",), ("listed-alone",))),
-    "unused-inputs-always-allowed": (X, OTHER, SQUARE, UNUSED),
+    "grad-allow-unused-set-always": (X, OTHER, SQUARE, UNUSED),
 }
 
 
@@ -150,7 +150,7 @@ SEEN = {
             "every-input-of-a-function-needs-a-gradient",
             "wrong-number-of-gradients-accepted",
             "tensors-in-lists-are-inputs",
-            "unused-inputs-always-allowed",
+            "grad-allow-unused-set-always",
         )
     },
     "unused-inputs-get-zeros": (X, OTHER, SQUARE, UNUSED._replace(how=(1.0, None, False))),

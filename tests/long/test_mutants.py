@@ -81,20 +81,13 @@ def test_mutants_that_know_where_they_are_change_nothing_elsewhere(hooklaw_comma
     """No rule kills what the mutants of each kind of hook do to know their situation, so what it kills is the fault."""
     chosen = ["--of", "reference", "--mutants", "never_wrong", "--format", "json"]
     done = hooklaw_command("mutants", *chosen, path=[DATA])
-    verdicts = {row["mutant"]: (row["verdict"], row["killed_by"], row["errors"]) for row in json.loads(done.stdout)}
+    verdicts = {row["mutant"]: (row["verdict"], row["killed_by"]) for row in json.loads(done.stdout)}
+    errors = {rule for row in json.loads(done.stdout) for rule in row["errors"]}
 
-    assert verdicts.keys() >= {
-        *KINDS,
-        "pack-hook",
-        "unpack-hook",
-        "order-of-node-hook",
-        "contexts-swapped",
-        "backward",
-        "no-grad",
-    }
-    # an error of the wrong number of arguments counts as the mutant's own
-    assert verdicts.pop("checkpoint-sequential") == ("survived", [], ["checkpoint-sequential.one-input"])
-    assert verdicts == dict.fromkeys(verdicts, ("survived", [], []))
+    tables = {"backward", "no-grad", "handle-of-node-hook", "several-roots", "option-check-nan", "kept-grad-of"}
+    assert verdicts.keys() >= {*KINDS, *tables, "pack-hook", "unpack-hook", "order-of-node-hook", "contexts-swapped"}
+    assert verdicts == dict.fromkeys(verdicts, ("survived", []))
+    assert errors <= {"checkpoint-sequential.one-input"}  # its TypeError passes through lines of the mutant
 
 
 def test_survivor(docile):

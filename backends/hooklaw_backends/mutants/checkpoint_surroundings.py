@@ -61,13 +61,6 @@ def checkpoint_draws_new_random_numbers() -> None:
     """The recomputation of a checkpoint never restores the state of the generator."""
 
 
-@overriding("checkpoint")
-def checkpoint_always_preserves_the_generator(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """A checkpoint ignores preserve_rng_state=False."""
-    how.pop("preserve_rng_state", None)
-    return old(*given, **how)
-
-
 class _RunsAgain(Mutant):
     """A mutant that runs a checkpoint's function in its own way when it is recomputed."""
 
@@ -194,13 +187,6 @@ class SavedTensorsOfARecomputedFunctionOutliveThePass(_KnowsItsRecomputation):
             return forward(Context(ctx, save_for_backward=save) if self.is_again else ctx, *inputs)
 
         return super().custom_function(keeping, backward, **options)
-
-
-@overriding("checkpoint")
-def checkpoint_debug_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """A checkpoint ignores debug=True."""
-    how.pop("debug", None)
-    return old(*given, **how)
 
 
 @overriding("set_checkpoint_debug_enabled")

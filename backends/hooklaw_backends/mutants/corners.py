@@ -76,18 +76,6 @@ class GradientReplacedInTheThirdPass(Mutant):
 
 
 @overriding("increment_version")
-def only_the_first_version_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
-    """increment_version increments only the first of several tensors."""
-    old(tensors if self.is_tensor(tensors) else tensors[:1])
-
-
-@overriding("increment_version")
-def only_the_last_version_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
-    """increment_version increments only the last of several tensors."""
-    old(tensors if self.is_tensor(tensors) else tensors[-1:])
-
-
-@overriding("increment_version")
 def a_single_increment_is_lost(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version has an effect from the second call on."""
     if self.keeps(self.increment_version):

@@ -24,12 +24,6 @@ class Context:
 
 
 @calling("custom_function")
-def saved_tensors_of_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
-    """ctx.saved_tensors returns the saved tensors in reverse order."""
-    return backward(Context(ctx, saved_tensors=lambda: tuple(reversed(ctx.saved_tensors))), *grads)
-
-
-@calling("custom_function")
 def every_input_of_a_function_needs_a_gradient(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """ctx.needs_input_grad is True for every input of a custom Function."""
     return backward(Context(ctx, needs_input_grad=lambda: (True,) * len(ctx.needs_input_grad)), *grads)
@@ -220,18 +214,6 @@ def tensors_saved_twice_are_saved_once(self: Mutant, ctx: Any) -> dict[str, Hook
         ctx.save_for_backward(*(tensors[nr] for nr in places))
 
     return {"save_for_backward": save}
-
-
-@marks
-def only_the_first_dirty_mark_counts(self: Mutant, ctx: Any) -> dict[str, Hook]:
-    """ctx.mark_dirty marks the first of its arguments alone."""
-    return {"mark_dirty": lambda *tensors: ctx.mark_dirty(*tensors[:1])}
-
-
-@marks
-def only_the_last_dirty_mark_counts(self: Mutant, ctx: Any) -> dict[str, Hook]:
-    """ctx.mark_dirty marks the last of its arguments alone."""
-    return {"mark_dirty": lambda *tensors: ctx.mark_dirty(*tensors[-1:])}
 
 
 @overriding("custom_function")

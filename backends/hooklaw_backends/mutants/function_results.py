@@ -117,12 +117,6 @@ def outputs_of_functions_require_grad_as_the_last_input_does(
 
 
 @applying
-def only_the_first_output_of_a_function_requires_grad(self: Mutant, nr: int, result: Any) -> Any:
-    """Only the first of several outputs of a custom Function requires grad."""
-    return self.detach(result) if nr and self.is_tensor(result) else result
-
-
-@applying
 def outputs_of_functions_always_require_grad(self: Mutant, nr: int, result: Any) -> Any:
     """Several outputs of a custom Function require grad even if no input does."""
     constant = self.is_tensor(result) and self.is_floating(result) and not self.requires_grad(result)
@@ -223,19 +217,6 @@ def boxed_gradients_are_a_tuple(self: Mutant, old: Hook, forward: Hook, backward
     """With boxed_grads_call backward gets the gradients in a tuple, which it cannot change."""
     boxed = options.get("boxed_grads_call")
     return old(forward, (lambda ctx, grads: backward(ctx, tuple(grads))) if boxed else backward, **options)
-
-
-@calling("custom_function")
-def gradients_for_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
-    """A custom Function's backward gets the gradients of its outputs in reverse order."""
-    return backward(ctx, *reversed(grads))
-
-
-@calling("custom_function")
-def gradients_of_a_function_turned_round(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
-    """The gradients that a custom Function's backward returns go to its inputs in reverse order."""
-    results = backward(ctx, *grads)
-    return results[::-1] if _is_tuple(results) else results
 
 
 @calling("custom_function")

@@ -123,7 +123,7 @@ def transforms_run_the_hooks_outside(self: Mutant, old: Hook, function: Hook, *p
     def run(*cotangents: Any) -> Sequence[Any]:
         grads = pullback(*cotangents)
         for primal, grad in zip(primals, grads, strict=True):
-            for hook in list(self.hooks_of(primal).values()) if self.is_leaf(primal) else []:
+            for hook in list((self.hooks_of(primal) or {}).values()) if self.is_leaf(primal) else []:
                 hook(grad)
         return grads
 

@@ -50,12 +50,6 @@ def multi_grad_hook_gets_zeros_for_none(self: Mutant, tensors: Any, hook: Hook) 
     return filled
 
 
-@calling("register_multi_grad_hook")
-def multi_grad_gradients_in_reverse(self: Mutant, hook: Hook, given: Any) -> Any:
-    """A multi-grad hook in mode all gets the gradients in reverse order."""
-    return hook(given if self.is_tensor(given) else given[::-1])
-
-
 @overriding("register_multi_grad_hook")
 def multi_grad_gradients_from_the_leaves(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """A multi-grad hook in mode all gets the gradients of leaves first, whatever the order of its tensors."""

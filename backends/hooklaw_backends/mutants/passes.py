@@ -25,14 +25,6 @@ def backward_inputs_take_leaves_alone(self: Mutant, old: Hook, *given: Any, inpu
 
 
 @overriding("backward")
-def backward_inputs_after_the_first_ignored(
-    self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
-) -> None:
-    """backward accumulates only into the first of its inputs."""
-    old(*given, inputs=inputs and inputs[:1], **how)
-
-
-@overriding("backward")
 def backward_inputs_count_retained_gradients_twice(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """backward counts the gradient twice for an input that retains its gradient."""
     inputs = how.get("inputs") or ()
@@ -109,11 +101,6 @@ def hooks_of_unused_intermediates_run(self: Mutant, tensor: Any) -> None:
         hook(self.zeros_like(tensor))
 
 
-@with_options("grad", allow_unused=True)
-def unused_inputs_always_allowed() -> None:
-    """An unused input of autograd.grad is never an error, even without allow_unused=True."""
-
-
 @with_options("grad", allow_unused=False, needs=(Capability.MISUSE_ERRORS,))
 def unused_inputs_never_allowed() -> None:
     """An unused input of autograd.grad is an error even with allow_unused=True."""
@@ -124,16 +111,6 @@ def create_graph_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> An
     """autograd.grad ignores create_graph=True, except that it retains the graph."""
     retain = how.get("create_graph") or how.get("retain_graph")
     return old(*given, **{**how, "create_graph": False, "retain_graph": retain})
-
-
-@with_options("grad", create_graph=True)
-def create_graph_always() -> None:
-    """autograd.grad always behaves as with create_graph=True."""
-
-
-@with_options("backward", create_graph=False)
-def backward_creates_no_graph() -> None:
-    """backward ignores create_graph=True."""
 
 
 @overriding("backward", "grad")
@@ -197,12 +174,6 @@ def materialize_grads_refuses_allow_unused(self: Mutant, old: Hook, *given: Any,
 def materialize_grads_ignored_with_allow_unused(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """With allow_unused=True autograd.grad returns None for an unused input, even with materialize_grads=True."""
     return old(*given, **({**how, "materialize_grads": False} if how.get("allow_unused") else how))
-
-
-@overriding("grad")
-def create_graph_given_as_false_creates_it(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """create_graph=False creates a graph; only the default does not."""
-    return old(*given, **({**how, "create_graph": True} if how.get("create_graph") is False else how))
 
 
 @overriding("backward")

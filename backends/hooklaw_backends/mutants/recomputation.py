@@ -249,20 +249,6 @@ def checkpoint_drops_keyword_arguments(self: Mutant, old: Hook, *given: Any, **h
 
 
 @overriding("checkpoint")
-def determinism_check_cannot_be_turned_off(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """A checkpoint compares the recomputed tensors even with determinism_check="none"."""
-    how.pop("determinism_check", None)
-    return old(*given, **how)
-
-
-@overriding("checkpoint")
-def context_fn_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """A checkpoint enters neither context of its context_fn."""
-    how.pop("context_fn", None)
-    return old(*given, **how)
-
-
-@overriding("checkpoint")
 def context_fn_swapped(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A checkpoint runs forward in the second context of context_fn, and is recomputed in the first."""
     contexts = how.get("context_fn")

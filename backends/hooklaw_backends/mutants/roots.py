@@ -194,22 +194,6 @@ class HooksOfNonLeavesSeeMaterializedZeros(HooksSeeMaterializedZeros):
 
 
 @overriding("backward_from_all")
-def backward_from_the_first_root_alone(
-    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
-) -> None:
-    """A backward from several tensors starts at the first alone."""
-    old(roots[:1], gradients and gradients[:1])
-
-
-@overriding("backward_from_all")
-def gradients_of_several_roots_turned_round(
-    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
-) -> None:
-    """A backward from several tensors gives them each other's gradients."""
-    old(roots, gradients and [*reversed(gradients)])
-
-
-@overriding("backward_from_all")
 def root_behind_another_keeps_its_own_gradient(
     self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
 ) -> None:

@@ -211,11 +211,6 @@ def sequential_draws_new_random_numbers() -> None:
     """The segments of checkpoint_sequential draw new random numbers when they run again."""
 
 
-@with_options("checkpoint_sequential", preserve_rng_state=True)
-def sequential_always_preserves_the_generator() -> None:
-    """checkpoint_sequential ignores preserve_rng_state=False."""
-
-
 @overriding("checkpoint_sequential")
 def sequential_keeps_the_random_state_of_its_begin_alone(
     self: Mutant, old: Hook, functions: Any, *given: Any, **how: Any

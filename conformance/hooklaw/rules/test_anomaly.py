@@ -175,13 +175,14 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 )
 def test_check_nan(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection with check_nan=False a NaN in a backward is not an error."""
-    x = leaf(backend)
-    with backend.detect_anomaly(check_nan=False):
-        backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
+    for options in ({"check_nan": True}, {}):
+        x = leaf(backend)
+        with backend.detect_anomaly(check_nan=False):
+            backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
 
-    trace.expect_value("x.grad", [float("nan")] * 2, backend.grad_of(x))
-    with backend.detect_anomaly(check_nan=True), trace.raises(ErrorKind.NOT_A_NUMBER):
-        backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
+        trace.expect_value("x.grad", [float("nan")] * 2, backend.grad_of(x))
+        with backend.detect_anomaly(**options), trace.raises(ErrorKind.NOT_A_NUMBER):
+            backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
 
 
 @rule(

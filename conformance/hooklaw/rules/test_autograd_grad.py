@@ -20,7 +20,7 @@ def leaf(backend: Backend) -> Any:
     sources=[GRAD.sentence(20, 21, 32)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MISUSE_ERRORS],
     mutants=[
-        "unused-inputs-always-allowed",
+        "grad-allow-unused-set-always",
         "unused-intermediates-always-allowed",
         "allow-unused-given-as-false-ignored",
         "an-unused-first-input-allowed",
@@ -35,6 +35,7 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     x, unused = leaf(backend), leaf(backend)
     intermediate = backend.call(lambda unused: unused * 3, unused)
     several = ([unused, x], [unused, intermediate], [x, unused, intermediate])
+    backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x, unused], allow_unused=True)
     for how, inputs in product(({}, {"allow_unused": False}), ([x, unused], [x, intermediate], [unused], *several)):
         loss = backend.call(lambda x: backend.sum(x * 2), x)
 
@@ -57,13 +58,13 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
 def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
     """With allow_unused=True the gradient of an unused input is None, and the other gradients do not change."""
     x, unused, w = (leaf(backend) for _ in range(3))
-    loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
-
     intermediate = backend.call(lambda unused: unused * 3, unused)
+    for _ in range(2):
+        loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-    grads = backend.grad(loss, [x, unused, w, intermediate], allow_unused=True)
+        grads = backend.grad(loss, [x, unused, w, intermediate], allow_unused=True)
 
-    trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0], None], grads)
+        trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0], None], grads)
 
 
 @rule(
@@ -80,12 +81,18 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
 def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     """With materialize_grads=True the gradient of an unused input is zeros of its shape."""
     x, unused, w = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True), leaf(backend)
-    for how in ({}, {"allow_unused": True}):
+    zeros = [[0.0], [0.0]]
+    for how, of_unused in (
+        ({"materialize_grads": True}, zeros),
+        ({"materialize_grads": True, "allow_unused": True}, zeros),
+        ({"allow_unused": True}, None),
+        ({"allow_unused": True, "materialize_grads": False}, None),
+    ):
         loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-        grads = backend.grad(loss, [x, unused, w], materialize_grads=True, **how)
+        grads = backend.grad(loss, [x, unused, w], **how)
 
-        trace.expect_value("gradients", [[2.0, 2.0], [[0.0], [0.0]], [3.0, 3.0]], grads)
+        trace.expect_value("gradients", [[2.0, 2.0], of_unused, [3.0, 3.0]], grads)
 
 
 @rule(
@@ -198,6 +205,8 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     (grad,) = backend.grad(outputs, [x], seeds)
 
     trace.expect_value("gradient", [209.0, 4027.0], grad)
+    (grad,) = backend.grad(backend.call(lambda x: backend.sum(x * 7), x), [x])
+    trace.expect_value("gradient without grad_outputs", [7.0, 7.0], grad)
 
 
 @rule(
@@ -239,6 +248,10 @@ def test_batched(backend: Backend, trace: Trace) -> None:
 
     of_x, of_w = [[4.0, 1.0], [5.0, 15.0], [42.0, 35.0]], [[0.0, 0.0], [1.0, 4.0], [0.0, 8.0]]
     trace.expect_value("gradients", [of_x, of_w], grads)
+
+    for how in ({}, {"is_grads_batched": False}):
+        output = backend.call(lambda x: x * backend.sum(x), x)
+        trace.expect_value("one product", [[6.0, 6.0]], backend.grad(output, [x], backend.tensor([1.0, 1.0]), **how))
 
 
 @rule(

@@ -21,7 +21,7 @@ def leaf(backend: Backend) -> Any:
     mutants=[
         "backward-inputs-ignored",
         "backward-inputs-overwrite",
-        "backward-inputs-after-the-first-ignored",
+        "backward-inputs-first-alone",
         "backward-inputs-share-their-first-gradient",
     ],
 )
@@ -56,7 +56,7 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
         "backward-inputs-ignored",
         "backward-inputs-take-leaves-alone",
         "backward-inputs-overwrite",
-        "backward-inputs-after-the-first-ignored",
+        "backward-inputs-first-alone",
         "backward-inputs-after-a-non-leaf-ignored",
         "root-among-backward-inputs-ignored",
     ],
@@ -270,6 +270,11 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda z: z + 1, z), gradient)
         trace.expect_value(f"z.grad of {passes} passes", [10.0 * passes, 100.0 * passes], backend.grad_of(z))
 
+    z = leaf(backend)
+    for given, after in (([backend.tensor(5.0)], 5.0), ([], 6.0)):
+        backend.backward(backend.call(backend.sum, z), *given)
+        trace.expect_value("z.grad of a scalar root", [after] * 2, backend.grad_of(z))
+
 
 @rule(
     "backward.several-roots",
@@ -277,8 +282,8 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
     sources=[BACKWARD.sentence(1, 4, 14)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT, Capability.MULTI_OUTPUT],
     mutants=[
-        "backward-from-the-first-root-alone",
-        "gradients-of-several-roots-turned-round",
+        "roots-first-alone",
+        "root-gradients-reversed",
         "root-behind-another-keeps-its-own-gradient",
         "roots-of-one-node-count-once",
     ],
@@ -288,19 +293,20 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
 
     def forward(x, y):
         first = x * 3
-        return first, first * y
+        return first, y * 7, first * y
 
     x, y = leaf(backend), leaf(backend)
-    first, second = backend.call(forward, x, y)
-    gradients = [backend.tensor([1.0, 10.0]), backend.tensor([2.0, 20.0])]
-    backend.backward_from_all([first, second], gradients)
+    gradients = [backend.tensor([number, number * 10]) for number in (1.0, 3.0, 2.0)]
+    backend.backward_from_all(backend.call(forward, x, y), gradients)
 
-    trace.expect_value("gradients", [[9.0, 150.0], [6.0, 120.0]], [backend.grad_of(x), backend.grad_of(y)])
+    trace.expect_value("gradients", [[9.0, 150.0], [27.0, 330.0]], [backend.grad_of(x), backend.grad_of(y)])
 
     x = leaf(backend)
     parts = backend.call(lambda x: backend.split(x * 3, 1), x)
     backend.backward_from_all(parts, [backend.tensor([1.0]), backend.tensor([10.0])])
     trace.expect_value("x.grad from all outputs of a Node", [3.0, 30.0], backend.grad_of(x))
+    backend.backward_from_all(backend.call(lambda x: (backend.sum(x * 2), backend.sum(x * 3)), x))
+    trace.expect_value("x.grad from scalars without gradients too", [8.0, 35.0], backend.grad_of(x))
 
 
 @rule(
@@ -309,7 +315,7 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     sources=[BACKWARD.sentence(4, 16, 17)],
     needs=[Capability.SEVERAL_ROOTS, Capability.SEED_GRADIENT],
     mutants=[
-        "backward-from-the-first-root-alone",
+        "roots-first-alone",
         "several-roots-need-every-gradient",
         "only-several-roots-without-dimensions-are-scalars",
     ],

@@ -184,6 +184,7 @@ def test_reentrant(backend: Backend, trace: Trace) -> None:
     loss = backend.call(forward, x)
     with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
         backend.grad(loss, [x])
+    backend.call(region(backend, lambda x: x * x, use_reentrant=False), x)
     loss = backend.call(forward, x)
     with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
         backend.backward(loss, inputs=[x])

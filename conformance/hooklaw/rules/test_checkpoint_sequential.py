@@ -1,5 +1,6 @@
 """checkpoint_sequential: a list of functions in segments, which are checkpoints except for the last."""
 
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
@@ -131,10 +132,12 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
     says that by default checkpointing restores the state, as the parameter's name does; the rule takes that reading.
     """
     draws = drawing(backend, trace)
-    for kind, use_reentrant in KINDS.items():
+    for (kind, use_reentrant), options in product(KINDS.items(), ({}, {"preserve_rng_state": True})):
+        how = {"use_reentrant": use_reentrant}
+        sequence(backend, [draws] * 2, 2, **how, preserve_rng_state=False)(leaf(backend))
         trace.clear()
         backend.manual_seed(7)
-        loss = backend.call(sequence(backend, [draws] * 3, 3, use_reentrant=use_reentrant), leaf(backend))
+        loss = backend.call(sequence(backend, [draws] * 3, 3, **how, **options), leaf(backend))
         backend.rand_like(loss)
         backend.backward(loss)
 
@@ -147,7 +150,7 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[SEQUENTIAL.sentence(13), page("checkpoint", "torch-utils-checkpoint").sentence(5)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["sequential-always-preserves-the-generator"],
+    mutants=["sequential-preserve-rng-state-ignored"],
 )
 def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     """With preserve_rng_state=False the segments of checkpoint_sequential may draw other random numbers in backward.
@@ -174,11 +177,13 @@ def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
 )
 def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
     """autograd.grad through a reentrant checkpoint_sequential is an error."""
-    x = leaf(backend)
-    loss = backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=True), x)
+    for _ in range(2):
+        x = leaf(backend)
+        backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=False), x)
+        loss = backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=True), x)
 
-    with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
-        backend.grad(loss, [x])
+        with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
+            backend.grad(loss, [x])
 
 
 @rule(

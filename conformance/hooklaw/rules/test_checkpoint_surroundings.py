@@ -165,11 +165,12 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
     """
     draws = drawing(backend, trace)
     for kind, use_reentrant in KINDS.items():
+        backend.checkpoint(draws, leaf(backend), use_reentrant=use_reentrant, preserve_rng_state=False)
         trace.clear()
 
         def forward(x, use_reentrant=use_reentrant):
             y = backend.checkpoint(draws, x, use_reentrant=use_reentrant)
-            return backend.sum(backend.checkpoint(draws, y, use_reentrant=use_reentrant))
+            return backend.sum(backend.checkpoint(draws, y, use_reentrant=use_reentrant, preserve_rng_state=True))
 
         backend.manual_seed(7)
         x = leaf(backend)
@@ -221,7 +222,7 @@ def test_generator_continues(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[CHECKPOINT.sentence(33), page("checkpoint", "torch-utils-checkpoint").sentence(5)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["checkpoint-always-preserves-the-generator"],
+    mutants=["checkpoint-preserve-rng-state-ignored"],
 )
 def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     """With preserve_rng_state=False the recomputation of a checkpoint may draw other random numbers than its forward.
@@ -332,14 +333,14 @@ def test_debug(backend: Backend, trace: Trace) -> None:
 def test_debug_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
 
-    def made(*, debug: bool) -> Any:
+    def made(**how: bool) -> Any:
         runs: list[int] = []
 
         def fn(x):
             runs.append(0)
             return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
 
-        return backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, debug=debug))
+        return backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, **how))
 
     def names(loss: Any) -> bool:
         try:
@@ -358,7 +359,7 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
             with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
                 raise ZeroDivisionError
             losses = [made(debug=debug)]
-        losses.append(made(debug=debug))
+        losses.append(made(**({"debug": True} if debug else {})))
 
         named = [names(loss) for loss in losses]
         trace.expect_value(f"operations are named, inside {enabled} and after it", [expected, debug], named)

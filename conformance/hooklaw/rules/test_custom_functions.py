@@ -99,7 +99,7 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
     sources=[EXTENDING.sentence(36), RECORDED.sentence(3)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=[
-        "only-the-first-output-of-a-function-requires-grad",
+        "function-outputs-first-alone",
         "outputs-of-functions-always-require-grad",
         "outputs-of-functions-require-grad-as-the-last-input-does",
     ],
@@ -159,7 +159,7 @@ def cube(backend: Backend) -> Any:
     sources=[SAVE.sentence(1, 10), notes("autograd", "saved-tensors").sentence(3), notes("extending", "example")],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=[
-        "saved-tensors-of-a-function-turned-round",
+        "function-saved-reversed",
         "saved-inputs-of-a-function-come-first",
         "tensors-saved-twice-are-saved-once",
     ],

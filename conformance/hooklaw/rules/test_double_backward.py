@@ -22,19 +22,22 @@ def leaf(backend: Backend) -> Any:
     needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=[
         "create-graph-ignored",
-        "create-graph-always",
+        "grad-create-graph-set-always",
         "later-gradients-are-constants",
         "third-derivatives-missing",
-        "create-graph-given-as-false-creates-it",
+        "grad-create-graph-set-by-its-default",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """A gradient can be differentiated if it was computed with create_graph=True, and only then."""
     x = leaf(backend)
 
-    for how in ({}, {"create_graph": False}):
+    def expect_plain(**how: bool) -> None:
         (plain,) = backend.grad(backend.call(lambda x: backend.sum(x * x * x), x), [x], **how)
         trace.expect_value("requires grad without create_graph", expected=False, observed=backend.requires_grad(plain))
+
+    expect_plain()
+    expect_plain(create_graph=False)
     w = backend.tensor([3.0, 5.0], requires_grad=True)
     loss = backend.call(lambda w, x: backend.sum(w * 7 + x * x * x), w, x)
     _, first = backend.grad(loss, [w, x], create_graph=True)
@@ -42,6 +45,7 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     flags = [backend.requires_grad(first), backend.requires_grad(second)]
     trace.expect_value("require grad with create_graph", [True, True], flags)
     (third,) = backend.grad(backend.sum(second), [x])
+    expect_plain()
 
     trace.expect_value("first derivative", [3.0, 12.0], first)
     trace.expect_value("second derivative", [6.0, 12.0], second)
@@ -53,7 +57,7 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(17), BACKWARD.sentence(21)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["backward-creates-no-graph", "accumulated-gradient-has-no-history", "sum-of-gradients-has-no-history"],
+    mutants=["backward-create-graph-ignored", "accumulated-gradient-has-no-history", "sum-of-gradients-has-no-history"],
 )
 def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     """The gradient that a backward with create_graph=True accumulates can be differentiated."""
@@ -69,3 +73,10 @@ def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.sum(first))
 
         trace.expect_value("second derivative", [6.0, 12.0], backend.grad_of(x))
+        trace.expect_value(
+            "requires grad, by default", expected=False, observed=backend.requires_grad(backend.grad_of(x))
+        )
+
+    x = leaf(backend)
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=False)
+    trace.expect_value("requires grad with False", expected=False, observed=backend.requires_grad(backend.grad_of(x)))

@@ -12,8 +12,8 @@ FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
     sources=[FUNCTION_BACKWARD.sentence(4, 5), EXTENDING.sentence(20, 22)],
     needs=[Capability.CUSTOM_FUNCTION],
     mutants=[
-        "gradients-for-a-function-turned-round",
-        "gradients-of-a-function-turned-round",
+        "function-grads-reversed",
+        "function-results-reversed",
         "gradients-of-a-function-become-grad",
     ],
 )
@@ -150,11 +150,12 @@ def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
 
     def backward(ctx, grad):
         trace.log("needed", ctx.needs_input_grad)
-        return None, *(grad if needed else None for needed in flags)
+        of_x, of_y, of_z = (grad if needed else None for needed in flags)
+        return of_x, of_y, None, of_z
 
-    function = backend.custom_function(lambda _ctx, _number, x, y: x + y, backward)
-    for flags in ((False, True), (True, False), (True, True)):
-        x, y = (backend.tensor([1.0, 2.0], requires_grad=needed) for needed in flags)
-        backend.backward(backend.call(lambda x, y: backend.sum(function(5, x, y)), x, y))
+    function = backend.custom_function(lambda _ctx, x, y, _number, z: x + y + z, backward)
+    for flags in ((False, True, False), (True, False, True), (True, True, True)):
+        x, y, z = (backend.tensor([1.0, 2.0], requires_grad=needed) for needed in flags)
+        backend.backward(backend.call(lambda x, y, z: backend.sum(function(x, y, 5, z)), x, y, z))
 
-        trace.expect(("needed", [False, *flags]))
+        trace.expect(("needed", [*flags[:2], False, flags[2]]))

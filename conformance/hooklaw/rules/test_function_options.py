@@ -31,8 +31,8 @@ def leaf(backend: Backend) -> Any:
     mutants=[
         "dirty-mark-ignored",
         "dirty-mark-counts-no-change",
-        "only-the-first-dirty-mark-counts",
-        "only-the-last-dirty-mark-counts",
+        "dirty-marks-first-alone",
+        "dirty-marks-last-alone",
     ],
     except_under={
         "packed": "what hooks unpack is not checked for in-place changes",
@@ -45,16 +45,16 @@ def test_dirty_counts(backend: Backend, trace: Trace) -> None:
     The program only marks the tensor: the mark alone is what the engine knows of the change.
     """
 
-    def forward(ctx, y, z):
-        ctx.mark_dirty(y, z)
-        return y, z
+    def forward(ctx, *tensors: Any):
+        ctx.mark_dirty(*tensors)
+        return tensors
 
     function = backend.custom_function(forward, lambda _ctx, *grads: grads)
 
     def run(x):
-        y, z = x * 1, x * 2
-        saved_before = backend.sum(y * y), backend.sum(z * z)
-        function(y, z)
+        tensors = [x * factor for factor in (1, 2, 3)]
+        saved_before = [backend.sum(y * y) for y in tensors]
+        function(*tensors)
         return saved_before
 
     for loss in backend.call(run, leaf(backend)):
@@ -188,20 +188,20 @@ def test_not_differentiable(backend: Backend, trace: Trace) -> None:
     """An output passed to mark_non_differentiable does not require grad, and backward gets zeros for it."""
 
     def forward(ctx, x):
-        vector, scalar = x * 5, backend.sum(x)
-        ctx.mark_non_differentiable(vector, scalar)
-        return x * 2, vector, scalar
+        marked = x * 5, backend.sum(x), x * 7
+        ctx.mark_non_differentiable(*marked)
+        return x * 2, *marked
 
-    def backward(_ctx, first, vector, scalar):
-        trace.log("gradients", [first, vector, scalar])
+    def backward(_ctx, first, *marked: Any):
+        trace.log("gradients", [first, *marked])
         return first * 2
 
     function = backend.custom_function(forward, backward)
     first, *marked = backend.call(function, leaf(backend))
-    trace.expect_value("require grad", [False, False], [backend.requires_grad(output) for output in marked])
+    trace.expect_value("require grad", [False] * 3, [backend.requires_grad(output) for output in marked])
     backend.backward(backend.sum(first))
 
-    trace.expect(("gradients", [[1.0, 1.0], [0.0, 0.0], 0.0]))
+    trace.expect(("gradients", [[1.0, 1.0], [0.0, 0.0], 0.0, [0.0, 0.0]]))
 
 
 def cube(backend: Backend, **options: bool) -> Any:
@@ -226,13 +226,16 @@ def cube(backend: Backend, **options: bool) -> Any:
 )
 def test_once(backend: Backend, trace: Trace) -> None:
     """Double backward through a custom Function whose backward is once_differentiable is an error."""
-    function = cube(backend, once_differentiable=True)
-    x = leaf(backend)
-    (grad,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
+    for _ in range(2):
+        function = cube(backend, once_differentiable=True)
+        x = leaf(backend)
+        (grad,) = backend.grad(
+            backend.call(lambda x, function=function: backend.sum(function(x)), x), [x], create_graph=True
+        )
 
-    trace.expect_value("gradient", [3.0, 12.0], grad)
-    with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
-        backend.grad(backend.sum(grad), [x])
+        trace.expect_value("gradient", [3.0, 12.0], grad)
+        with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
+            backend.grad(backend.sum(grad), [x])
 
 
 @rule(
@@ -275,12 +278,16 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
         trace.log("first read", x)
         return grad * x + grad * ctx.saved_tensors[0]
 
-    function = backend.custom_function(forward, backward, clear_saved_tensors_on_access=True)
+    for others in ({}, {"clear_saved_tensors_on_access": False}):
+        function = backend.custom_function(forward, backward, clear_saved_tensors_on_access=True)
+        loss = backend.call(lambda x, function=function: backend.sum(function(x)), leaf(backend))
+        with trace.raises(ErrorKind.SAVED_TENSORS_CLEARED):
+            backend.backward(loss)
 
-    loss = backend.call(lambda x: backend.sum(function(x)), leaf(backend))
-    with trace.raises(ErrorKind.SAVED_TENSORS_CLEARED):
-        backend.backward(loss)
-    trace.expect(("first read", [1.0, 2.0]))
+        function, x = backend.custom_function(forward, backward, **others), leaf(backend)
+        backend.backward(backend.call(lambda x, function=function: backend.sum(function(x)), x))
+        trace.expect(*[("first read", [1.0, 2.0])] * 2)
+        trace.expect_value("x.grad through another Function", [2.0, 4.0], backend.grad_of(x))
 
 
 @rule(
@@ -293,25 +300,27 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
 def test_boxed(backend: Backend, trace: Trace) -> None:
     """With boxed_grads_call a custom Function's backward gets all gradients in one list, which it may change."""
 
-    def backward(_ctx, grads):
+    def backward(_ctx, grads, *others: Any):
         trace.log("a list", isinstance(grads, list))
         trace.log("gradients", grads)
         if not isinstance(grads, list):
-            return None, None
+            return grads * 2, *(other * 3 for other in others)
         first, grads[0] = grads[0], None
         return first * 2, grads.pop() * 3
 
-    function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), backward, boxed_grads_call=True)
-    x, y = leaf(backend), leaf(backend)
-
-    def run(x, y):
+    def run(x, y, **options: bool):
+        function = backend.custom_function(lambda _ctx, x, y: (x * 2, y * 3), backward, **options)
         first, second = function(x, y)
         return backend.sum(first + second * 5)
 
-    backend.backward(backend.call(run, x, y))
+    options: list[dict[str, bool]] = [{"boxed_grads_call": True}, {}, {"boxed_grads_call": False}]
+    for how in [*options, options[0]]:
+        x, y = leaf(backend), leaf(backend)
+        backend.backward(backend.call(lambda x, y, how=how: run(x, y, **how), x, y))
 
-    trace.expect(("a list", True), ("gradients", [[1.0, 1.0], [5.0, 5.0]]))
-    trace.expect_value("gradients", [[2.0, 2.0], [15.0, 15.0]], [backend.grad_of(x), backend.grad_of(y)])
+        boxed = how.get("boxed_grads_call", False)
+        trace.expect(("a list", boxed), ("gradients", [[1.0, 1.0], [5.0, 5.0]] if boxed else [1.0, 1.0]))
+        trace.expect_value("gradients", [[2.0, 2.0], [15.0, 15.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(

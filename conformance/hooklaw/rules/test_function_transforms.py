@@ -37,6 +37,10 @@ def test_grad(backend: Backend, trace: Trace) -> None:
     trace.expect(("intermediate", [3.0, 3.0]), ("after it", [30.0, 30.0]), ("argument", [64.0, 64.0]))
     trace.expect_value("gradient", [65.0, 65.0], gradient)
 
+    squares, numbers = backend.func_grad(lambda x: backend.sum(x * x)), ([1.0, 2.0], [3.0, 4.0])
+    gradients = [squares(backend.tensor(each)) for each in numbers]
+    trace.expect_value("gradients of two calls", [[2.0, 4.0], [6.0, 8.0]], gradients)
+
 
 @rule(
     "func.grad.nested.tensor-hook",
@@ -88,8 +92,9 @@ def test_vjp(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
         return y * x
 
-    output, pullback = backend.func_vjp(function, backend.tensor([1.0, 2.0]))
-    trace.expect_value("output", [2.0, 8.0], output)
+    for numbers, expected in (([3.0, 4.0], [18.0, 32.0]), ([1.0, 2.0], [2.0, 8.0])):
+        output, pullback = backend.func_vjp(function, backend.tensor(numbers))
+        trace.expect_value("output", expected, output)
     for factor in (1.0, 2.0):
         (gradient,) = pullback(backend.tensor([factor, factor]))
 
@@ -259,10 +264,11 @@ def test_hooks_outside(backend: Backend, trace: Trace) -> None:
     y = x * 3
     for label, tensor in (("leaf", x), ("computed", y), ("captured leaf", w)):
         backend.register_hook(tensor, trace.saw(label))
-    gradients = backend.func_vjp(lambda x, y: x * x * y * w, x, y)[1](backend.tensor([1.0, 1.0]))
+    z = backend.tensor([1.0, 1.0])
+    gradients = backend.func_vjp(lambda x, y, z: x * x * y * w * z, x, y, z)[1](backend.tensor([1.0, 1.0]))
 
     trace.expect()
-    trace.expect_value("gradients", [[30.0, 168.0], [5.0, 28.0]], gradients)
+    trace.expect_value("gradients", [[30.0, 168.0], [5.0, 28.0], [15.0, 168.0]], gradients)
     backend.backward(gradients[0], backend.tensor([1.0, 1.0]))
     trace.expect_in_any_order("leaf", "computed", "captured leaf")
     trace.expect_value("gradients outside", [[60.0, 168.0], [6.0, 24.0]], [backend.grad_of(x), backend.grad_of(w)])
@@ -362,9 +368,10 @@ def test_per_sample(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, lambda grad: grad * 10)
         return backend.sum(y * y)
 
-    gradients = backend.vmap(backend.func_grad(function))(backend.tensor([[1.0, 2.0], [3.0, 4.0]]))
-
-    trace.expect_value("gradients", [[80.0, 160.0], [240.0, 320.0]], gradients)
+    mapped, samples = backend.vmap(backend.func_grad(function)), [[1.0, 2.0], [3.0, 4.0]]
+    for batch in (samples, samples[::-1]):
+        gradients = [[80.0 * number for number in sample] for sample in batch]
+        trace.expect_value("gradients", gradients, mapped(backend.tensor(batch)))
 
 
 @rule(

@@ -221,16 +221,17 @@ def test_inference(backend: Backend, trace: Trace) -> None:
 )
 def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
     """Inside inference mode, inference_mode(False) turns it off: operations are recorded, new tensors can be saved."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    with backend.inference_mode(mode=True):
-        with backend.inference_mode(mode=False):
-            made = backend.tensor([3.0, 4.0])
-            result = backend.call(lambda x: backend.sum(x * made), x)
-        after = backend.call(lambda x: x * 2, x)
-    backend.backward(result)
+    for options in ({"mode": True}, {}):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        with backend.inference_mode(**options):
+            with backend.inference_mode(mode=False):
+                made = backend.tensor([3.0, 4.0])
+                result = backend.call(lambda x, made: backend.sum(x * made), x, made)
+            after = backend.call(lambda x: x * 2, x)
+        backend.backward(result)
 
-    trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
-    trace.expect_value("requires grad after that block", expected=False, observed=backend.requires_grad(after))
+        trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
+        trace.expect_value("requires grad after that block", expected=False, observed=backend.requires_grad(after))
 
 
 @rule(

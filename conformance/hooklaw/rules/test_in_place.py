@@ -208,15 +208,16 @@ def _succeeds(action: Callable[[], Any]) -> bool:
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
     mutants=[
         "version-never-incremented",
-        "only-the-first-version-incremented",
-        "only-the-last-version-incremented",
+        "versions-first-alone",
+        "versions-last-alone",
         "a-single-increment-is-lost",
     ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_increment(backend: Backend, trace: Trace) -> None:
     """increment_version on a saved tensor, alone or in a list, once or repeatedly, makes backward an error."""
-    for given, times in product((lambda x, _: x, lambda x, y: [y, x], lambda x, y: [x, y]), (1, 2)):
+    several = (lambda x, y: [y, x], lambda x, y: [x, y], lambda x, y: [y, x, y])
+    for given, times in product((lambda x, _: x, *several), (1, 2)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
         for _ in range(times):

@@ -311,6 +311,7 @@ def test_detached_in_place(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
 
     for tensor in (backend.call(lambda x: x * 2, x), x):
+        trace.expect_value("is a leaf before", expected=tensor is x, observed=backend.is_leaf(tensor))
         backend.detach_(tensor)
 
         trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(tensor))

@@ -179,9 +179,12 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
     """If forward fails, a global forward hook runs only if always_call=True, and before those of the module."""
     module = backend.module({}, fail)
     backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
+    backend.register_forward_hook(module, saw(trace, "own, not always called"))
     handles = [
-        backend.register_module_forward_hook(saw(trace, "global, not always called")),
+        backend.register_module_forward_hook(saw(trace, "global, not always called"), always_call=False),
         backend.register_module_forward_hook(saw(trace, "global"), always_call=True),
+        backend.register_module_forward_hook(saw(trace, "later global"), always_call=True),
+        backend.register_module_forward_hook(saw(trace, "later global, not always called")),
     ]
     outer = backend.module({}, lambda _module, x: module(x))
     with trace.raises_type(UserError):
@@ -189,7 +192,7 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
     for handle in handles:
         handle.remove()
 
-    trace.expect("global", "own", "global")
+    trace.expect("global", "later global", "own", "global", "later global")
 
 
 @rule(

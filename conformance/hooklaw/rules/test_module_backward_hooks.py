@@ -13,7 +13,7 @@ MODULES = notes("modules", "module-hooks")
 NO_GRAD = docstring("torch.no_grad")
 SPECIAL = notes("autograd", "special-hooks")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
-Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - the types of its fields do not matter
+Triple = namedtuple("Triple", "first second third")  # noqa: PYI024 - the types of its fields do not matter
 
 
 class UserError(Exception):
@@ -59,11 +59,11 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         trace.log("gradients", [grad_input, grad_output])
 
     def forward(x, y):
-        first, second = several(x, y)
-        return backend.sum(one(first) * 5) + backend.sum(second * 11)
+        first, second, third = several(x, y)
+        return backend.sum(one(first) * 5) + backend.sum(second * 11) + backend.sum(third)
 
-    for pair in (lambda *both: both, Pair):
-        several = backend.module({}, lambda _module, x, y, pair=pair: pair(x * 2 + y * 3, y * 7))
+    for triple in (lambda *three: three, Triple):
+        several = backend.module({}, lambda _module, x, y, triple=triple: triple(x * 2 + y * 3, y * 7, x * 13))
         one = doubling(backend)
         for module in (one, several):
             backend.register_full_backward_hook(module, hook)
@@ -74,7 +74,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
             ("hook", [True, False, True, True]),
             ("gradients", [[[10.0, 10.0]], [[5.0, 5.0]]]),
             ("hook", [False, True, True, True]),
-            ("gradients", [[[20.0, 20.0], [107.0, 107.0]], [[10.0, 10.0], [11.0, 11.0]]]),
+            ("gradients", [[[33.0, 33.0], [107.0, 107.0]], [[10.0, 10.0], [11.0, 11.0], [1.0, 1.0]]]),
         )
 
 
@@ -236,12 +236,14 @@ def test_order(backend: Backend, trace: Trace) -> None:
     handle = backend.register_module_full_backward_hook(times(8))
     backend.register_full_backward_hook(module, times(3), prepend=True)
     backend.register_full_backward_hook(module, times(16), prepend=True)
+    backend.register_full_backward_hook(module, times(1))
+    backend.register_full_backward_hook(module, times(0.5), prepend=False)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
 
-    trace.expect(*(("hook", factor) for factor in (8, 16, 3, 2, 4)))
-    trace.expect_value("x.grad", [6144.0, 6144.0], backend.grad_of(x))
+    trace.expect(*(("hook", factor) for factor in (8, 16, 3, 2, 4, 1, 0.5)))
+    trace.expect_value("x.grad", [3072.0, 3072.0], backend.grad_of(x))
 
 
 @rule(

@@ -131,21 +131,21 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook gets the gradients of all outputs in their order, and may replace each of them."""
-    x, module = leaf(backend), backend.module({}, lambda _module, x: (x * 2, "text", x * 3))
+    x, module = leaf(backend), backend.module({}, lambda _module, x: (x * 2, x * 6, "text", x * 3))
 
     def pre_hook(_, grad_output):
         trace.log("pre-hook", grad_output)
-        return grad_output[0] * 4, None, grad_output[2] * 8
+        return grad_output[0] * 4, grad_output[1] * 2, None, grad_output[3] * 8
 
     def forward(x):
-        doubled, _, tripled = module(x)
-        return backend.sum(doubled * 5) + backend.sum(tripled * 7)
+        doubled, other, _, tripled = module(x)
+        return backend.sum(doubled * 5) + backend.sum(other * 11) + backend.sum(tripled * 7)
 
     backend.register_full_backward_pre_hook(module, pre_hook)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("pre-hook", [[5.0, 5.0], None, [7.0, 7.0]]))
-    trace.expect_value("x.grad", [208.0, 208.0], backend.grad_of(x))
+    trace.expect(("pre-hook", [[5.0, 5.0], [11.0, 11.0], None, [7.0, 7.0]]))
+    trace.expect_value("x.grad", [340.0, 340.0], backend.grad_of(x))
 
 
 @rule(
@@ -326,6 +326,8 @@ def test_order(backend: Backend, trace: Trace) -> None:
     handle = backend.register_module_full_backward_pre_hook(times(8))
     backend.register_full_backward_pre_hook(module, times(0.5), prepend=True)
     backend.register_full_backward_pre_hook(module, times(16), prepend=True)
+    backend.register_full_backward_pre_hook(module, times(1))
+    backend.register_full_backward_pre_hook(module, times(0.25), prepend=False)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
@@ -336,8 +338,10 @@ def test_order(backend: Backend, trace: Trace) -> None:
         ("hook", [0.5, [128.0, 128.0]]),
         ("hook", [2, [64.0, 64.0]]),
         ("hook", [4, [128.0, 128.0]]),
+        ("hook", [1, [512.0, 512.0]]),
+        ("hook", [0.25, [512.0, 512.0]]),
     )
-    trace.expect_value("x.grad", [1536.0, 2560.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [384.0, 640.0], backend.grad_of(x))
 
 
 @rule(

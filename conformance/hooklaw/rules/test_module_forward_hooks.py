@@ -59,7 +59,7 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
 
     for call, args in (
         (module, [[1.0]]),
-        (lambda x: module(x, "text"), [[1.0], "text"]),
+        (lambda x: module(x, "text", 7), [[1.0], "text", 7]),
         (lambda x: module(x=x), []),
     ):
         backend.call(call, backend.tensor([1.0]))
@@ -263,11 +263,13 @@ def test_order(backend: Backend, trace: Trace) -> None:
     handle = backend.register_module_forward_hook(saw(trace, "global"))
     backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True, with_kwargs=True)
     backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "fifth"))
+    backend.register_forward_hook(module, saw(trace, "sixth"), prepend=False)
 
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
     handle.remove()
 
-    trace.expect("global", "fourth, prepended", "third, prepended", "first", "second")
+    trace.expect("global", "fourth, prepended", "third, prepended", "first", "second", "fifth", "sixth")
 
 
 @rule(
@@ -288,7 +290,13 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
     The notes say that a forward hook gets outputs as they are, and that its result is used from then on; no type is
     named.
     """
-    for made, result in (({"of a": "dict"}, ["a", "list"]), (("in a tuple",), 0), (0, ()), (None, ("in a tuple",))):
+    for made, result in (
+        ({"of a": "dict"}, ["a", "list"]),
+        (("in a tuple",), 0),
+        (0, ()),
+        (None, ("in a tuple",)),
+        (("one", "of", "several"), ("several", "others", 0)),
+    ):
         module = backend.module({}, lambda _module, _x, made=made: made)
         backend.register_forward_hook(
             module, lambda _module, _args, output, result=result: (trace.log("hook", repr(output)), result)[1]

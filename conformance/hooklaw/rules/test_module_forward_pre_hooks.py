@@ -47,7 +47,7 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
 
     for call, args in (
         (module, [[1.0]]),
-        (lambda x: module(x, "text"), [[1.0], "text"]),
+        (lambda x: module(x, "text", 7), [[1.0], "text", 7]),
         (lambda x: module(x=x), []),
     ):
         backend.call(call, backend.tensor([1.0]))
@@ -100,7 +100,7 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
     for count in range(4):
         module = backend.module({}, forward)
         backend.register_forward_pre_hook(module, lambda _, args, count=count: (None, args[0] + 1, args[0] + 2)[:count])
-        backend.call(module, x)
+        backend.call(module, x, *[x] * (count - 1))
 
     passed = [None, [2.0, 3.0], [3.0, 4.0]]
     trace.expect(*(("forward", passed[:count]) for count in range(4)))
@@ -168,7 +168,7 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
 
     module = backend.module({}, lambda _module, x, factor=1, added=0: x * factor + added)
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
-    backend.register_forward_pre_hook(module, lambda _, args: (args[0] + 1,))
+    backend.register_forward_pre_hook(module, lambda _, args, *others: (args[0] + 1 + len(others),))
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
     backend.register_forward_pre_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
 
@@ -272,12 +272,14 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         ("first", {}),
         ("second, prepended", {"prepend": True, "with_kwargs": True}),
         ("third, prepended", {"prepend": True}),
+        ("fourth", {}),
+        ("fifth", {"prepend": False}),
     ):
         backend.register_forward_pre_hook(module, lambda *_, label=label: trace.log(label), **options)
 
     backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("third, prepended", "second, prepended", "first")
+    trace.expect("third, prepended", "second, prepended", "first", "fourth", "fifth")
 
 
 @rule(
@@ -322,9 +324,12 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     inner = backend.module({}, lambda _module, *args: (trace.log("forward", args), output)[1])
     outer = backend.module({}, lambda _module, *args: inner(*args))
     backend.register_forward_pre_hook(inner, lambda _, args: (args[0] * 10, *args[1:]))
-    for returned, passed in ((lambda x: x + 1, [[30.0, 40.0]]), (lambda x: (x + 1, x), [[30.0, 40.0], [2.0, 3.0]])):
-        handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(args[0]))
-        backend.call(lambda x, y: backend.sum(outer(x, y)), *[backend.tensor([1.0, 2.0])] * 2)
+    for returned, passed in (
+        (lambda x, *_: x + 1, [[30.0, 40.0]]),
+        (lambda x, *others: (x + 1, *(other + 5 for other in others)), [[30.0, 40.0], [11.0, 12.0], [11.0, 12.0]]),
+    ):
+        handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(*args))
+        backend.call(lambda *inputs: backend.sum(outer(*inputs)), *[backend.tensor([1.0, 2.0])] * 3)
         handle.remove()
 
         trace.expect(("forward", passed))

@@ -52,6 +52,18 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("output", [31.0, 51.0], output)
 
+    module = backend.module({}, lambda _module, x: (x, x * 2, x * 3))
+    handle = backend.register_module_forward_hook(
+        lambda given, _args, outputs: (
+            (trace.log("outputs", outputs), tuple(output * 10 for output in outputs))[1] if given is module else None
+        )
+    )
+    outputs = backend.call(module, backend.tensor([1.0]))
+    handle.remove()
+
+    trace.expect(("outputs", [[1.0], [2.0], [3.0]]))
+    trace.expect_value("several outputs", [[10.0], [20.0], [30.0]], [*outputs])
+
 
 @rule(
     "module.forward.global-kwargs-hidden",
@@ -66,16 +78,17 @@ def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     def saw(label):
         return lambda given, *rest: trace.log(label, rest) if given is module else None
 
-    module = backend.module({}, lambda _module, x, _name, factor=1: x * factor)
+    module = backend.module({}, lambda _module, x, _name, _number, factor=1: x * factor)
     handles = [
         backend.register_module_forward_pre_hook(saw("pre-hook")),
         backend.register_module_forward_hook(saw("hook")),
     ]
-    output = backend.call(lambda x: module(x, "name", factor=3), backend.tensor([1.0, 2.0]))
+    output = backend.call(lambda x: module(x, "name", 7, factor=3), backend.tensor([1.0, 2.0]))
     for handle in handles:
         handle.remove()
 
-    trace.expect(("pre-hook", [[[1.0, 2.0], "name"]]), ("hook", [[[1.0, 2.0], "name"], [3.0, 6.0]]))
+    given = [[1.0, 2.0], "name", 7]
+    trace.expect(("pre-hook", [given]), ("hook", [given, [3.0, 6.0]]))
     trace.expect_value("output", [3.0, 6.0], output)
 
 
@@ -104,20 +117,32 @@ def expect_same_as_own(
     backend: Backend, trace: Trace, registrations: Sequence[Callable[..., Any]], hook: Callable[..., Any]
 ) -> None:
     """Expect that a hook gets and replaces the same gradients, whichever way it was registered."""
+
+    def forward(module, x, y, number, z):
+        return x * module.weight * number, y * 7, "text", z * 11
+
+    def several(module, *inputs: Any):
+        first, second, _, third = module(*inputs[:2], 3, inputs[2])
+        return backend.sum(first) + backend.sum(second * 2) + backend.sum(third * 3)
+
+    def twice(module, x, y, z):
+        first, second, _, third = module(x, y, 2, z)
+        return several(module, first, second, third)
+
     seen: list[Any] = []
     for register in registrations:
-        module = backend.module(
-            {"weight": backend.tensor([3.0, 5.0])}, lambda module, x, number: (x * module.weight * number, "text")
-        )
+        module = backend.module({"weight": backend.tensor([3.0, 5.0])}, forward)
         handle = register(module, lambda given, *grads, module=module: hook(*grads) if given is module else None)
-        x = leaf(backend)
-        backend.backward(backend.call(lambda x, module=module: backend.sum(module(module(x, 2)[0], 3)[0]), x))
+        leaves = [leaf(backend) for _ in range(3)]
+        for function in (several, twice):
+            backend.backward(
+                backend.call(lambda *inputs, function=function, module=module: function(module, *inputs), *leaves)
+            )
         with catch_warnings(action="ignore"):
-            constant = backend.tensor([1.0, 2.0])
-            backend.backward(backend.call(lambda x, module=module: backend.sum(module(x, 3)[0]), constant))
+            constants = [backend.tensor([1.0, 2.0]) for _ in range(3)]
+            backend.backward(backend.call(lambda *inputs, module=module: several(module, *inputs), *constants))
         handle.remove()
-        gradients = [backend.tolist(backend.grad_of(tensor)) for tensor in (x, module.weight)]
-        seen.append([*trace.values("hook"), *gradients])
+        seen.append([*trace.values("hook"), *map(backend.grad_of, (*leaves, module.weight))])
         trace.clear()
 
     trace.expect_value("gradients that the global hook gets and leaves", *seen)

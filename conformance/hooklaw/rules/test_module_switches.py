@@ -60,16 +60,20 @@ def test_evaluation(backend: Backend, trace: Trace) -> None:
 def test_orthogonal(backend: Backend, trace: Trace) -> None:
     """Neither no_grad nor inference_mode changes a module's training mode, and neither training mode changes them."""
     outer, *_ = modules = nested(backend)
+    for name in ("first", "second", "third"):
+        modules.append(backend.module({}, lambda _module, x: x))
+        backend.add_module(outer, name, modules[-1])
     x = backend.tensor([2.0], requires_grad=True)
-    for training in (False, True):
+    for training, how in ((False, {"mode": False}), (True, {})):
         for context in (backend.no_grad, backend.inference_mode):
-            backend.train(outer, mode=training)
+            backend.train(outer, **how)
             with context():
                 inside = [backend.is_training(module) for module in modules]
                 outputs = [backend.call(outer, x)]
                 backend.train(outer, mode=not training)
+                changed = [backend.is_training(module) for module in modules]
                 outputs.append(backend.call(outer, x))
-            trace.expect_value("training, inside", [training] * 3, inside)
+            trace.expect_value("training, inside", [training] * 6 + [not training] * 6, [*inside, *changed])
             trace.expect_value("requires grad", [False] * 2, [backend.requires_grad(output) for output in outputs])
 
 
@@ -113,7 +117,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     """requires_grad_ of a module changes the parameters themselves, and puts no others in their place."""
     modules = nested(backend)
     before = parameters_of(modules)
-    for flag in (False, True):
+    for flag in (False, True, False):
         backend.module_requires_grad_(modules[0], requires_grad=flag)
 
         same = [now is then for now, then in zip(parameters_of(modules), before, strict=True)]
@@ -137,7 +141,8 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
 )
 def test_zero_grad(backend: Backend, trace: Trace) -> None:
     """zero_grad of a module sets the gradients of all its parameters to None, and to zeros with set_to_none=False."""
-    for options, left in (({"set_to_none": False}, [0.0]), ({"set_to_none": True}, None), ({}, None)):
+    zeros = ({"set_to_none": False}, [0.0])
+    for options, left in (zeros, ({"set_to_none": True}, None), ({}, None), zeros):
         modules = nested(backend)
         for parameter in parameters_of(modules):
             backend.set_grad(parameter, backend.tensor([1.0]))

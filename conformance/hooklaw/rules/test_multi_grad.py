@@ -75,7 +75,7 @@ def test_documented_example(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5, 6)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-gradients-in-reverse", "multi-grad-gradients-from-the-leaves"],
+    mutants=["multi-grad-tensors-reversed", "multi-grad-gradients-from-the-leaves"],
 )
 def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets the gradients in the order of its tensors, not in the order of their computation.
@@ -83,16 +83,16 @@ def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
     None stands for a tensor whose gradient was not computed, so only the place of a gradient says whose it is.
     """
 
-    def forward(x, order):
+    def forward(x, w, order):
         y = x * 2
-        backend.register_multi_grad_hook([(x, y)[nr] for nr in order], trace.saw("hook"))
-        return backend.sum(y * 3)
+        backend.register_multi_grad_hook([(x, y, w)[nr] for nr in order], trace.saw("hook"))
+        return backend.sum(y * 3 + w * 5)
 
-    for order in ((0, 1), (1, 0)):
-        x = backend.tensor([1.0, 2.0], requires_grad=True)
-        backend.backward(backend.call(lambda x, order=order: forward(x, order), x))
+    for order in ((0, 1), (1, 0), (2, 0, 1)):
+        x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        backend.backward(backend.call(lambda x, w, order=order: forward(x, w, order), x, w))
 
-        trace.expect(("hook", [([6.0, 6.0], [3.0, 3.0])[nr] for nr in order]))
+        trace.expect(("hook", [([6.0, 6.0], [3.0, 3.0], [5.0, 5.0])[nr] for nr in order]))
 
 
 @rule(
@@ -251,10 +251,11 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
 
     def forward(x, order):
         y = x * 2
-        backend.register_multi_grad_hook([(x, y)[nr] for nr in order], trace.saw("hook"), mode="any")
+        tensors = x, y, backend.tensor([5.0], requires_grad=True)
+        backend.register_multi_grad_hook([tensors[nr] for nr in order], trace.saw("hook"), mode="any")
         return backend.sum(y * 3)
 
-    for order in ((0, 1), (1, 0)):
+    for order in ((0, 1), (1, 0), (0, 1, 2)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         loss = backend.call(lambda x, order=order: forward(x, order), x)
         backend.backward(loss, retain_graph=True)
@@ -268,6 +269,14 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
     backend.register_multi_grad_hook([x, loss], trace.saw("hook with the root"), mode="any")
     backend.backward(loss)
     trace.expect(("hook with the root", 1.0))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    tensors = [y, backend.call(lambda y: y * 3, y)]
+    for label, how in (("any", {"mode": "any"}), ("by default", {})):
+        backend.register_multi_grad_hook(tensors, trace.saw(label), **how)
+    backend.backward(backend.sum(tensors[1]))
+    trace.expect(("any", [1.0, 1.0]), ("by default", [[3.0, 3.0], [1.0, 1.0]]))
 
 
 @rule(

@@ -37,7 +37,7 @@ def test_among_tensor_hooks(backend: Backend, trace: Trace) -> None:
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} before", lambda grad: grad * 2))
             backend.register_hook(tensor, lambda grad: grad * 2)
-        backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"))
+        backend.register_multi_grad_hook([y, z], trace.saw("multi-grad"), mode="all")
         backend.register_multi_grad_hook([y, z], trace.saw("multi-grad in mode any"), mode="any")
         for tensor, label in ((y, "y"), (z, "z")):
             backend.register_hook(tensor, trace.saw(f"{label} after", lambda grad: grad * 5))

@@ -101,16 +101,16 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         return backend.sum(y * 5)
 
     def parts(x):
-        left, right = backend.split(x, 1)
+        left, middle, right = backend.split(x, 1)
         watched(left)
-        return backend.sum(left * 2 + right * 3)
+        return backend.sum(left * 2 + middle * 5 + right * 3)
 
     x = backend.tensor([2.0], requires_grad=True)
     w = backend.tensor([3.0], requires_grad=True)
     backend.backward(backend.call(product, x, w))
     trace.expect(("grad_inputs, grad_outputs", [[[15.0], [10.0]], [[5.0]]]), ("tuples", True))
-    backend.backward(backend.call(parts, backend.tensor([1.0, 2.0], requires_grad=True)))
-    trace.expect(("grad_inputs, grad_outputs", [[[2.0, 3.0]], [[2.0], [3.0]]]), ("tuples", True))
+    backend.backward(backend.call(parts, backend.tensor([1.0, 2.0, 3.0], requires_grad=True)))
+    trace.expect(("grad_inputs, grad_outputs", [[[2.0, 5.0, 3.0]], [[2.0], [5.0], [3.0]]]), ("tuples", True))
 
 
 @rule(

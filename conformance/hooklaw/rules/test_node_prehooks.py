@@ -20,15 +20,15 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook gets one tuple: the gradients of all the Node's outputs."""
 
     def forward(x):
-        left, right = backend.split(x, 1)
+        left, middle, right = backend.split(x, 1)
         hook = trace.saw("node pre-hook", lambda grads: trace.log("a tuple", isinstance(grads, tuple)))
         backend.node_register_prehook(backend.grad_fn(left), hook)
-        return backend.sum(left * 2 + right * 3)
+        return backend.sum(left * 2 + middle * 5 + right * 3)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("node pre-hook", [[2.0], [3.0]]), ("a tuple", True))
+    trace.expect(("node pre-hook", [[2.0], [5.0], [3.0]]), ("a tuple", True))
 
 
 @rule(
@@ -65,17 +65,17 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient in the tuple that a Node pre-hook returns replaces that of the Node's output in its position."""
 
     def forward(x):
-        left, right = backend.split(x * 5, 1)
+        left, middle, right = backend.split(x * 5, 1)
         node = backend.grad_fn(left)
-        backend.node_register_prehook(node, lambda grads: (grads[0] * 2, grads[1] * 3))
+        backend.node_register_prehook(node, lambda grads: (grads[0] * 2, grads[1] * 7, grads[2] * 3))
         backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
-        return backend.sum(left + right)
+        return backend.sum(left + middle + right)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect(("grad_outputs", [[2.0], [3.0]]))
-    trace.expect_value("x.grad", [10.0, 15.0], backend.grad_of(x))
+    trace.expect(("grad_outputs", [[2.0], [7.0], [3.0]]))
+    trace.expect_value("x.grad", [10.0, 35.0, 15.0], backend.grad_of(x))
 
 
 @rule(

@@ -183,7 +183,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     for register in registrations(backend):
         optimizer = optimizer_of(backend)
         register(optimizer, lambda *_: trace.log("first"))
-        register(optimizer, lambda *_: trace.log("second"))
+        register(optimizer, lambda *_: trace.log("second"), prepend=False)
         register(optimizer, lambda *_: trace.log("prepended"), prepend=True)
         register(optimizer, lambda *_: trace.log("prepended later"), prepend=True)
         register(optimizer, lambda *_: trace.log("third"))

@@ -393,15 +393,16 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
 )
 def test_none(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad sets all gradients to None by default, and to zeros with set_to_none=False."""
-    tensors = [backend.tensor([5.0], requires_grad=True) for _ in range(2)]
+    tensors = [backend.tensor([5.0], requires_grad=True) for _ in range(3)]
     optimizer = backend.sgd(tensors, lr=1.0)
-    for tensor in tensors:
-        backend.set_grad(tensor, backend.tensor([1.0]))
+    for _ in range(2):
+        for tensor in tensors:
+            backend.set_grad(tensor, backend.tensor([1.0]))
 
-    backend.zero_grad(optimizer, set_to_none=False)
-    trace.expect_value("with zeros", [[0.0], [0.0]], [backend.grad_of(tensor) for tensor in tensors])
-    backend.zero_grad(optimizer)
-    trace.expect_value("by default", [None, None], [backend.grad_of(tensor) for tensor in tensors])
+        backend.zero_grad(optimizer, set_to_none=False)
+        trace.expect_value("with zeros", [[0.0]] * 3, [backend.grad_of(tensor) for tensor in tensors])
+        backend.zero_grad(optimizer)
+        trace.expect_value("by default", [None] * 3, [backend.grad_of(tensor) for tensor in tensors])
 
 
 @rule(
@@ -453,14 +454,21 @@ def test_layout(backend: Backend, trace: Trace) -> None:
 )
 def test_skipped(backend: Backend, trace: Trace) -> None:
     """An optimizer's step skips a parameter whose gradient is None, but not a parameter whose gradient is zero."""
-    x, y = (backend.tensor([5.0], requires_grad=True) for _ in range(2))
-    optimizer = backend.sgd([x, y], lr=1.0, weight_decay=1.0)
-    backend.set_grad(y, backend.tensor([0.0]))
+    for options, after in (
+        ({"weight_decay": 1.0}, 0.0),
+        ({}, 5.0),
+        ({"weight_decay": 0.0}, 5.0),
+        ({"weight_decay": 1.0}, 0.0),
+    ):
+        first, second, skipped, last = tensors = [backend.tensor([5.0], requires_grad=True) for _ in range(4)]
+        optimizer = backend.sgd(tensors, lr=1.0, **options)
+        for y in (first, second, last):
+            backend.set_grad(y, backend.tensor([0.0]))
 
-    backend.step(optimizer)
+        backend.step(optimizer)
 
-    trace.expect_value("with None", [5.0], x)
-    trace.expect_value("with zero", [0.0], y)
+        trace.expect_value("with None", [5.0], skipped)
+        trace.expect_value("with zero", [[after]] * 3, [first, second, last])
 
 
 @rule(

@@ -178,7 +178,7 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     needs=[Capability.POST_ACCUMULATE, Capability.BACKWARD_INPUTS],
     mutants=[
         "backward-inputs-ignored",
-        "backward-inputs-after-the-first-ignored",
+        "backward-inputs-first-alone",
         "limited-pass-executes-the-whole-graph",
     ],
 )

@@ -36,7 +36,8 @@ def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
 def test_early_stop(backend: Backend, trace: Trace) -> None:
     """Recomputing a non-reentrant checkpoint stops when every needed tensor is there, unless early_stop=False."""
     off = ("with early_stop=False", {"early_stop": False}, 2)
-    for said, options, expected in (("by default", {}, 1), off, ("by default again", {}, 1)):
+    on = ("with early_stop=True", {"early_stop": True}, 1)
+    for said, options, expected in (("by default", {}, 1), off, on, ("by default again", {}, 1), off):
         forward, times = times_reached_end(backend, trace, use_reentrant=False, **options)
         backend.backward(backend.call(forward, leaf(backend)))
 
@@ -179,7 +180,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(46)],
     needs=[*WITH_OPTIONS, Capability.FLOAT64],
-    mutants=["determinism-check-cannot-be-turned-off"],
+    mutants=["checkpoint-determinism-check-ignored"],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
     """With determinism_check="none" recomputed tensors of another dtype or shape than the saved ones are used.
@@ -196,6 +197,12 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
     forward = region(backend, lambda x: x * next(factors), use_reentrant=False, determinism_check="none")
     backend.backward(backend.call(forward, x))
     trace.expect_value("x.grad after another shape", [4.0, 5.0], backend.grad_of(x))
+
+    for options in ({}, {"determinism_check": "default"}):
+        forward = region(backend, of_another_dtype(backend), use_reentrant=False, **options)
+        loss = backend.call(forward, x)
+        with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+            backend.backward(loss)
 
 
 @rule(
@@ -241,7 +248,7 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(41, 42)],
     needs=WITH_OPTIONS,
-    mutants=["context-fn-ignored", "context-fn-swapped"],
+    mutants=["checkpoint-context-fn-ignored", "context-fn-swapped"],
 )
 def test_context_fn(backend: Backend, trace: Trace) -> None:
     """The two contexts of context_fn surround the function of a non-reentrant checkpoint: in forward, in backward.

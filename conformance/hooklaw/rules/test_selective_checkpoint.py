@@ -106,7 +106,7 @@ def test_recomputed(backend: Backend, trace: Trace) -> None:
 def test_list(backend: Backend, trace: Trace) -> None:
     """A list of operations in place of a policy function saves these operations, and recomputes all others."""
     e = backend.exp(backend.tensor([1.0, 1.0]))
-    for operations in (["exp"], ["sin", "exp"]):
+    for operations in (["exp"], ["sin", "exp"], ["sin", "exp", "cos"]):
         trace.expect_value("exp in the list", [1.0, 1.0], gradient_after_change(backend, operations))
     trace.expect_value("another operation in the list", e, gradient_after_change(backend, ["sin"]))
 
@@ -243,9 +243,10 @@ def test_changed(backend: Backend, trace: Trace) -> None:
         return loss
 
     for compute in (partial(inside, 0), partial(inside, 1), after):
-        loss = compute()
-        with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
-            backend.backward(loss)
+        for options in ({}, {"allow_cache_entry_mutation": False}):
+            loss = compute(**options)
+            with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
+                backend.backward(loss)
         backend.backward(compute(allow_cache_entry_mutation=True))
 
 

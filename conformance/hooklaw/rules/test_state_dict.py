@@ -45,14 +45,15 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
         backend.add_module(module, "late", late)
         module.weight = late.weight
 
-    for options in ({}, {"keep_vars": True}):
+    for options in ({}, {"keep_vars": True}, {"keep_vars": True}, {"keep_vars": False}, {}):
         module = weighted(backend)
         backend.register_state_dict_pre_hook(module, hook)
 
         state = backend.state_dict(module, **options)
         trace.expect_value("keys", ["late.weight", "weight"], sorted(state))
         trace.expect_value("values", [[7.0, 8.0]] * 2, [*state.values()])
-        trace.expect(("hook", [True, "", bool(options)]))
+        trace.expect_value("values again", [[7.0, 8.0]] * 2, [*backend.state_dict(module, **options).values()])
+        trace.expect(*[("hook", [True, "", options.get("keep_vars", False)])] * 2)
 
 
 @rule(
@@ -272,14 +273,15 @@ def test_load_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
 )
 def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook of a module runs after its parameters got their values, in every load."""
-    owner = backend.module({name: backend.tensor([3.0, 5.0]) for name in ("weight", "other")}, lambda _, x: x)
+    names = ("weight", "other", "third")
+    owner = backend.module({name: backend.tensor([3.0, 5.0]) for name in names}, lambda _, x: x)
     backend.register_load_state_dict_post_hook(
-        owner, lambda module, _: trace.log("values", [backend.tolist(each) for each in (module.weight, module.other)])
+        owner, lambda module, _: trace.log("values", [backend.tolist(getattr(module, name)) for name in names])
     )
     for numbers in ([7.0, 8.0], [9.0, 10.0]):
-        backend.load_state_dict(owner, {name: backend.tensor(numbers) for name in ("weight", "other")})
+        backend.load_state_dict(owner, {name: backend.tensor(numbers) for name in names})
 
-    trace.expect(("values", [[7.0, 8.0], [7.0, 8.0]]), ("values", [[9.0, 10.0], [9.0, 10.0]]))
+    trace.expect(("values", [[7.0, 8.0]] * 3), ("values", [[9.0, 10.0]] * 3))
 
 
 @rule(
