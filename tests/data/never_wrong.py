@@ -16,7 +16,7 @@ NEVER = Situation("never", "never", lambda *_: False)
 def mutants(of):
     """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts.
 
-    And one for each verb, context that is entered and handle of a kind, and for each sequence, option and result of a verb.
+    And one for each verb, context and handle of a kind, and for each sequence, option and result of a verb.
     """
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}

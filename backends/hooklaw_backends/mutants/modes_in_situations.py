@@ -32,7 +32,7 @@ class _Open:
             self.context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
 
-class Opening(Acting):
+class _Opening(Acting):
     """A mutant that knows which contexts are open in each thread; those that last end with what is around them."""
 
     _opened = fresh(threading.local)
@@ -96,13 +96,13 @@ def made(context: Context, fault: Fault, situation: Situation) -> type[Mutant]:
     def enter(self: Any, old: Hook, *given: Any, **how: Any) -> Any:
         return _Wrong(self, context, fault, situation, partial(old, *given, **how))
 
-    return overriding(context.verb, base=Opening)(enter)
+    return overriding(context.verb, base=_Opening)(enter)
 
 
 class _Wrong:
     """A context that goes wrong if it is entered in the situation; it can be entered again."""
 
-    def __init__(self, mutant: Opening, context: Context, fault: Fault, situation: Situation, make: Make) -> None:
+    def __init__(self, mutant: _Opening, context: Context, fault: Fault, situation: Situation, make: Make) -> None:
         self.mutant, self.context, self.fault, self.situation = mutant, context, fault, situation
         self.make, self.right, self.entries = make, make(), list[Any]()
 

@@ -211,14 +211,16 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 
 @rule(
     "grad.non-scalar-needs-grad-outputs",
-    level=Level.SHOULD,
-    basis=Basis.OBSERVED,
-    sources=[GRAD.sentence(12), observed("when grad_outputs are optional is documented, the error is not")],
+    level=Level.MUST,
+    sources=[GRAD.sentence(12, 13)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MISUSE_ERRORS],
     mutants=["outputs-without-gradients-start-from-ones", "grad-outputs-of-later-outputs-not-needed"],
 )
 def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
-    """autograd.grad of several outputs is an error if any of more than one element has no gradient in grad_outputs."""
+    """autograd.grad of several outputs is an error if any of more than one element has no gradient in grad_outputs.
+
+    The documentation says when the argument is optional; a call without what it requires is an error.
+    """
     x = leaf(backend)
     seed = backend.tensor([1.0, 1.0])
     for gradients in (None, [None, seed], [seed, None]):
