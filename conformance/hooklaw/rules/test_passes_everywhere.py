@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
-from hooklaw.rules.hooks import Place, leaf
+from hooklaw.rules.hooks import Place, here, leaf
 from hooklaw.rules.passes import EVERYWHERE, ROOTS, whenever
 
 METHOD = docstring("torch.Tensor.backward")
@@ -153,10 +153,12 @@ def refused(trace: Trace, kind: ErrorKind, place: Place, run: Callable[[], Any],
 def test_frees(backend: Backend, trace: Trace) -> None:
     """A pass frees its graph, so that a second one is an error, exactly if retain_graph is not true.
 
-    No matter with which options it runs, and what is under way when it does.
+    No matter with which options it runs, or what is under way when it does.
     """
+    for label in passes_of(backend, *graph(backend)):
+        frees_in(backend, trace, here, label)
     for place in whenever(backend).values():
-        for label in passes_of(backend, *graph(backend)):
+        for label in ("backward", "autograd.grad"):
             frees_in(backend, trace, place, label)
         for label in freed_by(backend, graph(backend)[0]):
             both = graph(backend)[0]
