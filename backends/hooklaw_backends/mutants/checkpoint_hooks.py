@@ -6,6 +6,7 @@ from typing import Any
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, without_result
+from hooklaw_backends.mutants.situations import SECOND, Knowing
 
 
 class _KnowsItsCheckpoints(Mutant):
@@ -188,3 +189,12 @@ def hooks_registered_inside_unpack_wait_for_the_next_pass(self: _RegistersLater,
 def node_hooks_dropped_in_inner_checkpoints(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
     """A Node hook that is registered while the function of a checkpoint inside another runs never runs."""
     return Handle() if self.depth > 1 else old(*given)
+
+
+@overriding("checkpoint", base=Knowing)
+def checkpoint_packs_its_first_input_alone(self: Knowing, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """Saved-tensor hooks around a checkpoint pack the first of its inputs, and no other."""
+    if not self.pairs or len(inputs) < SECOND:
+        return old(fn, *inputs, **how)
+    first, *rest = inputs
+    return old(lambda first: fn(first, *rest), first, **how)

@@ -240,3 +240,10 @@ class BackwardPassesTakeTurns(Mutant):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         with self._turn:
             super().backward(root, gradient, **how)
+
+
+@calling("node_register_prehook", "node_register_hook")
+def some_gradients_of_a_node_hook_padded(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
+    """If a Node hook returns some gradients, but too few, the rest stay as they are."""
+    result = hook(grads, *rest)
+    return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result

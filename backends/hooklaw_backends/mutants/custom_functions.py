@@ -4,6 +4,7 @@ import weakref
 from functools import wraps
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.shared import Handle
@@ -287,3 +288,24 @@ class FunctionInsideAFunctionTurnsGradModeOn(Mutant):
             return result
 
         return apply
+
+
+class OnceDifferentiableTwiceByBackward(Mutant):
+    """Double backward through a once_differentiable Function is no error if it is run by backward."""
+
+    made = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.made = False
+
+    def custom_function(self, *given: Any, **options: Any) -> Hook:
+        self.made |= bool(options.get("once_differentiable"))
+        return super().custom_function(*given, **options)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        try:
+            super().backward(root, gradient, **how)
+        except self.errors.get(ErrorKind.ONCE_DIFFERENTIABLE, (RuntimeError,)):
+            if not self.made:
+                raise

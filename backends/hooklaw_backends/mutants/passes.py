@@ -208,3 +208,13 @@ def third_derivatives_missing(self: Mutant, old: Hook, outputs: Any, *given: Any
     found = old(outputs, *given, **how)
     self.kept += [self.grad_fn(grad) for grad in found if grad is not None and self.requires_grad(grad)]
     return tuple(grad if grad is None else self.detach(grad) for grad in found) if is_second else found
+
+
+@overriding("grad")
+def materialize_grads_allows_inputs_some_of_which_are_unused(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """autograd.grad accepts materialize_grads=True together with allow_unused=False if an input was not used."""
+    if how.get("materialize_grads") and how.get("allow_unused") is False:
+        asked = {"allow_unused": True, "materialize_grads": False, "retain_graph": True}
+        if any(grad is None for grad in old(*given, **{**how, **asked})):
+            how["allow_unused"] = True
+    return old(*given, **how)

@@ -309,6 +309,14 @@ RECORDING = ("in-no-grad",)
 """A checkpoint in no_grad records nothing, so there is nothing to recompute."""
 NESTED = (*RECORDING, "in-a-checkpoint")
 """Whether an outer checkpoint is recomputed, too, is not said."""
+CONFLICT = Refusal(
+    "conflict",
+    "{} accepts materialize_grads=True together with allow_unused=False",
+    ErrorKind.UNUSED_CONFLICT,
+    lambda _, act: act.how.get("materialize_grads") and act.how.get("allow_unused") is False,
+    never=(*(name for name in IN_PLACES if name != "after-a-failure"), "create-graph", "retained"),
+)
+"""The rule on it needs no capability that other places and other options take."""
 VERBS = (
     Verb(
         "backward",
@@ -336,7 +344,7 @@ VERBS = (
         "grad",
         ("backward", "grad", "create-graph", "retain-graph", "threads", "tensor-hook"),
         ("doubles", "frees", "retains"),
-        (FREED, _unseeded(2), UNUSED),
+        (FREED, _unseeded(2), UNUSED, CONFLICT),
         also=OF_GRAD,
     ),
     Verb("retain_grad", ("retain-grad", "order"), ("lost",), never=ONCE),

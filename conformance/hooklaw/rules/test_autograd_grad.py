@@ -100,15 +100,20 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(31)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS, Capability.MISUSE_ERRORS],
-    mutants=["materialize-grads-allows-unused-inputs"],
+    mutants=[
+        "materialize-grads-allows-unused-inputs",
+        "materialize-grads-allows-inputs-some-of-which-are-unused",
+        "autograd-grad-conflict-accepted-later-object",
+    ],
 )
 def test_conflict(backend: Backend, trace: Trace) -> None:
     """materialize_grads=True together with allow_unused=False is an error."""
-    x = leaf(backend)
-    loss = backend.call(lambda x: backend.sum(x * 2), x)
+    x, unused, one = leaf(backend), leaf(backend), backend.tensor(1.0)
+    loss, other = backend.call(lambda x: (backend.sum(x * 2), backend.sum(x * 3)), x)
 
-    with trace.raises(ErrorKind.UNUSED_CONFLICT):
-        backend.grad(loss, [x], materialize_grads=True, allow_unused=False)
+    for given in ((loss, [x]), (loss, [x, unused]), (other, [x]), ([loss, other], [x]), (loss, [x], one)):
+        with trace.raises(ErrorKind.UNUSED_CONFLICT):
+            backend.grad(*given, materialize_grads=True, allow_unused=False)
 
 
 @rule(

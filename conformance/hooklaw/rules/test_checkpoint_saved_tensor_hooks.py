@@ -1,5 +1,7 @@
 """Saved-tensor hooks and checkpoints: pairs inside, around forward and around backward, and disabled hooks."""
 
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
 
@@ -57,20 +59,21 @@ def test_pair_inside(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a checkpoint saves its inputs as an operation does, and packs nothing else outside itself")],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["checkpoint-keeps-everything"],
+    mutants=["checkpoint-keeps-everything", "checkpoint-packs-its-first-input-alone"],
 )
 def test_pair_outside(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks around a checkpoint, reentrant or not, may pack its inputs, but not what is saved inside."""
-    for use_reentrant in KINDS.values():
-        x = leaf(backend)
+    for use_reentrant, size in product(KINDS.values(), (1, 2)):
         with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t)):
             z = backend.call(
-                lambda x, kind=use_reentrant: backend.checkpoint(lambda x: backend.exp(x * x), x, use_reentrant=kind),
-                x,
+                lambda *inputs, kind=use_reentrant: backend.checkpoint(
+                    lambda *given: backend.exp(given[0] * given[-1]), *inputs, use_reentrant=kind
+                ),
+                *[leaf(backend) for _ in range(size)],
             )
         backend.backward(backend.sum(z))
 
-        trace.expect(("pack", [1.0, 2.0]), ("unpack", [1.0, 2.0]))
+        trace.expect(*[("pack", [1.0, 2.0])] * size, *[("unpack", [1.0, 2.0])] * size)
 
 
 @rule(

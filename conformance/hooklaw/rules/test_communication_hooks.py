@@ -92,7 +92,11 @@ def test_not_predivided(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(17)],
     needs=NEEDS,
-    mutants=["comm-hook-result-divided", "comm-hook-result-divided-after-the-first-pass"],
+    mutants=[
+        "comm-hook-result-divided",
+        "comm-hook-result-divided-after-the-first-pass",
+        "comm-hook-result-divided-after-the-second-pass",
+    ],
     processes=RANKS,
 )
 def test_no_division(backend: Backend, trace: Trace) -> None:
@@ -101,7 +105,7 @@ def test_no_division(backend: Backend, trace: Trace) -> None:
     The docstring leaves the division to the user, so nothing else divides.
     """
     module, parallel = hooked(backend, lambda _, bucket: backend.all_reduce_future(bucket.buffer()))
-    for _ in range(2):
+    for _ in range(3):
         backend.set_grad(module.weight, None)
         run(backend, parallel)
         trace.expect_value("weight.grad", [RANKS * mean(backend)[0]], backend.grad_of(module.weight))
@@ -136,13 +140,18 @@ def test_asynchronous(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(10)],
     needs=NEEDS,
-    mutants=["comm-hook-result-reduced-again", "comm-hook-result-divided-after-the-first-pass"],
+    mutants=[
+        "comm-hook-result-reduced-again",
+        "comm-hook-result-divided-after-the-first-pass",
+        "comm-hook-result-divided-after-the-second-pass",
+        "comm-hook-result-reduced-again-after-the-second-pass",
+    ],
     processes=RANKS,
 )
 def test_without_communication(backend: Backend, trace: Trace) -> None:
     """If a communication hook returns the bucket's values in a completed future, each rank keeps its own gradients."""
     module, parallel = hooked(backend, lambda _, bucket: backend.future(bucket.buffer()))
-    for _ in range(2):
+    for _ in range(3):
         backend.set_grad(module.weight, None)
         run(backend, parallel)
         trace.expect_value("weight.grad", [number(backend)], backend.grad_of(module.weight))

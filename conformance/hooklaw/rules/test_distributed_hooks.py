@@ -303,7 +303,11 @@ def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.graph.saved_tensors_hooks").sentence(3, 5)],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["ddp-packs-nothing", "ddp-packs-the-first-saved-tensor-alone"],
+    mutants=[
+        "ddp-packs-nothing",
+        "ddp-packs-the-first-saved-tensor-alone",
+        "ddp-packs-nothing-from-the-third-context-on",
+    ],
     processes=RANKS,
 )
 def test_saved_tensors(backend: Backend, trace: Trace) -> None:
@@ -314,13 +318,14 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
     module = two_weights(backend, lambda module, x: x * module.weight * module.other)
     parallel = backend.distributed_data_parallel(module)
     pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept * 3)
-    with backend.saved_tensors_hooks(pack, unpack):
-        outputs = backend.call(parallel, own_input(backend))
-    trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
+    for passes in (1, 2, 3):
+        with backend.saved_tensors_hooks(pack, unpack):
+            outputs = backend.call(parallel, own_input(backend))
+        trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
 
-    backend.backward(backend.sum(outputs))
-    trace.expect_value("weight.grad", [3 * 3 * 3 * mean(backend)[0]], backend.grad_of(module.weight))
-    trace.expect_value("other.grad", [3 * 2 * mean(backend)[0]], backend.grad_of(module.other))
+        backend.backward(backend.sum(outputs))
+        trace.expect_value("weight.grad", [passes * 3 * 3 * 3 * mean(backend)[0]], backend.grad_of(module.weight))
+        trace.expect_value("other.grad", [passes * 3 * 2 * mean(backend)[0]], backend.grad_of(module.other))
 
 
 @rule(

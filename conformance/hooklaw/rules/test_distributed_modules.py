@@ -152,6 +152,7 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
         "output-fn-for-the-first-output-alone",
         "output-fn-lost-from-the-third-call-on",
         "output-fn-under-no-grad",
+        "output-fn-lost-inside-another-module",
     ],
     processes=RANKS,
 )
@@ -170,6 +171,8 @@ def test_output_fn(backend: Backend, trace: Trace) -> None:
         trace.expect_value("the output requires grad", True, backend.requires_grad(outputs))  # noqa: FBT003
     backend.forward(module, x)
     trace.expect(("forward", "replicate"))
+    backend.call(backend.module({}, lambda _module, x: module(x)), x)
+    trace.expect(("forward", "replicate"), ("output_fn", "replicate"))
 
     returns_plain = backend.module({}, lambda _module, x: backend.local_tensor(x))
     backend.distribute_module(returns_plain, output_fn=lambda _module, outputs: outputs * 3.0)

@@ -285,15 +285,16 @@ def test_full_tensor_grad_placement(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULL_TENSOR.sentence(8, 10)],
     needs=NEEDS,
-    mutants=["full-tensor-takes-gradients-as-partial"],
+    mutants=["full-tensor-takes-gradients-as-partial", "full-tensor-keeps-grad-placement"],
     processes=RANKS,
 )
 def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
     """Without grad_placements, the gradient of what full_tensor returns is taken as replicated, and not summed."""
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
-        weigh(backend, backend.full_tensor(x))
-        expected = [2 * number(backend) * value for value in backend.tolist(part(backend, x))]
+        backend.full_tensor(x, grad_placement="partial")
+        backend.backward(backend.call(lambda full: backend.sum(full * full), backend.full_tensor(x)))
+        expected = [2 * value for value in backend.tolist(part(backend, x))]
         grad = part(backend, backend.grad_of(x))
         trace.expect_value(f"{placement}: the rank's part of x.grad", expected, grad)
 

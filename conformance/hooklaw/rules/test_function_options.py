@@ -222,11 +222,11 @@ def cube(backend: Backend, **options: bool) -> Any:
     level=Level.MUST,
     sources=[EXTENDING.sentence(57), SAVE_FOR_BACKWARD.sentence(7)],
     needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["function-options-ignored"],
+    mutants=["function-options-ignored", "once-differentiable-twice-by-backward"],
 )
 def test_once(backend: Backend, trace: Trace) -> None:
     """Double backward through a custom Function whose backward is once_differentiable is an error."""
-    for _ in range(2):
+    for run in (lambda root, x: backend.grad(root, [x]), lambda root, _: backend.backward(root)):
         function = cube(backend, once_differentiable=True)
         x = leaf(backend)
         (grad,) = backend.grad(
@@ -235,7 +235,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
 
         trace.expect_value("gradient", [3.0, 12.0], grad)
         with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
-            backend.grad(backend.sum(grad), [x])
+            run(backend.sum(grad), x)
 
 
 @rule(

@@ -1,5 +1,8 @@
 """Nodes, and Node post-hooks: their arguments, and what they replace."""
 
+from functools import partial
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
@@ -245,19 +248,26 @@ def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the signature is documented, the error is not")],
     needs=NODE_HOOKS,
-    mutants=["node-hook-return-count-unchecked", "fewer-gradients-of-a-node-hook-padded"],
+    mutants=[
+        "node-hook-return-count-unchecked",
+        "fewer-gradients-of-a-node-hook-padded",
+        "some-gradients-of-a-node-hook-padded",
+    ],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
     """A Node post-hook that returns more or fewer gradients than the Node computed is an error."""
 
-    def forward(x, returned):
-        y = backend.clone(x)
-        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: returned(*grad_inputs))
-        return backend.sum(y)
+    def forward(x, y, operation, returned):
+        z = operation(x, y)
+        backend.node_register_hook(backend.grad_fn(z), lambda grad_inputs, _: returned(*grad_inputs))
+        return backend.sum(z)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for returned in (lambda grad: (grad, grad), lambda _grad: ()):
-        loss = backend.call(lambda x, returned=returned: forward(x, returned), x)
+    x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    of_one, of_two = (lambda x, _: backend.clone(x)), (lambda x, y: x * y)
+    for operation, returned in product(
+        (of_one, of_two), (lambda *grads: (*grads, grads[0]), lambda *grads: grads[:-1])
+    ):
+        loss = backend.call(partial(forward, operation=operation, returned=returned), x, y)
 
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)

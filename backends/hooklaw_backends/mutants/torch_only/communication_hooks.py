@@ -102,21 +102,27 @@ def comm_hook_result_divided(self: Mutant, hook: Hook, state: Any, bucket: Any) 
     return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
 
 
-def after_the_first_pass(step: Hook) -> type[Mutant]:
-    """Make a mutant as `hooking` does that does nothing in the first pass."""
+def after(number: int) -> Maker:
+    """Make a mutant as `hooking` does that does nothing in the first passes, of which there are so many."""
 
-    @wraps(step)
-    def register(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
-        passes: list[bool] = []
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def register(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
+            passes: list[bool] = []
 
-        def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-            future = step(self, hook, state, bucket) if passes else hook(state, bucket)
-            passes.extend([True] * bucket.is_last())
-            return future
+            def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+                future = step(self, hook, state, bucket) if len(passes) >= number else hook(state, bucket)
+                passes.extend([True] * bucket.is_last())
+                return future
 
-        old(parallel, state, called)
+            old(parallel, state, called)
 
-    return overriding("register_comm_hook")(register)
+        return overriding("register_comm_hook")(register)
+
+    return make
+
+
+after_the_first_pass, after_the_second_pass = after(1), after(2)
 
 
 @after_the_first_pass
@@ -137,6 +143,20 @@ def comm_hook_result_not_awaited_after_the_first_pass(self: Mutant, hook: Hook, 
     """From the second pass on the gradients are those that a bucket has when the hook returns."""
     hook(state, bucket)
     return _completed(bucket.buffer())
+
+
+@after_the_second_pass
+def comm_hook_result_divided_after_the_second_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the third pass on what a communication hook's future holds is divided by the number of ranks."""
+    return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
+
+
+@after_the_second_pass
+def comm_hook_result_reduced_again_after_the_second_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """From the third pass on what a communication hook's future holds is averaged over the ranks once more."""
+    value = hook(state, bucket).value() / distributed.get_world_size()
+    distributed.all_reduce(value)
+    return _completed(value)
 
 
 @hooking

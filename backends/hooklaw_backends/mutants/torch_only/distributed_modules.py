@@ -246,3 +246,10 @@ def input_fn_lost_after_a_failure(self: Knowing, old: Hook, module: Any, **funct
             raise
 
     old(module, input_fn=before and until_a_failure, **functions)
+
+
+@overriding("distribute_module", base=Knowing)
+def output_fn_lost_inside_another_module(self: Knowing, old: Hook, module: Any, **functions: Any) -> None:
+    """output_fn does not run if the module is called by the forward of another one."""
+    after = functions.pop("output_fn", None)
+    old(module, output_fn=after and (lambda *given: None if self.modules else after(*given)), **functions)

@@ -242,3 +242,10 @@ def redistribute_of_sums_is_differentiable_once(self: Mutant, old: Hook, tensor:
     if self.placement(tensor) == "partial":
         return _Once.apply(tensor, lambda tensor: old(tensor, placement))
     return old(tensor, placement)
+
+
+@overriding("full_tensor")
+def full_tensor_keeps_grad_placement(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
+    """grad_placements of full_tensor stay set in the calls after one that sets them."""
+    self.kept = [options] if options else self.kept
+    return old(tensor, **(self.kept[0] if self.kept else {}))

@@ -9,12 +9,16 @@ from torch import distributed
 
 from hooklaw_backends._distributed import all_reduce_future
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, Pair, altering, calling, overriding, pairs
+from hooklaw_backends.mutants.situations import THIRD
 from hooklaw_backends.mutants.torch_only.communication_hooks import bucket_by, hooking
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
 class _KnowsDistributedModules(Mutant):
     """A mutant that keeps distributed modules."""
+
+    contexts = 0
+    """How many contexts of saved-tensor hooks it has counted."""
 
     def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
         self.kept.append(module)
@@ -171,3 +175,10 @@ def ddp_packs_the_first_saved_tensor_alone(self: _KnowsDistributedModules, pack:
         return (True, first(tensor)) if first else (False, tensor)
 
     return packing, lambda packed: unpack(packed[1]) if packed[0] else packed[1]
+
+
+@pairs("saved_tensors_hooks", base=_KnowsDistributedModules)
+def ddp_packs_nothing_from_the_third_context_on(self: _KnowsDistributedModules, pack: Hook, unpack: Hook) -> Pair:
+    """Where a module is distributed saved-tensor hooks apply in their first two contexts alone."""
+    self.contexts += 1
+    return (pack, unpack) if not self.kept or self.contexts < THIRD else (self.detach, lambda packed: packed)
