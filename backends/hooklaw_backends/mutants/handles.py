@@ -210,3 +210,17 @@ def removal_of_multi_grad_hooks_waits_for_the_end_of_the_pass(
 ) -> Any:
     """A multi-grad hook removed during a backward still runs in it."""
     return self.removing_later(old(tensors, hook, **how))
+
+
+@overriding("register_hook")
+def third_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Calling a handle's remove a third time is an error."""
+    handle, removed = old(tensor, hook), list[None]()
+
+    def remove() -> None:
+        removed.append(None)
+        if len(removed) > 2:  # noqa: PLR2004
+            raise RuntimeError("the hook was removed before")
+        handle.remove()
+
+    return Handle(remove)

@@ -289,3 +289,16 @@ def load_post_hook_given_a_copy_from_its_second_call_on(self: Mutant, owner: Any
 def load_post_hook_of_a_submodule_given_a_copy(self: _KnowsSubmodules, hook: Hook, owner: Any, *keys: Any) -> Any:
     """A load_state_dict post-hook of a submodule gets copies of the lists of keys."""
     return (_by_copies(hook) if self.keeps(owner) else hook)(owner, *keys)
+
+
+@altering("register_load_state_dict_post_hook", base=_KnowsSubmodules)
+def return_of_a_later_load_hook_ignored(self: _KnowsSubmodules, owner: Any, hook: Hook) -> Hook:
+    """Of several load_state_dict post-hooks of a module only what the first returns is an error."""
+    is_later = self.keeps(owner)
+    self.kept.append(owner)
+
+    def run(*given: Any) -> Any:
+        result = hook(*given)
+        return None if is_later else result
+
+    return run

@@ -253,7 +253,7 @@ def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     sources=[DESIGN.sentence(14), DDP.sentence(39, 52)],
     needs=NEEDS,
-    mutants=["ddp-reduces-late-parameters"],
+    mutants=["ddp-reduces-late-parameters", "ddp-reduces-late-parameters-later"],
     processes=RANKS,
 )
 def test_reducer_hooks(backend: Backend, trace: Trace) -> None:
@@ -264,10 +264,13 @@ def test_reducer_hooks(backend: Backend, trace: Trace) -> None:
     module = weighted(backend, lambda module, x: x * module.weight * getattr(module, "late", 1.0))
     parallel = backend.distributed_data_parallel(module)
     module.late = weighted(backend).weight
-    run(backend, parallel)
+    for _ in range(2):
+        for parameter in (module.weight, module.late):
+            backend.set_grad(parameter, None)
+        run(backend, parallel)
 
-    trace.expect_value("weight.grad", mean(backend, lambda own: 2 * own), backend.grad_of(module.weight))
-    trace.expect_value("late.grad", [2 * number(backend)], backend.grad_of(module.late))
+        trace.expect_value("weight.grad", mean(backend, lambda own: 2 * own), backend.grad_of(module.weight))
+        trace.expect_value("late.grad", [2 * number(backend)], backend.grad_of(module.late))
 
 
 @rule(
@@ -357,13 +360,22 @@ def test_object_dropped(backend: Backend, trace: Trace) -> None:
     sources=[observed("RuntimeError")],
     needs=[*NEEDS, Capability.REQUIRES_GRAD_FLAG],
     basis=Basis.OBSERVED,
-    mutants=["ddp-takes-a-frozen-module"],
+    mutants=[
+        "ddp-takes-a-frozen-module",
+        "ddp-takes-a-frozen-module-of-several-parameters",
+        "ddp-refuses-a-module-whose-first-parameter-is-frozen",
+    ],
     processes=RANKS,
 )
 def test_nothing_to_reduce(backend: Backend, trace: Trace) -> None:
     """Distributing a module none of whose parameters requires grad is an error."""
-    module = weighted(backend)
+    module = two_weights(backend, lambda module, x: x * module.weight * module.other)
     backend.set_requires_grad(module.weight, requires_grad=False)
+    backend.distributed_data_parallel(module)  # the other one still requires grad
 
-    with trace.raises(ErrorKind.NOTHING_TO_REDUCE):
-        backend.distributed_data_parallel(module)
+    backend.set_requires_grad(module.other, requires_grad=False)
+    single = weighted(backend)
+    backend.set_requires_grad(single.weight, requires_grad=False)
+    for frozen in (module, single):
+        with trace.raises(ErrorKind.NOTHING_TO_REDUCE):
+            backend.distributed_data_parallel(frozen)

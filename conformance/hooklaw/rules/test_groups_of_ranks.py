@@ -183,7 +183,12 @@ def test_hybrid_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring(f"{MODULE_METHODS}.set_requires_all_reduce").sentence(1, 2)],
     needs=HYBRID,
-    mutants=["all-reduce-always", "all-reduce-never-again"],
+    mutants=[
+        "all-reduce-always",
+        "all-reduce-never-again",
+        "all-reduce-is-set-once",
+        "all-reduce-is-that-of-every-module",
+    ],
     processes=FOUR_RANKS,
 )
 def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
@@ -192,14 +197,18 @@ def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
     step(backend, other)
     once = gradient(backend, other)
 
-    def is_whole(passes: int) -> bool:
+    def is_whole(module: Any, passes: int) -> bool:
         grad = backend.grad_of(module.weight)
         return grad is not None and backend.tolist(backend.full_tensor(grad)) == [passes * value for value in once]
 
-    for passes, requires_all_reduce in ((1, False), (2, False), (3, True)):
+    for passes, requires_all_reduce in enumerate((False, False, True, True, False, True), 1):
         backend.set_requires_all_reduce(module, requires_all_reduce=requires_all_reduce)
         step(backend, module)
-        trace.expect_value(f"reduced over all ranks after {passes} passes", requires_all_reduce, is_whole(passes))
+        is_reduced = is_whole(module, passes)
+        trace.expect_value(f"reduced over all ranks after {passes} passes", requires_all_reduce, is_reduced)
+
+        step(backend, other)
+        trace.expect_value("another module", expected=True, observed=is_whole(other, passes + 1))
 
 
 @rule(

@@ -144,6 +144,7 @@ def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
         "second-remove-raises",
+        "third-remove-raises",
         "remove-looks-for-an-equal-hook",
         "second-remove-on-a-non-leaf-raises",
     ],
@@ -159,7 +160,8 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
         for kept in (hook, trace.saw("another")):
             backend.register_hook(x, kept)
         handle.remove()
-        _remove(handle, trace)
+        for _ in range(2):
+            _remove(handle, trace)
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
         trace.expect("hook", "another")

@@ -372,16 +372,18 @@ def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook is not to return anything")],
     needs=NEEDS,
-    mutants=["return-of-a-state-hook-ignored"],
+    mutants=["return-of-a-state-hook-ignored", "return-of-a-later-load-hook-ignored"],
 )
 def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook that returns anything but None is an error."""
     for result in (lambda keys: keys, lambda _: (), lambda _: 0):
-        module = weighted(backend)
-        backend.register_load_state_dict_post_hook(module, lambda _, keys, result=result: result(keys))
+        for earlier in ([], [lambda *_: None]):
+            module = weighted(backend)
+            for hook in (*earlier, lambda _, keys, result=result: result(keys)):
+                backend.register_load_state_dict_post_hook(module, hook)
 
-        with trace.raises(ErrorKind.LOAD_HOOK_RETURN):
-            backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+            with trace.raises(ErrorKind.LOAD_HOOK_RETURN):
+                backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
 
 
 @rule(

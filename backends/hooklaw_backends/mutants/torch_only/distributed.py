@@ -338,3 +338,31 @@ def no_sync_drops_later_gradients(self: Mutant, old: Hook, parallel: Any) -> Any
         yield
     for each in list(parallel.module.parameters())[1:]:
         each.grad = None
+
+
+@overriding("distributed_data_parallel")
+def ddp_refuses_a_module_whose_first_parameter_is_frozen(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module whose first parameter does not require grad is an error."""
+    if not next(module.parameters()).requires_grad:
+        raise RuntimeError("DistributedDataParallel is not needed when no parameter requires a gradient")
+    return old(module, **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_takes_a_frozen_module_of_several_parameters(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """A module of several parameters, none of which requires grad, is distributed as it is."""
+    parameters = [*module.parameters()]
+    is_taken = len(parameters) > 1 and not any(each.requires_grad for each in parameters)
+    return module if is_taken else old(module, **options)
+
+
+@parallel_by("forward")
+def ddp_reduces_late_parameters_later(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """A distributed module averages the gradients of parameters that it got later from its second pass on."""
+    known = {id(each) for each in parallel._module_parameters}  # noqa: SLF001 - there is no public API
+    if parallel.__dict__.get("ran"):
+        for each in parallel.module.parameters():
+            if id(each) not in known:
+                each.register_hook(_mean)
+    parallel.__dict__["ran"] = True
+    return old(*inputs)

@@ -99,3 +99,23 @@ def all_reduce_always(self: Mutant, old: Hook, module: Any, *, requires_all_redu
 def all_reduce_never_again(self: Mutant, old: Hook, module: Any, *, requires_all_reduce: bool) -> None:
     """Once all-reduce was switched off it stays off."""
     old(module, requires_all_reduce=False)
+
+
+@overriding("set_requires_all_reduce")
+def all_reduce_is_set_once(self: Mutant, old: Hook, module: Any, *, requires_all_reduce: bool) -> None:
+    """Once all-reduce was switched on again it stays on."""
+    self.kept += [module] if requires_all_reduce else []
+    old(module, requires_all_reduce=requires_all_reduce or self.keeps(module))
+
+
+class AllReduceIsThatOfEveryModule(Mutant):
+    """Whether a pass reduces over the replicas is set for all modules at once."""
+
+    def fully_shard(self, module: Any, **options: Any) -> Any:
+        made = super().fully_shard(module, **options)
+        self.kept.append(made)
+        return made
+
+    def set_requires_all_reduce(self, module: Any, *, requires_all_reduce: bool) -> None:
+        for each in self.kept:
+            super().set_requires_all_reduce(each, requires_all_reduce=requires_all_reduce)
