@@ -61,6 +61,17 @@ def gradient_keeps_gaps(self: Mutant, old: Hook, tensor: Any) -> Any:
     return made
 
 
+class GradientMadeAnewKeepsGaps(gradient_keeps_gaps):
+    """The .grad of a leaf whose memory has gaps has the same gaps if it replaces one that was set to None."""
+
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        self.kept += [tensor] * (value is None and self.grad_of(tensor) is not None)
+        super().set_grad(tensor, value)
+
+    def grad_of(self, tensor: Any) -> Any:
+        return super().grad_of(tensor) if self.keeps(tensor) else super(gradient_keeps_gaps, self).grad_of(tensor)
+
+
 class GradientReplacedInTheThirdPass(Mutant):
     """The third backward puts the sum into a new .grad instead of adding in place."""
 

@@ -1,11 +1,13 @@
 """Mutants that misread the outputs of a custom Function, what it saves, or the gradients that it returns."""
 
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding, with_options
 from hooklaw_backends.mutants.custom_functions import Context
+from hooklaw_backends.mutants.situations import Knowing
 
 
 def forwarding(step: Hook) -> type[Mutant]:
@@ -259,6 +261,19 @@ def forward_of_a_function_is_recorded(self: Mutant, old: Hook, forward: Hook, ba
 
     def recorded(ctx: Any, *inputs: Any) -> Any:
         with self.enable_grad():
+            return forward(ctx, *inputs)
+
+    return old(recorded, backward, **options)
+
+
+@overriding("custom_function", base=Knowing)
+def forward_of_a_function_is_recorded_in_a_pass(
+    self: Knowing, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The forward of a custom Function runs with grad mode on if it is called during a pass."""
+
+    def recorded(ctx: Any, *inputs: Any) -> Any:
+        with self.enable_grad() if self.under_way else nullcontext():
             return forward(ctx, *inputs)
 
     return old(recorded, backward, **options)

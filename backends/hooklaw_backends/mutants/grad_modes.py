@@ -1,6 +1,7 @@
 """Mutants whose grad modes switch off too much or too little."""
 
 from contextlib import nullcontext
+from itertools import takewhile
 from typing import Any
 from weakref import WeakSet
 
@@ -95,6 +96,20 @@ def increment_of_inference_tensors_in_a_list_refused(self: Mutant, old: Hook, te
     old(tensors)
 
 
+@overriding("increment_version")
+def increment_of_a_list_ends_at_an_inference_tensor(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version leaves out the tensors that come after an inference tensor in a list."""
+    several = [tensors] if self.is_tensor(tensors) else list(tensors)
+    old(list(takewhile(lambda tensor: not self.is_for_inference(tensor), several)))
+
+
+@overriding("increment_version")
+def increment_of_a_list_with_an_inference_tensor_lost(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version does nothing if a tensor of a list is an inference tensor."""
+    if self.is_tensor(tensors) or not any(map(self.is_for_inference, tensors)):
+        old(tensors)
+
+
 @overriding("detect_anomaly")
 def anomalies_undetected(self: Mutant, old: Hook) -> Any:
     """Anomaly detection does not report NaN gradients."""
@@ -130,5 +145,12 @@ class ViewsOfViewsAreNoInferenceTensors(Mutant):
 @overriding("exp")
 def exponential_recorded_under_no_grad(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The exponential is recorded even under no_grad."""
+    with self.enable_grad():
+        return old(tensor)
+
+
+@overriding("clone")
+def clone_recorded_under_no_grad(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """A clone is recorded even under no_grad."""
     with self.enable_grad():
         return old(tensor)

@@ -96,6 +96,14 @@ class TensorsChangedInsideMayChangeForGood(_KnowsTheContext):
         return tensor
 
 
+@overriding("exp", base=_KnowsTheContext)
+def mutation_context_keeps_saved_outputs(self: _KnowsTheContext, old: Hook, tensor: Any) -> Any:
+    """An output that was saved inside allow_mutation_on_saved_tensors lives on after the context."""
+    made = old(tensor)
+    self.kept += [made] * self.is_open
+    return made
+
+
 class MutationContextOpenUntilBackward(Passes):
     """allow_mutation_on_saved_tensors stays active until the next backward ends."""
 

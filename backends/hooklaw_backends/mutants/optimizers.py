@@ -58,6 +58,13 @@ def list_of_a_step_hook_accepted(self: Mutant, hook: Hook, *given: Any) -> Any:
     return tuple(result) if isinstance(result, list) else result
 
 
+@calling(*verbs.STEP_PRE)
+def dict_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A dict that a step pre-hook returns is ignored."""
+    result = hook(*given)
+    return None if isinstance(result, dict) else result
+
+
 @calling("register_optimizer_step_pre_hook")
 def wrong_return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
     """What a global step pre-hook returns is ignored if it is not a tuple."""

@@ -52,6 +52,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         "failing-forward-of-a-function-leaves-grad-mode-off",
         "custom-functions-are-always-recorded",
         "function-inside-a-function-turns-grad-mode-on",
+        "forward-of-a-function-is-recorded-in-a-pass",
     ],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
@@ -80,6 +81,13 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(output))
 
     trace.expect_value("x.grad, by the Function's own formula", [10.0, 10.0], backend.grad_of(x))
+
+    def calling(_ctx, grad):
+        function(x)
+        return grad
+
+    backend.backward(backend.call(lambda x: backend.sum(backend.custom_function(lambda _ctx, x: x * 1, calling)(x)), x))
+    trace.expect(("require grad inside", [False, False]))
 
 
 @rule(

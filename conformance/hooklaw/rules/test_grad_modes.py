@@ -18,7 +18,7 @@ IS_INFERENCE = docstring("torch.is_inference")
     level=Level.MUST,
     sources=[NO_GRAD.sentence(4)],
     needs=[Capability.GRAD_MODE],
-    mutants=["recorded-under-no-grad", "grad-mode-of-the-first-call"],
+    mutants=["recorded-under-no-grad", "grad-mode-of-the-first-call", "clone-recorded-under-no-grad"],
 )
 def test_result(backend: Backend, trace: Trace) -> None:
     """A result computed under no_grad does not require grad, whatever its inputs."""
@@ -26,12 +26,12 @@ def test_result(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 2
         with backend.no_grad():
-            return x * 2, backend.sum(x), y * 2
+            return x * 2, backend.sum(x), y * 2, backend.exp(y), backend.clone(x)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     results = backend.call(forward, x)
 
-    trace.expect_value("require grad", [False] * 3, [backend.requires_grad(result) for result in results])
+    trace.expect_value("require grad", [False] * 5, [backend.requires_grad(result) for result in results])
 
     def double(x):
         return x * 2

@@ -186,13 +186,14 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "any-tuple-of-a-step-hook-accepted",
         "list-of-a-step-hook-accepted",
         "wrong-return-of-a-global-step-hook-ignored",
+        "dict-of-a-step-hook-ignored",
     ],
 )
 def test_wrong_return(backend: Backend, trace: Trace) -> None:
     """A step pre-hook that returns anything but None or (args, kwargs) is an error."""
     _, optimizer = prepared(backend)
     for register in (partial(backend.register_step_pre_hook, optimizer), backend.register_optimizer_step_pre_hook):
-        for wrong in (1, 0, (), ((),), ((), {}, None), [(), {}]):
+        for wrong in (1, 0, (), ((),), ((), {}, None), [(), {}], {"closure": None}):
             handle = register(lambda *_, wrong=wrong: wrong)
 
             with trace.raises(ErrorKind.STEP_HOOK_RETURN):
