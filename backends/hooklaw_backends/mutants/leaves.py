@@ -154,6 +154,12 @@ def detach_copies_leaves(self: Mutant, old: Hook, tensor: Any) -> Any:
 
 
 @overriding("detach")
+def detach_copies_constants(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """detach copies the data of a tensor that does not require grad instead of sharing it."""
+    return old(tensor if self.requires_grad(tensor) else self.clone(tensor))
+
+
+@overriding("detach")
 def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A detached tensor still requires grad."""
     return self.clone(tensor)

@@ -234,6 +234,13 @@ def changes_of_later_inputs_in_place_accepted(
     return forward(module, *inputs[:1], *copies, **named)
 
 
+@calling("module")
+def changes_of_an_only_input_accepted(self: Mutant, forward: Hook, module: Any, *inputs: Any, **named: Any) -> Any:
+    """The input of a module may be changed in place if it is the only one; forward gets a copy of it."""
+    copies = (self.clone(value) if self.is_tensor(value) else value for value in inputs)
+    return forward(module, *(copies if len(inputs) == 1 else inputs), **named)
+
+
 @calling(*verbs.FULL_BACKWARD)
 def later_gradients_for_constant_inputs_accepted(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """Of what a full backward hook returns for inputs that do not require grad, only the first is looked at."""

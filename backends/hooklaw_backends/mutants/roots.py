@@ -251,6 +251,14 @@ def gradients_of_later_roots_not_needed(
     old(roots, _ones_from(self, 1, roots, gradients))
 
 
+@overriding("backward_from_all")
+def gradients_not_needed_after_a_scalar_root(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors without any gradient looks at the size of the first tensor alone."""
+    old(roots, _ones_from(self, 1, roots, None) if gradients is None else gradients)
+
+
 def _outputs_from_ones(place: int) -> Hook:
     """Return an autograd.grad that starts several outputs from ones, from a place on, where it is given no gradient."""
 
@@ -272,6 +280,16 @@ def outputs_without_gradients_start_from_ones(self: Mutant, old: Hook, *given: A
 def grad_outputs_of_later_outputs_not_needed(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
     """autograd.grad of several outputs needs a gradient of the first alone, whatever the size of the others."""
     return _outputs_from_ones(1)(self, old, *given, **how)
+
+
+@overriding("grad")
+def grad_outputs_not_needed_after_a_scalar_output(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad of several outputs without grad_outputs looks at the size of the first output alone."""
+    if grad_outputs is not None:
+        return old(outputs, inputs, grad_outputs, **how)
+    return _outputs_from_ones(1)(self, old, outputs, inputs, **how)
 
 
 @overriding("grad")

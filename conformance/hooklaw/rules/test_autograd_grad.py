@@ -219,7 +219,11 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(12, 13)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MISUSE_ERRORS],
-    mutants=["outputs-without-gradients-start-from-ones", "grad-outputs-of-later-outputs-not-needed"],
+    mutants=[
+        "outputs-without-gradients-start-from-ones",
+        "grad-outputs-of-later-outputs-not-needed",
+        "grad-outputs-not-needed-after-a-scalar-output",
+    ],
 )
 def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
     """autograd.grad of several outputs is an error if any of more than one element has no gradient in grad_outputs.
@@ -232,6 +236,8 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
         outputs = backend.call(lambda x: (x * 2, x * x), x)
         with trace.raises(ErrorKind.ROOT_GRADIENT):
             backend.grad(outputs, [x], gradients)
+    with trace.raises(ErrorKind.ROOT_GRADIENT):
+        backend.grad(backend.call(lambda x: (backend.sum(x), x * 2), x), [x])
 
 
 @rule(

@@ -179,7 +179,11 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(3)],
     needs=[Capability.MISUSE_ERRORS, Capability.SEVERAL_ROOTS],
-    mutants=["several-roots-without-gradients-start-from-ones", "gradients-of-later-roots-not-needed"],
+    mutants=[
+        "several-roots-without-gradients-start-from-ones",
+        "gradients-of-later-roots-not-needed",
+        "gradients-not-needed-after-a-scalar-root",
+    ],
 )
 def test_gradient_needed_by_each(backend: Backend, trace: Trace) -> None:
     """A backward from several tensors is an error if any of more than one element has no gradient.
@@ -195,6 +199,8 @@ def test_gradient_needed_by_each(backend: Backend, trace: Trace) -> None:
     for gradients in (None, [None, None, seed], [seed, None, None]):
         with trace.raises(ErrorKind.ROOT_GRADIENT):
             backend.backward_from_all(roots(), gradients)
+    with trace.raises(ErrorKind.ROOT_GRADIENT):
+        backend.backward_from_all(roots()[1:])
 
 
 @rule(

@@ -329,6 +329,7 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     mutants=[
         "changes-in-place-around-modules-accepted",
         "changes-of-later-inputs-in-place-accepted",
+        "changes-of-an-only-input-accepted",
         "changes-of-the-first-of-several-outputs-accepted",
     ],
 )
@@ -338,8 +339,10 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     def uses():
         """Return modules, each with a function that calls it and modifies one of its inputs or outputs."""
         first, second = (backend.module({}, lambda _module, *given, at=at: backend.mul_(given[at], 2)) for at in (0, 1))
+        only = backend.module({}, lambda _module, x: backend.mul_(x, 2))
         doubles, twins = doubling(backend), backend.module({}, lambda _module, x: (x * 2, x * 2))
         return (
+            (only, lambda x: only(x * 3)),
             (first, lambda x: first(x * 3, x)),
             (second, lambda x: second(x, x * 3)),
             (doubles, lambda x: backend.mul_(doubles(x), 3)),
