@@ -121,7 +121,7 @@ def test_survivor():
 
 
 def test_reasons_of_a_mutant_that_no_rule_kills():
-    """What it said itself comes first, then that no rule uses it, then that those that name it are not kept."""
+    """What it said itself comes first, then that no rule uses it, or none names it, or those that do are not kept."""
     found = made({"a": []}, {}, broken=["made.one"])
     one, two = found.rules
 
@@ -129,6 +129,10 @@ def test_reasons_of_a_mutant_that_no_rule_kills():
     assert matrix._why_not(found, "a", {"grad", "_own"}, [], []) == {"a": "no rule that it keeps uses grad"}
     assert matrix._why_not(found, "a", {"grad"}, [two], []) == {"a": "the rules that name it are not kept: unsupported"}
     assert matrix._why_not(found, "a", {"grad"}, [one, two], []) == {}
+    assert matrix._why_not(found, "cell", {"grad"}, [one, two], []) == {}
+    found.first["cell"] = ["made"]
+    (said,) = matrix._why_not(found, "cell", {"grad"}, [one, two], []).values()
+    assert said == "no rule that it keeps kills it, and none names it: it is a cell of a table"
 
 
 def test_rules_that_do_not_hold_steadily():

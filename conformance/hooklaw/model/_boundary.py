@@ -70,7 +70,7 @@ class Boundary:
         nothing = self.inputs.spread(())
         for hook in self.hooks:
             result = hook(self.module, nothing, memory.get(self))
-            if result is not None and (isinstance(result, Tensor) or any(each is not None for each in result)):
+            if isinstance(result, Tensor) or (result is not None and result != (None,) * len(cast("Values", result))):
                 raise ModuleHookError("a backward hook cannot replace gradients of inputs that do not require grad")
         memory.pop(self, None)
 

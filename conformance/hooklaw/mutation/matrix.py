@@ -287,6 +287,8 @@ def _why_not(
         verbs = sorted(set(VERBS) & (different or set()))
         return {mutant: f"no rule that it keeps uses {' or '.join(verbs)}"}
     naming = [rule.id for rule in matrix.rules if mutant in rule.mutants]
+    if not naming and mutant in matrix.first:
+        return {mutant: "no rule that it keeps kills it, and none names it: it is a cell of a table"}
     if naming and not set(naming) & {rule.id for rule in tried}:
         lost = sorted({matrix.original[rule] for rule in naming})
         return {mutant: f"the rules that name it are not kept: {' or '.join(lost)}"}
