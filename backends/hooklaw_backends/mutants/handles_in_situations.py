@@ -10,7 +10,7 @@ from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.in_situations import named, owner_of
 from hooklaw_backends.mutants.kinds import KINDS, Kind
 from hooklaw_backends.mutants.shared import Handle
-from hooklaw_backends.mutants.situations import ANY, EITHER, OF_CALLS, Grouping, Registration, Situation
+from hooklaw_backends.mutants.situations import ANY, EITHER, PLACES, Grouping, Registration, Situation
 
 
 class Removal(NamedTuple):
@@ -114,7 +114,7 @@ RUN = (
     Situation("that-has-run", "that has run", lambda _, its: its.calls),
     Situation("that-has-not-run", "that has not run", lambda _, its: not its.calls),
 )
-PLACES = tuple(each._replace(words=f"that is removed {each.words}") for each in OF_CALLS[-5:])
+REMOVED = tuple(each._replace(words=f"that is removed {each.words}") for each in PLACES)
 
 
 def _situations_of(kind: Kind, fault: str) -> Iterator[Situation]:
@@ -127,7 +127,7 @@ def _situations_of(kind: Kind, fault: str) -> Iterator[Situation]:
         yield RUN[1]
         return
     everywhere = {*EITHER} <= {*kind.situations} and "another-thread" not in kind.never
-    for each in (*ANY, *RUN, *PLACES) if everywhere else (ANY[0], RUN[0]):
+    for each in (*ANY, *RUN, *REMOVED) if everywhere else (ANY[0], RUN[0]):
         is_last = (fault, each.name) == ("removed-with-the-one-after", "third")
         if each.name not in kind.never and not each.name.endswith("-call") and not is_last:
             yield each

@@ -259,27 +259,26 @@ def gradients_not_needed_after_a_scalar_root(
     old(roots, _ones_from(self, 1, roots, None) if gradients is None else gradients)
 
 
-def _outputs_from_ones(place: int) -> Hook:
-    """Return an autograd.grad that starts several outputs from ones, from a place on, where it is given no gradient."""
-
-    def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> Any:
-        if not _is_several(outputs) or not all(map(self.is_tensor, outputs)):
-            return old(outputs, inputs, grad_outputs, **how)
-        return old(outputs, inputs, _ones_from(self, place, outputs, grad_outputs), **how)
-
-    return grad
+def _outputs_from_ones(self: Mutant, place: int, outputs: Any, grad_outputs: Any) -> Any:
+    """Return the grad_outputs of several outputs, with ones from a place on where none is given."""
+    is_each_a_tensor = _is_several(outputs) and all(map(self.is_tensor, outputs))
+    return _ones_from(self, place, outputs, grad_outputs) if is_each_a_tensor else grad_outputs
 
 
 @overriding("grad")
-def outputs_without_gradients_start_from_ones(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+def outputs_without_gradients_start_from_ones(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
     """autograd.grad of several outputs starts from ones where it is given no gradient, whatever the output's size."""
-    return _outputs_from_ones(0)(self, old, *given, **how)
+    return old(outputs, inputs, _outputs_from_ones(self, 0, outputs, grad_outputs), **how)
 
 
 @overriding("grad")
-def grad_outputs_of_later_outputs_not_needed(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+def grad_outputs_of_later_outputs_not_needed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
     """autograd.grad of several outputs needs a gradient of the first alone, whatever the size of the others."""
-    return _outputs_from_ones(1)(self, old, *given, **how)
+    return old(outputs, inputs, _outputs_from_ones(self, 1, outputs, grad_outputs), **how)
 
 
 @overriding("grad")
@@ -287,9 +286,8 @@ def grad_outputs_not_needed_after_a_scalar_output(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
 ) -> tuple[Any, ...]:
     """autograd.grad of several outputs without grad_outputs looks at the size of the first output alone."""
-    if grad_outputs is not None:
-        return old(outputs, inputs, grad_outputs, **how)
-    return _outputs_from_ones(1)(self, old, outputs, inputs, **how)
+    given = _outputs_from_ones(self, 1, outputs, None) if grad_outputs is None else grad_outputs
+    return old(outputs, inputs, given, **how)
 
 
 @overriding("grad")

@@ -45,8 +45,6 @@ FAULTS: dict[str, tuple[str, Choose]] = {
 }
 SAME = ("first-again", "reversed")
 """Faults that make no difference to what is done to each of several things, in any order."""
-
-
 UNORDERED = ("reversed", "middle-lost")
 """The same of what a Node has: no page orders it, and no verb has a Node of three inputs."""
 
@@ -90,15 +88,12 @@ def _backward_inputs(choose: Choose) -> type[Mutant]:
 
 
 def _grad_outputs(choose: Choose, *, gradients_alone: bool = False) -> type[Mutant]:
-    def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, gradients: Any = None, **how: Any) -> Any:
+    def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> Any:
         if gradients_alone:
-            return old(outputs, inputs, other(choose, gradients, partial(ones, self)), **how)
-        return old(fewer(choose, outputs), inputs, fewer(choose, gradients), **how)
+            return old(outputs, inputs, other(choose, grad_outputs, partial(ones, self)), **how)
+        return old(fewer(choose, outputs), inputs, fewer(choose, grad_outputs), **how)
 
-    def run(self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> Any:
-        return grad(self, old, outputs, inputs, grad_outputs, **how)
-
-    return overriding("grad")(run)
+    return overriding("grad")(grad)
 
 
 def _gradients(choose: Choose) -> type[Mutant]:

@@ -172,15 +172,17 @@ ANY = (
     Situation("after-a-failure", "after a pass, a forward or a hook that failed", lambda mutant, _: mutant.failures),
 )
 """Situations of any hook."""
+PLACES = (
+    Situation("in-no-grad", "in no_grad", lambda _, its: its.in_no_grad),
+    Situation("in-a-pass", "inside a pass", lambda _, its: its.in_pass),
+    Situation("in-a-checkpoint", "in a checkpointed function", lambda _, its: its.in_checkpoint),
+    Situation("in-a-module", "in a module's forward", lambda _, its: its.in_module),
+    Situation("with-pairs", "under saved-tensor hooks", lambda _, its: its.with_pairs),
+)
+"""Places where a hook is registered or a verb is called."""
 EITHER = (
     *ANY,
-    Situation("made-in-no-grad", "that was registered in no_grad", lambda _, its: its.in_no_grad),
-    Situation("made-in-a-pass", "that was registered during a pass", lambda _, its: its.in_pass),
-    Situation(
-        "made-in-a-checkpoint", "that was registered in a checkpointed function", lambda _, its: its.in_checkpoint
-    ),
-    Situation("made-in-a-module", "that was registered in a module's forward", lambda _, its: its.in_module),
-    Situation("made-with-pairs", "that was registered under saved-tensor hooks", lambda _, its: its.with_pairs),
+    *(each._replace(name=f"made-{each.name}", words=f"that was registered {each.words}") for each in PLACES),
 )
 """Situations of a hook that runs in backward or in forward."""
 IN_PASS = (
@@ -272,11 +274,7 @@ OF_CALLS = (
     ),
     Situation("same-object", "with the same object again", lambda _, its: its.number >= SECOND),
     Situation("another-thread", "in another thread", lambda _, its: threading.get_ident() != its.thread),
-    Situation("after-a-failure", "after a pass, a forward or a hook that failed", lambda mutant, _: mutant.failures),
-    Situation("in-no-grad", "in no_grad", lambda _, its: its.in_no_grad),
-    Situation("in-a-pass", "inside a pass", lambda _, its: its.in_pass),
-    Situation("in-a-checkpoint", "in a checkpointed function", lambda _, its: its.in_checkpoint),
-    Situation("in-a-module", "in a module's forward", lambda _, its: its.in_module),
-    Situation("with-pairs", "under saved-tensor hooks", lambda _, its: its.with_pairs),
+    ANY[-1],
+    *PLACES,
 )
 """Situations in which a verb is called."""
