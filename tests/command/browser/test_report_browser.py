@@ -250,6 +250,17 @@ class TestLook:
 
         page.wait_for_function("() => document.querySelector('.body').scrollLeft === 0")
 
+    def test_words_stay_whole_on_a_phone(self, view):
+        """Whether a value holds is said in whole words, however long the values beside it are."""
+        long = ["expected", *["[True, False, False, False, True]"] * 2]
+        result = made.passed("order.first", checks=[Check(*long, held=True)])
+        page = view([made.run("torch-eager", [made.rule("order.first")], [result])], "#rule=order.first", width=400)
+
+        held = page.locator("table", has_text="Values").locator("tbody td").last
+        lines = "node => { const all = new Range(); all.selectNodeContents(node); return all.getClientRects().length; }"
+        assert held.inner_text() == "✓ holds"
+        assert held.evaluate(lines) <= 2
+
     def test_failures_stand_on_a_phone(self, view):
         """On a phone each statement is followed by its outcomes, the runs that fail by name, all of it in sight."""
         law = [made.rule("order.first"), made.rule("order.second")]
