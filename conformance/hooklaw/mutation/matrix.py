@@ -259,22 +259,24 @@ def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
 
 def _tried(matrix: Matrix, mutant: str, original: Mapping[str, Attempt], different: set[str] | None) -> list[Rule]:
     """Return the rules to try on a mutant, those that name it first: any other may end the worker."""
-    matter = [rule for rule in matrix.rules if _matters(rule, mutant, original[rule.id], different)]
     likely = tuple(matrix.first.get(mutant, ()))
+    matter = [rule for rule in matrix.rules if _matters(rule, mutant, likely, original[rule.id], different)]
     return sorted(matter, key=lambda rule: (mutant not in rule.mutants, not rule.id.startswith(likely)))
 
 
-def _matters(rule: Rule, mutant: str, original: Attempt, different: set[str] | None) -> bool:
+def _matters(rule: Rule, mutant: str, likely: tuple[str, ...], original: Attempt, different: set[str] | None) -> bool:
     """Whether to try a rule that the original keeps: it uses what is different, and is not slow or names the mutant.
 
-    A rule of several processes is tried on the mutants that it names: each has ranks of its own to fork, and what a
-    rule uses in them is not known here.
+    A rule of several processes is tried on the mutants that it names, and on those of a table that are to be tried
+    first on rules of its kind: each has ranks of its own to fork, and what a rule uses in them is not known here.
     """
     if original.outcome is not Outcome.PASS:
         return False
-    if rule.processes or (original.slow and mutant not in rule.mutants):
-        return mutant in rule.mutants
-    return different is None or bool(original.used & different)
+    if mutant in rule.mutants:
+        return bool(rule.processes) or original.slow or different is None or bool(original.used & different)
+    if rule.processes:
+        return rule.id.startswith(likely)
+    return not original.slow and (different is None or bool(original.used & different))
 
 
 def _why_not(
