@@ -80,7 +80,7 @@ def test_every_rule(hooklaw_command, shipped):
 def test_mutants_that_know_where_they_are_change_nothing_elsewhere(hooklaw_command):
     """No rule kills what the mutants of each kind of hook do to know their situation, so what it kills is the fault."""
     chosen = ["--of", "reference", "--mutants", "never_wrong", "--format", "json"]
-    done = hooklaw_command("mutants", *chosen, path=[DATA])
+    done = hooklaw_command("mutants", *chosen, path=[DATA], timeout=600)
     verdicts = {row["mutant"]: (row["verdict"], row["killed_by"]) for row in json.loads(done.stdout)}
     errors = {rule for row in json.loads(done.stdout) for rule in row["errors"]}
 
@@ -199,6 +199,20 @@ def test_rules_of_the_chapters_of_a_mutant_are_tried_before_others():
     tried = matrix._tried(found, "c", original, {"backward"})
 
     assert [rule.id for rule in tried] == ["made.two", "made.one"]
+
+
+def test_a_selection_begins_with_its_own_rules():
+    """Of a selection the rules that name it, or that its table begins with, are tried first, of all mutants all."""
+    some, table, whole = made({"a": []}), made({"a": []}), made({"a": [], "b": []})
+    table.first = {"a": ["made.two"]}
+
+    def ids(found, **how):
+        return [rule.id for rule in matrix._rules_at_first(found, **how)]
+
+    assert ids(some, every_rule=False) == ["made.one"]
+    assert ids(table, every_rule=False) == ["made.one", "made.two"]
+    assert ids(some, every_rule=True) == ids(whole, every_rule=False) == ["made.one", "made.two"]
+    assert ids(made({"a": []}, of="toy:backend"), every_rule=False) == ["made.one", "made.two"]
 
 
 def judged(*found):

@@ -39,6 +39,8 @@ KILLS = JUDGED - {Outcome.PASS, Outcome.ERROR}
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
 Worker = Supervisor[LoadedMutants, Attempt | set[str] | None]
+Ending = Mapping[str, Outcome]
+"""The rules that are known to end the original's process, and how."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -52,6 +54,7 @@ class Matrix(msgspec.Struct):
     vices: dict[str, str]
     """The faults of all mutants, chosen or not."""
     original: dict[str, Outcome]
+    """The outcomes of the rules that were tried on the original: of a selection of mutants not always all."""
     results: dict[str, dict[str, Outcome]]
     """For each chosen mutant the rules that were tried and kill it."""
     errors: dict[str, list[str]] = {}
@@ -107,15 +110,20 @@ def run(  # noqa: PLR0913 - the verb's own options
         if not of and not absent:
             _refuse_unknown([*loaded.values()])
         chosen = set(choose(list(dict.fromkeys(mutant for each in loaded.values() for mutant in each.vices))))
-        names = [name for name, each in loaded.items() if each.vices]
-        originals = _in_threads(lambda name: _original(workers[name], loaded[name], limit), names)
-        found = [_matrix(name, loaded[name], original, chosen) for name, original in zip(names, originals, strict=True)]
+        found = [_matrix(name, each, chosen) for name, each in loaded.items() if each.vices]
+        rules = [_rules_at_first(matrix, every_rule=every_rule) for matrix in found]
+        originals = _in_threads(
+            lambda each: _original(workers[each[0].of], loaded[each[0].of].ending, each[1], limit),
+            list(zip(found, rules, strict=True)),
+        )
         for matrix, original in zip(found, originals, strict=True):
             further = [_worker(module, matrix.of, imports) for _ in range(1, WORKERS)]
             for worker in further:
                 stack.callback(worker.close)  # its thread may not live to do so
             matrix.every_rule = every_rule
-            _fill(matrix, original, [workers[matrix.of], *further][: len(matrix.results)], limit)
+            crew = [workers[matrix.of], *further][: len(matrix.results)]
+            _fill(matrix, original, crew, limit)
+            _fill_rest(matrix, original, crew, loaded[matrix.of].ending, limit)
     return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
 
 
@@ -170,17 +178,27 @@ def _loaded(workers: Mapping[str, Worker]) -> tuple[dict[str, LoadedMutants], di
     return loaded, absent
 
 
-def _original(worker: Worker, loaded: LoadedMutants, limit: float) -> dict[str, Attempt]:
-    """Try every rule on the original, but for those that are known to end its process."""
+def _rules_at_first(matrix: Matrix, *, every_rule: bool) -> list[Rule]:
+    """Return the rules that are likely to kill what was chosen of our own mutants, or else all."""
+    if every_rule or matrix.of not in ORIGINALS or len(matrix.results) == len(matrix.vices):
+        return matrix.rules
+    likely = tuple({start for mutant in matrix.results for start in matrix.first.get(mutant, ())})
+    return [
+        rule
+        for rule in matrix.rules
+        if rule.id.startswith(likely) or not matrix.results.keys().isdisjoint(rule.mutants)
+    ]
+
+
+def _original(worker: Worker, ending: Ending, rules: Iterable[Rule], limit: float) -> dict[str, Attempt]:
+    """Try rules on the original, but for those that are known to end its process."""
     return {
-        rule.id: Attempt(loaded.ending[rule.id])
-        if rule.id in loaded.ending
-        else _try(worker, TryMutant(rule.id), limit)
-        for rule in loaded.rules
+        rule.id: Attempt(ending[rule.id]) if rule.id in ending else _try(worker, TryMutant(rule.id), limit)
+        for rule in rules
     }
 
 
-def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], chosen: AbstractSet[str]) -> Matrix:
+def _matrix(name: str, loaded: LoadedMutants, chosen: AbstractSet[str]) -> Matrix:
     return Matrix(
         of=name,
         rules=loaded.rules,
@@ -188,16 +206,36 @@ def _matrix(name: str, loaded: LoadedMutants, original: Mapping[str, Attempt], c
         under=loaded.under,
         first=loaded.first,
         why_not={mutant: why for mutant, why in loaded.why_not.items() if mutant in chosen},
-        original={rule: attempt.outcome for rule, attempt in original.items()},
+        original={},
         results={mutant: {} for mutant in loaded.vices if mutant in chosen},
     )
 
 
-def _fill(matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Worker], limit: float) -> None:
-    """Fill the matrix; each worker takes the next mutant that waits."""
-    sound = [rule for rule in matrix.rules if original[rule.id].outcome is Outcome.PASS]
+def _fill_rest(
+    matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Worker], ending: Ending, limit: float
+) -> None:
+    """Try the mutants that live on the rules that were not tried yet, in workers that no mutant has been in."""
+    rest = [rule for rule in matrix.rules if rule.id not in original]
+    alive = [mutant for mutant, found in matrix.results.items() if not found]
+    if rest and alive:
+        errors = dict(matrix.errors)
+        _fill(matrix, _original(workers[0], ending, rest, limit), workers, limit, alive)
+        for mutant in alive:
+            matrix.errors[mutant] = [*errors[mutant], *matrix.errors[mutant]]
+
+
+def _fill(
+    matrix: Matrix,
+    original: Mapping[str, Attempt],
+    workers: Sequence[Worker],
+    limit: float,
+    mutants: Sequence[str] | None = None,
+) -> None:
+    """Fill the matrix, or the part of some mutants; each worker takes the next one that waits."""
+    matrix.original |= {rule: attempt.outcome for rule, attempt in original.items()}
+    sound = [rule for rule in matrix.rules if rule.id in original and original[rule.id].outcome is Outcome.PASS]
     slow = [rule for rule in sound if original[rule.id].slow]
-    waiting = iter([*matrix.results])
+    waiting = iter([*matrix.results] if mutants is None else mutants)
 
     def serve(worker: Worker) -> None:
         warm = worker is workers[0]  # the original has run in it
@@ -260,7 +298,8 @@ def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
 def _tried(matrix: Matrix, mutant: str, original: Mapping[str, Attempt], different: set[str] | None) -> list[Rule]:
     """Return the rules to try on a mutant, those that name it first: any other may end the worker."""
     likely = tuple(matrix.first.get(mutant, ()))
-    matter = [rule for rule in matrix.rules if _matters(rule, mutant, likely, original[rule.id], different)]
+    known = [rule for rule in matrix.rules if rule.id in original]
+    matter = [rule for rule in known if _matters(rule, mutant, likely, original[rule.id], different)]
     return sorted(matter, key=lambda rule: (mutant not in rule.mutants, not rule.id.startswith(likely)))
 
 

@@ -149,7 +149,7 @@ def _verdict(killers: Sequence[str], breaks: Sequence[str], condition: str | Non
 
 
 def _is_kept(rule: str, matrix: Matrix) -> bool:
-    return matrix.original[rule] is Outcome.PASS
+    return matrix.original.get(rule) is Outcome.PASS
 
 
 def _is_judged(rule: Rule, found: Sequence[Matrix]) -> bool:
@@ -186,7 +186,7 @@ def _not_applicable(rules: Sequence[Rule], found: Sequence[Matrix]) -> dict[str,
     return {
         rule: ", ".join(f"{matrix.original[rule]} on {matrix.of}" for matrix in found)
         for rule in musts
-        if not any(_is_kept(rule, matrix) for matrix in found)
+        if not any(matrix.original.get(rule, Outcome.PASS) is Outcome.PASS for matrix in found)
     }
 
 
