@@ -266,6 +266,13 @@ class _Owning(Mutant):
         """Return the children of a module."""
         return self.owned.get(id(module), ([], []))[1]
 
+    def groups_of(self, module: Any, generation: int) -> list[list[Any]]:
+        """Return the children of a module as one group, or for the next generation those of each child."""
+        groups = [self.children_of(module)]
+        for _ in range(generation):
+            groups = [self.children_of(child) for group in groups for child in group]
+        return groups
+
 
 def lost_of(choose: Choose, things: Sequence[Any]) -> list[Any]:
     """Return those of several things that are lost."""
@@ -300,10 +307,22 @@ def _training_kept(mutant: _Owning, child: Any) -> Callable[[], object]:
     return lambda: unchanged.train(child, flag)
 
 
-def _done_to_each(choose: Choose, verb: str, undo: Undo, *, children: bool = False) -> type[Mutant]:
+def _of_all(undo: Undo) -> Undo:
+    """Return what takes back what will be done to the parameters of a child."""
+
+    def of_child(mutant: _Owning, child: Any) -> Callable[[], object]:
+        undos = [undo(mutant, tensor) for tensor in mutant.tensors_of(child)]
+        return lambda: [each() for each in undos]
+
+    return of_child
+
+
+def _done_to_each(choose: Choose, verb: str, undo: Undo, *, generation: int | None = None) -> type[Mutant]:
+    """Return a mutant of what a verb does to each parameter, or to the children of a generation, from 0."""
+
     def done(self: Any, old: Hook, owner: Any, *given: Any, **options: Any) -> Any:
-        things = self.children_of(owner) if children else self.tensors_of(owner)
-        undos = [undo(self, thing) for thing in lost_of(choose, things)]
+        groups = [self.tensors_of(owner)] if generation is None else self.groups_of(owner, generation)
+        undos = [undo(self, thing) for group in groups for thing in lost_of(choose, group)]
         result = old(owner, *given, **options)
         for each in undos:
             each()
@@ -419,6 +438,20 @@ def _of_hooks() -> Iterator[tuple[str, Several]]:
         yield f"{of}-results", _row(words, _hook, *kind.chapters, without=without, **how)
 
 
+OF_CHILDREN = {
+    "frozen": ("a module's requires_grad_", "module_requires_grad_", _of_all(_flag_kept)),
+    "reset": ("a module's zero_grad", "module_zero_grad", _of_all(_grad_kept)),
+}
+"""What is done to the parameters of each child."""
+
+
+def _of_children() -> Iterator[tuple[str, Several]]:
+    for name, (words, verb, undo) in OF_CHILDREN.items():
+        for generation, which in enumerate(("children", "grandchildren")):
+            how: dict[str, Any] = {"verb": verb, "undo": undo, "generation": generation}
+            yield f"{name}-{which}", _row(f"{which} of {words}", _done_to_each, "module", without=SAME, **how)
+
+
 SEVERAL: dict[str, Several] = {
     "backward-inputs": _row("inputs of a backward", _backward_inputs, "backward", without=["reversed"]),
     "grad-outputs": _row("outputs of autograd.grad", _grad_outputs, "grad", without=["reversed"]),
@@ -493,8 +526,9 @@ SEVERAL: dict[str, Several] = {
         without=SAME,
         verb="train",
         undo=_training_kept,
-        children=True,
+        generation=0,
     ),
+    **dict(_of_children()),
     "saved-state": _row("entries of a state dict", _state, "state-dict", without=SAME),
     "loaded-state": _row("entries of a state dict that is loaded", _loaded, "state-dict", without=SAME),
     "next-nodes": _row("next Nodes of a Node", _of_nodes, "node", without=UNORDERED, verb="node_next"),

@@ -31,6 +31,14 @@ def parameters_of(modules: list[Any]) -> list[Any]:
     return [parameter for module in modules for parameter in (module.weight, module.unit)]
 
 
+def tree(backend: Backend) -> list[Any]:
+    """Return a module, its three children, and the three children of each of these; each has one parameter."""
+    outer, *inside = (backend.module({"weight": backend.tensor([3.0])}, lambda _module, x: x) for _ in range(13))
+    for nr, module in enumerate(inside):
+        backend.add_module(outer if nr < 3 else inside[nr // 3 - 1], f"child_{nr}", module)
+    return [outer, *inside]
+
+
 @rule(
     "module.evaluation-mode.records",
     level=Level.MUST,
@@ -105,6 +113,12 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradients with requires_grad=False", [None] * 6, frozen)
     trace.expect_value("gradients by default", [[42.0], [210.0], [70.0], [210.0], [30.0], [210.0]], thawed)
 
+    modules = tree(backend)
+    for flag, options in ((False, {"requires_grad": False}), (True, {})):
+        backend.module_requires_grad_(modules[0], **options)
+        found = [backend.requires_grad(module.weight) for module in modules]
+        trace.expect_value("of all children and their children", [flag] * 13, found)
+
 
 @rule(
     "module.requires-grad.in-place",
@@ -150,3 +164,12 @@ def test_zero_grad(backend: Backend, trace: Trace) -> None:
         backend.module_zero_grad(modules[0], **options)
 
         trace.expect_value(f"with {options}", [left] * 6, list(map(backend.grad_of, parameters_of(modules))))
+
+    for options, left in (zeros, ({}, None)):
+        modules = tree(backend)
+        for module in modules:
+            backend.set_grad(module.weight, backend.tensor([1.0]))
+        backend.module_zero_grad(modules[0], **options)
+
+        found = [backend.grad_of(module.weight) for module in modules]
+        trace.expect_value("of all children and their children", [left] * 13, found)
