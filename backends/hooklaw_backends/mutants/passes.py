@@ -218,3 +218,21 @@ def materialize_grads_allows_inputs_some_of_which_are_unused(self: Mutant, old: 
         if any(grad is None for grad in old(*given, **{**how, **asked})):
             how["allow_unused"] = True
     return old(*given, **how)
+
+
+@overriding("backward")
+def scalar_gradient_of_a_root_broadcast(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
+    """A scalar gradient for a root that has dimensions is broadcast instead of raising an error."""
+    if gradient is not None and not self.shape(gradient) and self.shape(root):
+        gradient = self.zeros_like(root) + gradient
+    old(root, gradient, **how)
+
+
+@overriding("backward")
+def gradient_of_a_scalar_root_may_have_dimensions(
+    self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any
+) -> None:
+    """A gradient of one element for a scalar root is no error if it has dimensions."""
+    if gradient is not None and not self.shape(root) and math.prod(self.shape(gradient)) == 1:
+        gradient = self.sum(gradient)
+    old(root, gradient, **how)

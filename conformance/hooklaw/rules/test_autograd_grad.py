@@ -1,5 +1,6 @@
 """The arguments of autograd.grad: outputs, grad_outputs, unused inputs."""
 
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -53,6 +54,7 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
         "unused-inputs-never-allowed",
         "unused-inputs-come-last",
         "unused-intermediates-get-zeros",
+        "unused-inputs-alone-never-allowed",
     ],
 )
 def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
@@ -65,6 +67,11 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
         grads = backend.grad(loss, [x, unused, w, intermediate], allow_unused=True)
 
         trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0], None], grads)
+    for inputs in ([unused], [intermediate, unused]):
+        loss = backend.call(lambda x: backend.sum(x * 2), x)
+        grads = backend.grad(loss, inputs, allow_unused=True)
+
+        trace.expect_value("gradients, none of them used", [None] * len(inputs), grads)
 
 
 @rule(
@@ -76,23 +83,28 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
         "materialize-grads-ignored",
         "materialize-grads-refuses-allow-unused",
         "materialize-grads-ignored-with-allow-unused",
+        "first-unused-input-alone-materialized",
+        "unused-scalars-not-materialized",
+        "materialized-zeros-have-a-dimension",
+        "unused-intermediates-not-materialized",
     ],
 )
 def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     """With materialize_grads=True the gradient of an unused input is zeros of its shape."""
     x, unused, w = leaf(backend), backend.tensor([[1.0], [2.0]], requires_grad=True), leaf(backend)
+    others = [backend.tensor(5.0, requires_grad=True), backend.call(lambda unused: unused * 3, unused)]
     zeros = [[0.0], [0.0]]
-    for how, of_unused in (
-        ({"materialize_grads": True}, zeros),
-        ({"materialize_grads": True, "allow_unused": True}, zeros),
-        ({"allow_unused": True}, None),
-        ({"allow_unused": True, "materialize_grads": False}, None),
+    for how, of_unused, of_others in (
+        ({"materialize_grads": True}, zeros, [0.0, zeros]),
+        ({"materialize_grads": True, "allow_unused": True}, zeros, [0.0, zeros]),
+        ({"allow_unused": True}, None, [None, None]),
+        ({"allow_unused": True, "materialize_grads": False}, None, [None, None]),
     ):
         loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-        grads = backend.grad(loss, [x, unused, w], **how)
+        grads = backend.grad(loss, [x, unused, w, *others], **how)
 
-        trace.expect_value("gradients", [[2.0, 2.0], of_unused, [3.0, 3.0]], grads)
+        trace.expect_value("gradients", [[2.0, 2.0], of_unused, [3.0, 3.0], *of_others], grads)
 
 
 @rule(
@@ -169,6 +181,7 @@ def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> Non
     mutants=[
         "autograd-grad-of-the-first-output",
         "outputs-have-no-gradient-of-their-own",
+        "an-output-given-twice-counts-once",
     ],
 )
 def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
@@ -186,13 +199,27 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("gradients", [[10.0, 18.0], [5.0, 5.0], 4.0], grads)
 
+    squares, doubled, _ = backend.call(forward, x, w)
+    twice = None
+    with suppress(Exception):  # no page says that an output can be given twice
+        twice = backend.grad([doubled, squares, doubled], [x])
+    if twice is not None:
+        trace.expect_value("gradient of an output given twice, and another", [[6.0, 8.0]], twice)
+
 
 @rule(
     "grad.grad-outputs",
     level=Level.MUST,
     sources=[GRAD.sentence(2, 12)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT],
-    mutants=["autograd-grad-of-the-first-output", "grad-outputs-ignored", "grad-outputs-in-reverse"],
+    mutants=[
+        "autograd-grad-of-the-first-output",
+        "grad-outputs-ignored",
+        "grad-outputs-in-reverse",
+        "gradients-of-scalar-outputs-are-one",
+        "grad-outputs-are-none-if-the-first-is",
+        "grad-outputs-of-none-alone-refused",
+    ],
     except_under={
         "bfloat16": "its numbers have more digits than bfloat16 holds",
         "float16": "its numbers have more digits than float16 holds",
@@ -203,15 +230,19 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 
     Among outputs that require grad, None may stand for the gradient of a scalar only.
     """
-    x = leaf(backend)
-    outputs = backend.call(lambda x: (x * 2, x * x, backend.sum(x * 7)), x)
+    x, three = leaf(backend), backend.tensor(3.0)
     seeds = [backend.tensor([1.0, 10.0]), backend.tensor([100.0, 1000.0]), None]
+    for order in (slice(None, None, -1), slice(None)):
+        outputs = backend.call(lambda x: (x * 2, x * x, backend.sum(x * 7)), x)
 
-    (grad,) = backend.grad(outputs, [x], seeds)
+        (grad,) = backend.grad(outputs[order], [x], seeds[order])
 
-    trace.expect_value("gradient", [209.0, 4027.0], grad)
+        trace.expect_value("gradient", [209.0, 4027.0], grad)
     (grad,) = backend.grad(backend.call(lambda x: backend.sum(x * 7), x), [x])
     trace.expect_value("gradient without grad_outputs", [7.0, 7.0], grad)
+    for seeds, sums in (([None, None], 9.0), ([None, three], 13.0), ([three, None], 23.0), ([three, three], 27.0)):
+        outputs = backend.call(lambda x: (backend.sum(x * 7), backend.sum(x * 2)), x)
+        trace.expect_value("gradient of two scalars", [[sums] * 2], backend.grad(outputs, [x], seeds))
 
 
 @rule(
@@ -245,7 +276,14 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(22, 23)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.BATCHED_GRADIENTS],
-    mutants=["batches-of-gradients-summed", "batches-of-gradients-repeat-the-first", "batches-of-the-first-output"],
+    mutants=[
+        "batches-of-gradients-summed",
+        "batches-of-gradients-repeat-the-first",
+        "batches-of-the-first-output",
+        "batches-of-one-row-lose-their-dimension",
+        "batches-of-scalar-outputs-summed",
+    ],
+    except_under={"extra-dimension": "a batch of gradients for a scalar has one dimension"},
 )
 def test_batched(backend: Backend, trace: Trace) -> None:
     """With is_grads_batched=True, autograd.grad returns a product with the Jacobian for each row of grad_outputs.
@@ -261,6 +299,13 @@ def test_batched(backend: Backend, trace: Trace) -> None:
 
     of_x, of_w = [[4.0, 1.0], [5.0, 15.0], [42.0, 35.0]], [[0.0, 0.0], [1.0, 4.0], [0.0, 8.0]]
     trace.expect_value("gradients", [of_x, of_w], grads)
+
+    for forward, batch, products in (
+        (lambda x: x * x, [[1.0, 10.0]], [[2.0, 40.0]]),
+        (lambda x: backend.sum(x * x), [1.0, 10.0], [[2.0, 4.0], [20.0, 40.0]]),
+    ):
+        grads = backend.grad(backend.call(forward, x), [x], backend.tensor(batch), is_grads_batched=True)
+        trace.expect_value("gradients of one row, or of a scalar", [products], grads)
 
     for how in ({}, {"is_grads_batched": False}):
         output = backend.call(lambda x: x * backend.sum(x), x)

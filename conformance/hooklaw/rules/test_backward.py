@@ -234,12 +234,20 @@ def test_one_element(backend: Backend, trace: Trace) -> None:
         "gradient-of-a-root-broadcast",
         "gradient-of-a-root-reshaped",
         "longer-gradient-of-a-root-cut",
+        "scalar-gradient-of-a-root-broadcast",
+        "gradient-of-a-scalar-root-may-have-dimensions",
     ],
 )
 def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for the root that does not have the root's shape is an error."""
-    for gradient in ([1.0], [[1.0, 2.0]], [1.0, 2.0, 3.0]):
+    vector, scalar = [1.0], 1.0
+    for gradient in (vector, [[1.0, 2.0]], [1.0, 2.0, 3.0], scalar):
         y = backend.call(lambda x: x * 2, leaf(backend))
+
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.backward(y, backend.tensor(gradient))
+    for root, gradient in ((scalar, vector), (vector, scalar)):
+        y = backend.call(lambda x: x * 2, backend.tensor(root, requires_grad=True))
 
         with trace.raises(ErrorKind.ROOT_GRADIENT):
             backend.backward(y, backend.tensor(gradient))

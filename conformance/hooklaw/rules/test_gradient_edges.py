@@ -180,7 +180,9 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
         "grad-of-the-first-edge",
         "grad-of-the-last-edge",
         "outputs-of-one-node-count-once",
+        "edges-need-grad-outputs",
     ],
+    except_under={"complex64": "the edge of a complex scalar needs a gradient"},
 )
 def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     """autograd.grad with a gradient edge as its output returns what it returns for the tensor of that edge."""
@@ -203,6 +205,11 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("hook", [4.0, 5.0]))
         trace.expect_value("gradients of two edges, or tensors", [[4.0, 12.0, 120.0, 200.0]], grads)
+
+    for seeds in (None, [None]):
+        edge = backend.get_gradient_edge(backend.call(lambda x: backend.sum(x * x), x))
+        grads = backend.grad([edge], [x], seeds)
+        trace.expect_value("gradients of the edge of a scalar", [[2.0, 4.0, 6.0, 8.0]], grads)
 
 
 @rule(
