@@ -302,3 +302,104 @@ def return_of_a_later_load_hook_ignored(self: _KnowsSubmodules, owner: Any, hook
         return None if is_later else result
 
     return run
+
+
+@overriding("register_module_parameter_registration_hook")
+def parameter_registration_hook_runs_for_buffers(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A parameter registration hook runs for buffers too."""
+    return handle_of([old(hook), self.register_module_buffer_registration_hook(hook)])
+
+
+@overriding("register_module_parameter_registration_hook")
+def parameter_registration_hook_runs_for_modules(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A parameter registration hook runs for modules too."""
+    return handle_of([old(hook), self.register_module_module_registration_hook(hook)])
+
+
+@overriding("register_module_buffer_registration_hook")
+def buffer_registration_hook_runs_for_modules(self: Mutant, old: Hook, hook: Hook) -> Any:
+    """A buffer registration hook runs for modules too."""
+    return handle_of([old(hook), self.register_module_module_registration_hook(hook)])
+
+
+@calling(*verbs.REGISTRATION)
+def falsy_return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A tensor whose only element is 0 is ignored if a registration hook returns it."""
+    result = hook(*given)
+    return None if self.is_tensor(result) and self.tolist(result) in (0.0, [0.0]) else result
+
+
+def _by_a_copy(hook: Hook) -> Hook:
+    return lambda owner, state, *rest: hook(owner, copy(state), *rest)
+
+
+WITH_A_STATE = ("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
+"""The verbs whose hooks may change the dict."""
+
+
+def _later_given_a_copy(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    is_later = self.keeps(owner)
+    self.kept.append(owner)
+    return old(owner, _by_a_copy(hook) if is_later else hook, **options)
+
+
+def _given_a_copy_later(_self: Mutant, _owner: Any, hook: Hook) -> Hook:
+    hooks = chain([hook], repeat(_by_a_copy(hook)))
+
+    def run(*given: Any) -> Any:
+        return next(hooks)(*given)
+
+    return run
+
+
+def _of_a_submodule_given_a_copy(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
+    return (_by_a_copy(hook) if self.keeps(owner) else hook)(owner, *given)
+
+
+@overriding("register_state_dict_post_hook")
+def later_state_dict_post_hooks_given_a_copy(*given: Any, **options: bool) -> Any:
+    """A state_dict post-hook that is not the first of its module gets a copy of the state_dict."""
+    return _later_given_a_copy(*given, **options)
+
+
+@altering("register_state_dict_post_hook")
+def state_dict_post_hook_given_a_copy_from_its_second_call_on(*given: Any) -> Hook:
+    """A state_dict post-hook gets a copy of the state_dict from its second call on."""
+    return _given_a_copy_later(*given)
+
+
+@calling("register_state_dict_post_hook", base=_KnowsSubmodules)
+def state_dict_post_hook_of_a_submodule_given_a_copy(*given: Any) -> Any:
+    """A state_dict post-hook of a submodule gets a copy of the state_dict."""
+    return _of_a_submodule_given_a_copy(*given)
+
+
+@overriding("register_load_state_dict_pre_hook")
+def later_load_pre_hooks_given_a_copy(*given: Any, **options: bool) -> Any:
+    """A load_state_dict pre-hook that is not the first of its module gets a copy of the state_dict."""
+    return _later_given_a_copy(*given, **options)
+
+
+@altering("register_load_state_dict_pre_hook")
+def load_pre_hook_given_a_copy_from_its_second_call_on(*given: Any) -> Hook:
+    """A load_state_dict pre-hook gets a copy of the state_dict from its second call on."""
+    return _given_a_copy_later(*given)
+
+
+@calling("register_load_state_dict_pre_hook", base=_KnowsSubmodules)
+def load_pre_hook_of_a_submodule_given_a_copy(*given: Any) -> Any:
+    """A load_state_dict pre-hook of a submodule gets a copy of the state_dict."""
+    return _of_a_submodule_given_a_copy(*given)
+
+
+@altering("register_state_dict_post_hook")
+def return_of_a_later_state_hook_ignored(self: Mutant, owner: Any, hook: Hook) -> Hook:
+    """Of several state_dict post-hooks of a module only what the first returns is an error."""
+    is_later = self.keeps(owner)
+    self.kept.append(owner)
+
+    def run(*given: Any) -> Any:
+        result = hook(*given)
+        return None if is_later else result
+
+    return run

@@ -40,7 +40,7 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
         return made
 
     def number():
-        return backend.tensor([3.0])
+        return backend.tensor([0.0])  # falsy, as what a hook returns may be
 
     return [
         (backend.register_module_parameter_registration_hook, number, lambda value: bare(backend, {"value": value})),
@@ -90,20 +90,26 @@ def test_module(backend: Backend, trace: Trace) -> None:
         "return-of-a-registration-hook-ignored",
         "registration-hook-gets-no-module",
         "parameter-registration-hook-lost-second-call",
+        "parameter-registration-hook-runs-for-buffers",
+        "parameter-registration-hook-runs-for-modules",
+        "falsy-return-of-a-registration-hook-ignored",
     ],
 )
 def test_parameter(backend: Backend, trace: Trace) -> None:
     """A parameter registration hook gets the module, name and parameter; a parameter that it returns replaces it."""
-    other = bare(backend, {"weight": backend.tensor([7.0])}).weight
+    other = bare(backend, {"weight": backend.tensor([0.0])}).weight
     seen: list[Any] = []
 
     def hook(module, name, parameter):
         seen.append(module)
         trace.log("hook", [name, parameter])
-        return other
+        return other if backend.is_tensor(parameter) else None
 
     with until_removed(backend.register_module_parameter_registration_hook(hook)):
         made = bare(backend, {"weight": backend.tensor([3.0]), "bias": backend.tensor([5.0])})
+        outer = bare(backend)
+        backend.register_buffer(outer, "mean", backend.tensor([6.0]))
+        backend.add_module(outer, "inner", bare(backend))
 
     trace.expect(("hook", ["weight", [3.0]]), ("hook", ["bias", [5.0]]))
     trace.expect_value("is the module", [True, True], [given is made for given in seen])
@@ -121,6 +127,8 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
         "registration-hook-gets-no-module",
         "buffer-registration-hook-lost-second-call",
         "buffer-registration-hook-runs-for-parameters",
+        "buffer-registration-hook-runs-for-modules",
+        "falsy-return-of-a-registration-hook-ignored",
     ],
 )
 def test_buffer(backend: Backend, trace: Trace) -> None:
@@ -128,7 +136,7 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
 
     def hook(given, name, buffer):
         trace.log("hook", [given is module, name, buffer])
-        return buffer * 2
+        return buffer - 3 if backend.is_tensor(buffer) else None
 
     module = bare(backend)
     with until_removed(backend.register_module_buffer_registration_hook(hook)):
@@ -137,7 +145,7 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
         backend.add_module(module, "inner", bare(backend, {"weight": backend.tensor([7.0])}))
 
     trace.expect(("hook", [True, "mean", [3.0]]), ("hook", [True, "variance", [5.0]]))
-    trace.expect_value("buffers", [[6.0], [10.0]], [module.mean, module.variance])
+    trace.expect_value("buffers", [[0.0], [2.0]], [module.mean, module.variance])
 
 
 @rule(
@@ -212,7 +220,11 @@ def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("several registration hooks run in order, each with what the hook before it returned")],
     needs=NEEDS,
-    mutants=["return-of-a-registration-hook-ignored", "none-of-a-registration-hook-restores-the-value"],
+    mutants=[
+        "return-of-a-registration-hook-ignored",
+        "none-of-a-registration-hook-restores-the-value",
+        "falsy-return-of-a-registration-hook-ignored",
+    ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
     """Several registration hooks run in order of registration, each with what the hook before it returned."""

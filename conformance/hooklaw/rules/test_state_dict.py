@@ -86,22 +86,36 @@ def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST.sentence(2, 3)],
     needs=NEEDS,
-    mutants=["state-dict-post-hook-given-a-copy", "state-dict-post-hook-can-only-add"],
+    mutants=[
+        "state-dict-post-hook-given-a-copy",
+        "state-dict-post-hook-given-a-copy-from-its-second-call-on",
+        "state-dict-post-hook-of-a-submodule-given-a-copy",
+        "later-state-dict-post-hooks-given-a-copy",
+        "state-dict-post-hook-can-only-add",
+    ],
 )
 def test_post_hook(backend: Backend, trace: Trace) -> None:
     """A state_dict post-hook gets module, dict, prefix and metadata, and may change the dict in place."""
 
     def hook(given, state, prefix, metadata):
-        trace.log("hook", [given is module, sorted(state), prefix, isinstance(metadata, dict)])
+        trace.log("hook", [given is module, sorted({*state} - {"late"}), prefix, isinstance(metadata, dict)])
         state.update(more=7, weight=8)
         del state["bias"]
 
     module = backend.module({name: backend.tensor([3.0, 5.0]) for name in ("weight", "bias")}, lambda _module, x: x)
     backend.register_state_dict_post_hook(module, hook)
-    state = backend.state_dict(module)
+    backend.register_state_dict_post_hook(module, lambda _module, state, *_: state.update(late=9))
+    for _ in range(2):
+        state = backend.state_dict(module)
 
-    trace.expect(("hook", [True, ["bias", "weight"], "", True]))
-    trace.expect_value("what the hook left", [["more", 7], ["weight", 8]], sorted(state.items()))
+        trace.expect(("hook", [True, ["bias", "weight"], "", True]))
+        trace.expect_value("what the hooks left", [["late", 9], ["more", 7], ["weight", 8]], sorted(state.items()))
+
+    outer, inner, ran = weighted(backend), weighted(backend), list[bool]()
+    backend.add_module(outer, "inner", inner)
+    backend.register_state_dict_post_hook(inner, lambda _module, state, *_: (ran.append(True), state.update(more=7))[1])
+    state = backend.state_dict(outer)
+    trace.expect_value("has what the hook of a submodule added", [*ran], ["more" in state] * len(ran))
 
 
 @rule(
@@ -110,16 +124,18 @@ def test_post_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook must return None")],
     needs=NEEDS,
-    mutants=["return-of-a-state-hook-ignored"],
+    mutants=["return-of-a-state-hook-ignored", "return-of-a-later-state-hook-ignored"],
 )
 def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A state_dict post-hook that returns anything but None is an error."""
     for result in (lambda state: state, lambda _: {}, lambda _: 0):
-        module = weighted(backend)
-        backend.register_state_dict_post_hook(module, lambda _module, state, *_, result=result: result(state))
+        for earlier in ([], [lambda *_: None]):
+            module = weighted(backend)
+            for hook in (*earlier, lambda _module, state, *_, result=result: result(state)):
+                backend.register_state_dict_post_hook(module, hook)
 
-        with trace.raises(ErrorKind.STATE_HOOK_RETURN):
-            backend.state_dict(module)
+            with trace.raises(ErrorKind.STATE_HOOK_RETURN):
+                backend.state_dict(module)
 
 
 @rule(
@@ -228,15 +244,34 @@ def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("what a hook changes in the dict is loaded; the docstring of an optimizer's hook says so")],
     needs=NEEDS,
-    mutants=["load-pre-hook-given-a-copy"],
+    mutants=[
+        "load-pre-hook-given-a-copy",
+        "load-pre-hook-given-a-copy-from-its-second-call-on",
+        "load-pre-hook-of-a-submodule-given-a-copy",
+        "later-load-pre-hooks-given-a-copy",
+    ],
 )
 def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
     """A load_state_dict pre-hook can change the dict that is loaded in place, for example rename a key."""
-    owner = weighted(backend)
-    backend.register_load_state_dict_pre_hook(owner, lambda _, state, *_rest: state.update(weight=state.pop("old")))
-    backend.load_state_dict(owner, {"old": backend.tensor([7.0, 8.0])})
+    owner, inner, ran = weighted(backend), weighted(backend), list[list[float]]()
+    for name in ("old", "older"):
+        backend.register_load_state_dict_pre_hook(
+            owner, lambda _, state, *_rest, name=name: state.update({"weight": state.pop(name, state.get("weight"))})
+        )
+    for name, numbers in (("old", [7.0, 8.0]), ("older", [9.0, 10.0]), ("old", [11.0, 12.0])):
+        backend.load_state_dict(owner, {name: backend.tensor(numbers)})
 
-    trace.expect_value("weight", [7.0, 8.0], owner.weight)
+        trace.expect_value("weight", numbers, owner.weight)
+
+    def replace(_module, state, prefix, *_: object):
+        ran.append([5.0, 6.0])
+        state[f"{prefix}weight"] = backend.tensor([5.0, 6.0])
+
+    backend.add_module(owner, "inner", inner)
+    backend.register_load_state_dict_pre_hook(inner, replace)
+    numbers = backend.tensor([1.0, 2.0])
+    backend.load_state_dict(owner, {"old": numbers, "inner.weight": numbers})
+    trace.expect_value("weight of a submodule whose hook ran", [*ran], [backend.tolist(inner.weight)] * len(ran))
 
 
 @rule(
