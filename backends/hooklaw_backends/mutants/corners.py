@@ -1,5 +1,6 @@
 """Mutants that are wrong in a corner only: for one count, dtype or layout, in one thread, or at one moment."""
 
+import math
 import threading
 from collections import Counter
 from typing import Any
@@ -258,3 +259,16 @@ def some_gradients_of_a_node_hook_padded(self: Mutant, hook: Hook, grads: Any, *
     """If a Node hook returns some gradients, but too few, the rest stay as they are."""
     result = hook(grads, *rest)
     return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
+
+
+@overriding("grad_of")
+def gradient_with_gaps_closed_up_keeps_the_order_of_its_strides(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The .grad of a leaf whose memory overlaps or has gaps is dense, but its strides have the order of the leaf's."""
+    grad = old(tensor)
+    strides, shape = self.stride(tensor), self.shape(tensor)
+    dense = (1, *shape[:-1])
+    if grad is None or len(shape) != len("ab") or strides == dense or strides[0] >= strides[1]:
+        return grad
+    made = self.strided(self.tensor([0.0] * math.prod(shape)), shape, dense)
+    self.overwrite(made, grad)
+    return made

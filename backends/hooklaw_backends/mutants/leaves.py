@@ -193,3 +193,22 @@ def detach_in_place_cuts_earlier_uses(self: Mutant, old: Hook, tensor: Any) -> N
     if not self.is_leaf(tensor):
         self.register_hook(tensor, lambda grad: grad * 0)
     old(tensor)
+
+
+@overriding("set_requires_grad")
+def flag_of_a_non_leaf_is_set_at_the_second_try(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
+    """requires_grad of a non-leaf tensor can be switched off by setting it to False twice, which detaches it."""
+    if requires_grad or self.is_leaf(tensor):
+        old(tensor, requires_grad=requires_grad)
+    elif self.keeps(tensor):
+        self.detach_(tensor)
+    else:
+        self.kept.append(tensor)
+        old(tensor, requires_grad=requires_grad)
+
+
+@overriding("requires_grad")
+def results_of_frozen_leaves_require_no_grad(self: Mutant, old: Hook, tensor: Any) -> bool:
+    """A non-leaf tensor does not require grad any more once all leaves behind it have been frozen."""
+    flag = old(tensor)
+    return flag and (self.is_leaf(tensor) or any(map(old, self.leaves_of(tensor))))

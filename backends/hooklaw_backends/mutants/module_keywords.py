@@ -291,3 +291,32 @@ def none_of_a_pre_hook_with_kwargs_restores_the_arguments(
     """If a forward pre-hook with with_kwargs=True returns None, forward gets what the hook before it had got."""
     result = self.noted(hook(module, *given), given)
     return self.replaced_by(given) if result is None else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def empty_keyword_arguments_of_a_pre_hook_ignored(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """If a forward pre-hook with with_kwargs=True returns an empty dict, forward keeps its keyword arguments."""
+    result = hook(module, args, kwargs)
+    return result and (result[0], result[1] or kwargs)
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def empty_arguments_of_a_pre_hook_with_kwargs_ignored(
+    self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any
+) -> Any:
+    """If a forward pre-hook with with_kwargs=True returns an empty tuple of arguments, forward keeps its arguments."""
+    result = hook(module, args, kwargs)
+    return result and (result[0] or args, result[1])
+
+
+@overriding("register_forward_pre_hook")
+def dict_of_a_pre_hook_is_keyword_arguments(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A dict that a forward pre-hook without with_kwargs=True returns is the keyword arguments of forward."""
+
+    def run(module: Any, args: Any, kwargs: Any) -> Any:
+        result = hook(module, args)
+        return ((), result) if isinstance(result, dict) else _with(kwargs, result)  # pyright: ignore[reportUnknownVariableType]
+
+    if options.get("with_kwargs"):
+        return old(module, hook, **options)
+    return old(module, run, **{**options, "with_kwargs": True})

@@ -9,6 +9,7 @@ from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, alte
 from hooklaw_backends.mutants.shared import (
     CallsTheRest,
     Deferring,
+    Handle,
     KeepsHandles,
     handle_of,
     move_to_front,
@@ -316,3 +317,23 @@ def multi_grad_hook_any_after_accumulation(
     handles = [old(tensors, lambda grad: hook(grad) if self.inputs else waiting.append(grad), mode=mode)]
     run = lambda _: hook(waiting.pop()) if waiting else None  # noqa: E731 - a def is no shorter
     return handle_of(handles + [self.register_post_accumulate_grad_hook(each, run) for each in tensors])
+
+
+def _removing(handle: Any, *kept: int) -> Handle:
+    """Return a handle that removes a multi-grad hook from its tensors but for those in some places."""
+    handles = getattr(handle, "handles", handle)
+    return handle_of([each for nr, each in enumerate(handles) if nr not in kept])
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_handle_forgets_the_second_tensor(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The handle of a multi-grad hook does not remove it from the second of three tensors."""
+    handle = old(*given, **how)
+    return _removing(handle, 1) if len(given[0]) > 2 else handle  # noqa: PLR2004 - three tensors
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_handle_forgets_the_third_tensor(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The handle of a multi-grad hook does not remove it from the third of its tensors."""
+    handle = old(*given, **how)
+    return _removing(handle, 2) if len(given[0]) > 2 else handle  # noqa: PLR2004 - three tensors

@@ -177,3 +177,22 @@ class PostAccumulateBeforeARecordedAccumulation(Mutant):
                 self.set_grad(param, after)
 
         return super().register_post_accumulate_grad_hook(tensor, early)
+
+
+@overriding("register_post_accumulate_grad_hook")
+def refused_post_accumulate_hook_runs(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A post-accumulate hook that is refused on a non-leaf tensor runs all the same when its gradient is computed."""
+    if not self.is_leaf(tensor):
+        self.register_hook(tensor, without_result(hook))
+    return old(tensor, hook)
+
+
+class PostAccumulateAcceptedOnClones(Mutant):
+    """Registering a post-accumulate hook on a clone of a leaf is not an error."""
+
+    def clone(self, tensor: Any) -> Any:
+        self.kept.append(super().clone(tensor))
+        return self.kept[-1]
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        return Handle() if self.keeps(tensor) else super().register_post_accumulate_grad_hook(tensor, hook)

@@ -269,3 +269,24 @@ def selective_context_says_recompute(self: Mutant, old: Hook, policy: Any, **opt
     if not callable(policy):
         return old(policy, **options)
     return old(lambda _, operation: policy(SimpleNamespace(is_recompute=True), operation), **options)
+
+
+def _with_tuples(functions: Any, call: Hook) -> list[Hook]:
+    """Return functions that are called by ``(function, value)`` if the value is a tuple."""
+
+    def one(function: Hook) -> Hook:
+        return lambda value: call(function, value) if isinstance(value, tuple) else function(value)
+
+    return [*map(one, functions)]
+
+
+@overriding("checkpoint_sequential")
+def sequential_unpacks_tuples(self: Mutant, old: Hook, functions: Any, *given: Any, **how: Any) -> Any:
+    """A tuple that a function of checkpoint_sequential returns is the positional arguments of the next."""
+    return old(_with_tuples(functions, lambda function, values: function(*values)), *given, **how)
+
+
+@overriding("checkpoint_sequential")
+def sequential_passes_the_first_of_a_tuple_on(self: Mutant, old: Hook, functions: Any, *given: Any, **how: Any) -> Any:
+    """Of a tuple that a function of checkpoint_sequential returns the next gets the first element alone."""
+    return old(_with_tuples(functions, lambda function, values: function(values[0])), *given, **how)

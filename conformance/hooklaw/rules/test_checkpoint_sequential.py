@@ -33,7 +33,12 @@ def sequence(backend: Backend, functions: Any, segments: int, **how: Any) -> Any
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(2, 11, 20)],
     needs=NEEDS,
-    mutants=["sequential-forgets-the-rest", "sequential-needs-an-input-that-requires-grad"],
+    mutants=[
+        "sequential-forgets-the-rest",
+        "sequential-needs-an-input-that-requires-grad",
+        "sequential-unpacks-tuples",
+        "sequential-passes-the-first-of-a-tuple-on",
+    ],
 )
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential, reentrant or not, has the result and gradients of running the functions one by one.
@@ -54,6 +59,20 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     forward = sequence(backend, [lambda x: x * weight, lambda x: x * weight], 2, use_reentrant=False)
     backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
     trace.expect_value("gradient, of an input that requires none", [6.0, 4.0], backend.grad_of(weight))
+
+    whole: list[bool] = []
+
+    def joined(*given: Any):
+        whole.append(isinstance(given[0], tuple))
+        first, second, *_ = given[0] if whole[-1] else given * 2
+        return first * second
+
+    functions = [lambda x: (x * 2, x), joined, lambda x: x * x, lambda x: x * 3]
+    for segments, use_reentrant in ((2, True), (2, False), (4, False)):  # no tuple passes from one reentrant segment on
+        x = leaf(backend)
+        backend.backward(backend.call(sequence(backend, functions, segments, use_reentrant=use_reentrant), x))
+        trace.expect_value("gradient, of functions that pass a tuple on", [48.0, 384.0], backend.grad_of(x))
+    trace.expect_value("the tuple is one argument", [True] * len(whole), whole)
 
 
 @rule(

@@ -64,17 +64,20 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
         "replacement-by-a-module-hook-ignored",
         "value-of-a-pre-hook-replaces-the-first-argument",
         "falsy-value-of-a-pre-hook-ignored",
+        "dict-of-a-pre-hook-is-keyword-arguments",
     ],
 )
 def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     """A single value that a forward pre-hook returns becomes the argument of forward."""
+    values = (lambda args: args[0] + 10, lambda args: [args[0] + 10], lambda args: {"x": args[0] + 10}, lambda _: 0)
     x = backend.tensor([1.0, 2.0])
-    for replace in (lambda args: args[0] + 10, lambda args: [args[0] + 10], lambda _: 0):
-        module = backend.module({}, lambda _module, *args: (trace.log("forward", args), x * 2)[1])
-        backend.register_forward_pre_hook(module, lambda _, args, replace=replace: replace(args))
+    for value in values:
+        module = backend.module({}, lambda _, *args, **named: (trace.log("forward", [args, sorted(named)]), x * 2)[1])
+        backend.register_forward_pre_hook(module, lambda _, args, value=value: value(args))
         backend.call(module, x, x)
 
-    trace.expect(("forward", [[11.0, 12.0]]), ("forward", [[[11.0, 12.0]]]), ("forward", [0]))
+    given = ([[11.0, 12.0]], [[[11.0, 12.0]]], [[["x", [11.0, 12.0]]]], [0])
+    trace.expect(*(("forward", [args, []]) for args in given))
 
 
 @rule(
@@ -157,6 +160,8 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-given-as-false-is-true",
         "pre-hooks-with-kwargs-get-those-of-the-caller",
         "pre-hooks-without-kwargs-restore-those-of-the-caller",
+        "empty-keyword-arguments-of-a-pre-hook-ignored",
+        "empty-arguments-of-a-pre-hook-with-kwargs-ignored",
     ],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:
@@ -176,6 +181,16 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("kwargs", [["added", 7], ["factor", 3]]), ("kwargs", [["factor", 6]]), ("False", 2))
     trace.expect_value("output", [264.0, 276.0], output)
+
+    x = backend.tensor([1.0, 2.0])
+    empties = (lambda *_: ((), {}), lambda _, args, _kwargs: (args, {}), lambda _, _args, kwargs: ((), kwargs))
+    for empty in empties:
+        module = backend.module({}, lambda _, *args, **named: (trace.log("forward", [args, sorted(named)]), x * 2)[1])
+        backend.register_forward_pre_hook(module, lambda _, args, _kwargs: (args, {"factor": 3}), with_kwargs=True)
+        backend.register_forward_pre_hook(module, empty, with_kwargs=True)
+        backend.call(module, x)
+
+    trace.expect(("forward", [[], []]), ("forward", [[[1.0, 2.0]], []]), ("forward", [[], ["factor"]]))
 
 
 @rule(

@@ -417,6 +417,8 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
         "multi-grad-handle-removes-the-oldest",
         "hook-that-ran-is-not-removed",
         "removal-of-multi-grad-hooks-waits-for-the-end-of-the-pass",
+        "multi-grad-handle-forgets-the-second-tensor",
+        "multi-grad-handle-forgets-the-third-tensor",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -450,6 +452,12 @@ def test_handle(backend: Backend, trace: Trace) -> None:
         handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
         backend.backward(backend.call(forward, a))
         trace.expect("older")
+
+        c = backend.tensor([5.0, 6.0], requires_grad=True)
+        backend.register_multi_grad_hook([a, b, c], trace.saw(mode), mode=mode).remove()
+        for each in (a, b, c):
+            backend.backward(backend.call(lambda each: backend.sum(each * 3), each))
+        trace.expect("older", "older")
 
 
 @rule(

@@ -39,7 +39,11 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2), FIRED.sentence(5)],
     needs=[Capability.POST_ACCUMULATE, Capability.CUSTOM_FUNCTION],
-    mutants=["post-accumulate-without-gradient", "post-accumulate-where-a-gradient-is-there"],
+    mutants=[
+        "post-accumulate-without-gradient",
+        "post-accumulate-where-a-gradient-is-there",
+        "post-accumulate-skipped-if-a-use-gives-none",
+    ],
 )
 def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
     """If no gradient arrives at the leaf and nothing is accumulated, a post-accumulate-grad hook does not run."""
@@ -52,6 +56,10 @@ def test_nothing_accumulated(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x: backend.sum(dead_end(x)), x))
 
         trace.expect()
+    for use in (lambda x: dead_end(x) + x * 3, lambda x: x * 4 + dead_end(x)):
+        backend.backward(backend.call(lambda x, use=use: backend.sum(use(x)), x))
+
+    trace.expect(("post-accumulate", [12.0, 12.0]), ("post-accumulate", [16.0, 16.0]))
 
 
 @rule(
@@ -76,15 +84,22 @@ def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4), FIRED.sentence(6, 7)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["post-accumulate-accepted-on-non-leaf"],
+    mutants=[
+        "post-accumulate-accepted-on-non-leaf",
+        "post-accumulate-accepted-on-clones",
+        "refused-post-accumulate-hook-runs",
+    ],
 )
 def test_leaf_only(backend: Backend, trace: Trace) -> None:
     """Registering a post-accumulate-grad hook on a non-leaf tensor is an error."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y = backend.call(lambda x: x * 2, x)
+    for make in (lambda x: x * 2, backend.clone, backend.sum):
+        y = backend.call(make, x)
 
-    with trace.raises(ErrorKind.NOT_A_LEAF):
-        backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
+        with trace.raises(ErrorKind.NOT_A_LEAF):
+            backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
+        backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+        trace.expect()
 
 
 @rule(
