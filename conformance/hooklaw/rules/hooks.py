@@ -16,6 +16,8 @@ Place = Callable[[Callable[[], Any]], Any]
 """Calls a function, which registers hooks, in some place."""
 
 
+NUMBERS = (3.0, 0.0, [0.0], [0.0, 0.0], [])
+"""A 0-d tensor, some of zeros, and one without elements: a value that is tested for truth is taken for none."""
 EARLIER = ("first", "second", "third")
 """The labels of hooks that are registered before another."""
 
@@ -189,17 +191,56 @@ def hooked_module(backend: Backend, kind: Kind, *hooks: Then, place: Place = her
 
 
 @contextmanager
-def hooked(backend: Backend, kind: Kind, *hooks: Then, place: Place = here) -> Generator[tuple[Any, Any]]:
-    """Make the graph in three calls with hooks of a kind, and give its root and leaf."""
-    x = leaf(backend)
+def hooked(
+    backend: Backend, kind: Kind, *hooks: Then, place: Place = here, x: Any = None, weight: Any = None
+) -> Generator[tuple[Any, Any]]:
+    """Make the graph in three calls with hooks of a kind, and give its root and leaf.
+
+    The leaf may be another, and what is summed may be weighted.
+    """
+    x = leaf(backend) if x is None else x
+    total = backend.sum if weight is None else lambda tripled: backend.sum(tripled * weight)
     if kind.of_module:
         with hooked_module(backend, kind, *hooks, place=place) as module:
-            yield backend.call(lambda x: backend.sum(module(x) * 3), x), x
+            yield backend.call(lambda x: total(module(x) * 3), x), x
         return
     doubled = backend.call(lambda x: x * 2, x)
     parts = Parts(x, doubled, backend.call(lambda doubled: doubled * 3, doubled))
     place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
-    yield backend.call(backend.sum, parts.tripled), x
+    yield backend.call(total, parts.tripled), x
+
+
+def gets_each_value(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect a hook to get gradients of each of `NUMBERS`."""
+    for numbers in NUMBERS:
+        x, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        with hooked(backend, kind, trace.saw("hook", nothing), x=x, weight=weight) as (root, _):
+            backend.backward(root)
+        trace.expect(("hook", _times(kind.seen, numbers)))
+
+
+def uses_each_value(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect what a hook returns to be used if it is one of `NUMBERS`."""
+    for numbers in NUMBERS:
+        x, returned = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        with hooked(backend, kind, lambda *_, returned=returned: returned, x=x) as (root, _):
+            backend.backward(root)
+        factor = 6.0 / _first_of(kind.seen)
+        trace.expect_value(f"x.grad after {numbers}", _times([factor], numbers), backend.grad_of(x))
+
+
+def _first_of(seen: Any) -> float:
+    """Return the first number of what a hook sees."""
+    return _first_of(seen[0]) if isinstance(seen, list) else seen
+
+
+def _times(seen: Any, numbers: Any) -> Any:
+    """Return what a hook sees if the gradients are multiplied: each row of equal numbers becomes one like `numbers`."""
+    if not isinstance(seen, list):
+        return seen
+    if not isinstance(seen[0], float):
+        return [_times(each, numbers) for each in seen]
+    return [seen[0] * number for number in numbers] if isinstance(numbers, list) else seen[0] * numbers
 
 
 def hook_of(trace: Trace, kind: Kind) -> Then:

@@ -5,6 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import TENSOR, uses_each_value
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
@@ -102,6 +103,8 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(unchanged, x))
 
         trace.expect_value("x.grad, of a tensor that is returned each time", accumulated, backend.grad_of(x))
+
+    uses_each_value(backend, trace, TENSOR)
 
 
 @rule(

@@ -6,6 +6,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import BACKWARD, gets_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_hook")
@@ -76,6 +77,8 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
             ("hook", [False, True, True, True]),
             ("gradients", [[[33.0, 33.0], [107.0, 107.0]], [[10.0, 10.0], [11.0, 11.0], [1.0, 1.0]]]),
         )
+
+    gets_each_value(backend, trace, BACKWARD)
 
 
 @rule(

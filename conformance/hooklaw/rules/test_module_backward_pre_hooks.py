@@ -5,6 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import BACKWARD_PRE, gets_each_value, uses_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
@@ -93,6 +94,8 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
     trace.expect(*[("pre-hook", [[1.0, 1.0]]), ("pre-hook", [[12.0, 20.0]])] * 3)
     trace.expect_value("loss", 254.0, loss)
     trace.expect_value("x.grad", [432.0, 1200.0], backend.grad_of(x))
+
+    gets_each_value(backend, trace, BACKWARD_PRE)
 
 
 @rule(
@@ -260,6 +263,8 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(backend.call(identity, y)))
 
     trace.expect_value("y.grad", [10.0, 10.0], backend.grad_of(y))
+
+    uses_each_value(backend, trace, BACKWARD_PRE)
 
 
 @rule(

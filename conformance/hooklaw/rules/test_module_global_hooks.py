@@ -6,6 +6,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.hooks import GLOBAL_BACKWARD, GLOBAL_BACKWARD_PRE, gets_each_value, uses_each_value
 
 PRE = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
 FORWARD = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -168,6 +169,9 @@ def test_same_as_own(backend: Backend, trace: Trace) -> None:
     ]
     expect_same_as_own(backend, trace, registrations, hook)
 
+    gets_each_value(backend, trace, GLOBAL_BACKWARD)
+    uses_each_value(backend, trace, GLOBAL_BACKWARD)
+
 
 @rule(
     "module.global.backward-pre-same",
@@ -188,6 +192,9 @@ def test_same_as_own_pre_hook(backend: Backend, trace: Trace) -> None:
         lambda _, hook: backend.register_module_full_backward_pre_hook(hook),
     ]
     expect_same_as_own(backend, trace, registrations, hook)
+
+    gets_each_value(backend, trace, GLOBAL_BACKWARD_PRE)
+    uses_each_value(backend, trace, GLOBAL_BACKWARD_PRE)
 
 
 @rule(

@@ -5,6 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import BACKWARD, uses_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 MODULES = notes("modules", "module-hooks")
@@ -139,6 +140,8 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     for _ in range(3):
         backend.backward(backend.sum(backend.call(constant, x)))
     trace.expect_value("x.grad after three passes", [30.0, 60.0], backend.grad_of(x))
+
+    uses_each_value(backend, trace, BACKWARD)
 
 
 @rule(

@@ -1,6 +1,7 @@
 """Multi-grad hooks: for which gradients they wait, and which they get."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import MULTI_GRAD, MULTI_GRAD_ANY, gets_each_value
 
 HOOK = docstring("torch.autograd.graph.register_multi_grad_hook")
 
@@ -150,6 +151,8 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
         ("hook", [[2.0, 2.0], [3.0, 3.0]]),
     )
 
+    gets_each_value(backend, trace, MULTI_GRAD)
+
 
 @rule(
     "multi-grad.all.autograd-grad",
@@ -277,6 +280,8 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
         backend.register_multi_grad_hook(tensors, trace.saw(label), **how)
     backend.backward(backend.sum(tensors[1]))
     trace.expect(("any", [1.0, 1.0]), ("by default", [[3.0, 3.0], [1.0, 1.0]]))
+
+    gets_each_value(backend, trace, MULTI_GRAD_ANY)
 
 
 @rule(

@@ -4,6 +4,7 @@ from functools import partial
 from itertools import product
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
+from hooklaw.rules.hooks import NUMBERS
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
@@ -135,6 +136,14 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
+
+    for numbers in NUMBERS:
+        x, returned = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        y = backend.call(backend.clone, x)
+        backend.node_register_hook(backend.grad_fn(y), lambda *_, returned=returned: (returned,))
+        backend.backward(backend.call(backend.sum, y))
+
+        trace.expect_value(f"x.grad, of {numbers} returned", numbers, backend.grad_of(x))
 
 
 @rule(

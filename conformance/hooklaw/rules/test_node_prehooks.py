@@ -1,6 +1,7 @@
 """Node pre-hooks: their arguments, what they replace, and when they run."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NODE, NODE_PRE, gets_each_value, uses_each_value
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -52,6 +53,8 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+
+    uses_each_value(backend, trace, NODE_PRE)
 
 
 @rule(
@@ -271,6 +274,9 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
 
     trace.expect("pre-hook", "post-hook")
+
+    for kind in (NODE_PRE, NODE):
+        gets_each_value(backend, trace, kind)
 
 
 @rule(

@@ -3,6 +3,7 @@
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
+from hooklaw.rules.hooks import POST_ACCUMULATE, gets_each_value
 
 HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -32,6 +33,8 @@ def test_after_accumulation(backend: Backend, trace: Trace) -> None:
     backend.backward(root)
 
     trace.expect(("of a root", 1.0))
+
+    gets_each_value(backend, trace, POST_ACCUMULATE)
 
 
 @rule(

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import TENSOR, gets_each_value
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 FIRED = notes("autograd", "whether-a-particular-hook-will-be-fired")
@@ -44,6 +45,8 @@ def test_every_gradient(backend: Backend, trace: Trace) -> None:
     handle.remove()
     backend.backward(loss)
     trace.expect(("y", [3.0, 3.0]), ("x", [6.0, 6.0]))
+
+    gets_each_value(backend, trace, TENSOR)
 
 
 @rule(
