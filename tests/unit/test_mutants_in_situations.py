@@ -40,6 +40,7 @@ RUNS = {
     ("situation", "there", "plain"),
     [
         ("second-pass", "two passes", 1),
+        ("second-pass-alone", "two passes", 1),
         ("second-call", "two passes", 1),
         ("autograd-grad", "grad", 0),
         ("inputs", "limited", 0),
@@ -181,6 +182,20 @@ def test_a_mode_that_lasts_until_the_next_rule():
 
     assert recorded == [True, False]
     assert mutant.is_grad_enabled()
+
+
+def test_a_context_inside_two_others():
+    """A context that ends the one around it does so inside two others of its kind, and not inside one."""
+    mutant = of_reference("enable-grad-ends-the-outer-inside-two-others")
+    mutant.reset()
+    recorded = []
+    for outer in (mutant.enable_grad, mutant.no_grad):
+        with outer(), mutant.no_grad(), mutant.enable_grad():
+            with mutant.enable_grad():
+                pass
+            recorded.append(mutant.is_grad_enabled())
+
+    assert recorded == [False, True]
 
 
 @pytest.mark.parametrize(

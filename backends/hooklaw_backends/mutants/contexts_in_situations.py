@@ -82,7 +82,7 @@ def _swapped(situation: Situation) -> type[Mutant]:
 
 
 IN_BACKWARD = tuple(each.name for each in BACKWARD)
-NEVER = ("no-grad", "made-in-no-grad", "second-call", "third-call", "another-thread")
+NEVER = ("no-grad", "made-in-no-grad", "second-call", "third-call", "second-call-alone", "another-thread")
 """A checkpoint is recorded once, not in no_grad, and asks for its contexts in the thread that enters the first."""
 IN_CALL = tuple(each.name for each in FORWARD if each.name not in NEVER)
 CHAPTERS = ("checkpoint.context", "checkpoint.selective")

@@ -129,13 +129,23 @@ OF_SOME = {"ignored": "has_result", "given-another-beside": "beside", "given-ano
 """Faults that only some kinds of hooks can have, and the field that says so."""
 
 
+def _is_by_number(fault: str, situation: Situation) -> bool:
+    """Whether errors are handled by the number of a hook, a call or a pass alone; no engine does that."""
+    return fault == "swallowed" and situation.name.endswith("-alone")
+
+
 def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
     if fault == "in-wrong-mode" and situation not in IN_PASS:
         return False
-    if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")):
+    if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")) or _is_by_number(fault, situation):
         return False
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
+
+
+def _ordered(kind: Kind) -> Iterator[Situation]:
+    """Yield the situations in which several hooks of one owner may be."""
+    return (each for each in kind.situations if each.name not in {*kind.never, "second-alone"})
 
 
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
@@ -145,12 +155,12 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
             for situation in filter(partial(_is_tried, kind, fault), kind.situations):
                 said = words.format(f"{kind.words} {situation.words}")
                 yield f"{of}-{fault}-{situation.name}", said, kind.chapters, _made(kind, situation, wrong)
-        for situation in [each for each in kind.situations if not kind.unordered and each.name not in kind.never]:
+        for situation in [] if kind.unordered else _ordered(kind):
             said = f"{kind.words} {situation.words} runs after the later ones of its owner"
             yield f"{of}-in-wrong-order-{situation.name}", said, kind.chapters, _reversed(kind, situation)
     for of, hook, situations, faults, make in OF_PAIRS:
         for fault, (words, wrong) in faults.items():
-            for situation in situations:
+            for situation in [each for each in situations if not _is_by_number(fault, each)]:
                 said = words.format(f"{hook} {situation.words}")
                 yield f"{of}-{fault}-{situation.name}", said, ("saved-tensor",), make(situation, wrong)
 

@@ -1,7 +1,8 @@
 """Mutants whose contexts do not begin, do not end or reach too far in one situation, made as those of verbs are.
 
-They are the grad modes. Left out are `save_on_cpu`, since only an accelerator shows where it applies, `autocast`, of
-which this law says only what a checkpoint makes of it, and the contexts of saved tensors, checkpoints and anomalies.
+They are the grad modes and, inside two others of their kind, the contexts of saved tensors, checkpoints and anomalies.
+Left out are `save_on_cpu`, since only an accelerator shows where it applies, and `autocast`, of which this law says
+only what a checkpoint makes of it.
 """
 
 import threading
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.in_situations import named
-from hooklaw_backends.mutants.situations import OF_CALLS, Acting, Situation
+from hooklaw_backends.mutants.situations import OF_CALLS, THIRD, Acting, Situation
 from hooklaw_backends.mutants.threads import everywhere
 
 _never_left: list[AbstractContextManager[Any]] = []
@@ -69,8 +70,8 @@ class Fault(NamedTuple):
     is_entered: bool = True
     lasts: Callable[[BaseException | None], Any] = lambda _: False
     """Whether it is not left, given the error with which it ends."""
-    ends_outer: bool = False
-    """Whether the context of the same kind around it is left with it."""
+    ends: int = 0
+    """How many contexts of the same kind around it are left with it."""
     is_everywhere: bool = False
     """Whether it applies in threads that start inside it, too."""
 
@@ -137,15 +138,16 @@ class _Wrong:
             else:
                 self.mutant.end_lasting(lasting)
                 own.leave(raised)
-            if is_wrong and self.fault.ends_outer and around:
-                around[-1].leave()
+            for each in around[::-1][: self.fault.ends if is_wrong else 0]:
+                each.leave()
 
 
 FAULTS = {
     "not-entered": Fault("{} has no effect", is_entered=False),
     "lasts": Fault("{} lasts after its block", lasts=lambda _: True),
     "lasts-after-an-error": Fault("{} lasts if an error leaves its block", lasts=lambda error: error),
-    "ends-the-outer": Fault("{} ends the one around it, too", ends_outer=True),
+    "ends-the-outer": Fault("{} ends the one around it, too", ends=1),
+    "ends-those-around": Fault("{} ends the two around it, too", ends=2),
     "reaches-other-threads": Fault("{} applies in threads that start inside it, too", is_everywhere=True),
 }
 WITHIN = ("not-entered", "lasts", "lasts-after-an-error")
@@ -162,14 +164,43 @@ SITUATIONS = [each for each in OF_CALLS if each.name not in {"same-object", "lat
 """A context acts on no object."""
 
 
-def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
-    """Yield the name, the fault in words, the chapters and the class of each mutant."""
+DEEP = (*NESTED, "ends-those-around")
+THREE_DEEP = (
+    Context("no_grad", ("mode",), DEEP),
+    Context("enable_grad", ("mode",), DEEP),
+    Context("inference_mode", ("mode",), DEEP),
+    Context("saved_tensors_hooks", ("saved-tensor",), DEEP),
+    Context("disable_saved_tensors_hooks", ("disable-hooks",), DEEP),
+    Context("set_checkpoint_early_stop", ("checkpoint",), DEEP),
+    Context("set_checkpoint_debug_enabled", ("checkpoint",), DEEP),
+    Context("detect_anomaly", ("detect-anomaly",), DEEP[-1:]),
+)
+"""Contexts that are wrong inside two others of their kind; one more detection of anomalies changes nothing."""
+
+
+def _inside_two(verb: str) -> Situation:
+    """Return the situation that two contexts of a kind are open in this thread."""
+    holds: Any = lambda mutant, _: len(mutant.opened(verb)) + 1 >= THIRD  # noqa: E731 - a def is no shorter
+    return Situation("inside-two-others", "inside two others", holds)
+
+
+def _each() -> Iterator[tuple[Context, Situation, str]]:
+    """Yield each context, each of its situations, and the name of each of its faults there."""
     for context in CONTEXTS:
         for situation in [each for each in SITUATIONS if each.name not in context.never]:
-            for name in [each for each in context.faults if (each, situation.name) not in UNSEEN]:
-                said = FAULTS[name].words.format(f"a call of {context.verb} {situation.words}")
-                wrong = made(context, FAULTS[name], situation)
-                yield f"{context.name}-{name}-{situation.name}", said, context.chapters, wrong
+            yield from (
+                (context, situation, fault) for fault in context.faults if (fault, situation.name) not in UNSEEN
+            )
+    for context in THREE_DEEP:
+        yield from ((context, _inside_two(context.verb), fault) for fault in context.faults)
+
+
+def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
+    """Yield the name, the fault in words, the chapters and the class of each mutant."""
+    for context, situation, fault in _each():
+        said = FAULTS[fault].words.format(f"a call of {context.verb} {situation.words}")
+        wrong = made(context, FAULTS[fault], situation)
+        yield f"{context.name}-{fault}-{situation.name}", said, context.chapters, wrong
 
 
 vars().update(named(*each) for each in _all())

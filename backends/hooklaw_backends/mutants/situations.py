@@ -23,6 +23,8 @@ class Registration(NamedTuple):
     in_checkpoint: bool
     with_pairs: bool
     in_module: bool
+    depth: int
+    """How many passes or forwards of modules were around it, of which there were more."""
     calls: list[None]
     """One for each call of the hook, the present one too."""
 
@@ -114,6 +116,7 @@ class Knowing(Mutant):
             in_checkpoint=self.regions > 0,
             with_pairs=self.pairs > 0,
             in_module=self.modules > 0,
+            depth=max(len(self.under_way), self.modules),
             calls=[],
         )
 
@@ -164,6 +167,8 @@ ANY = (
     Situation("third", "that is the third of its owner, or later", lambda _, its: its.number >= THIRD),
     Situation("second-call", "from its second call on", lambda _, its: len(its.calls) >= SECOND),
     Situation("third-call", "from its third call on", lambda _, its: len(its.calls) >= THIRD),
+    Situation("second-alone", "that is the second of its owner, alone", lambda _, its: its.number == SECOND),
+    Situation("second-call-alone", "in its second call alone", lambda _, its: len(its.calls) == SECOND),
     Situation(
         "another-thread",
         "in another thread than the one that registered it",
@@ -178,6 +183,7 @@ PLACES = (
     Situation("in-a-checkpoint", "in a checkpointed function", lambda _, its: its.in_checkpoint),
     Situation("in-a-module", "in a module's forward", lambda _, its: its.in_module),
     Situation("with-pairs", "under saved-tensor hooks", lambda _, its: its.with_pairs),
+    Situation("three-deep", "inside three passes, or three forwards of modules", lambda _, its: its.depth >= THIRD),
 )
 """Places where a hook is registered or a verb is called."""
 EITHER = (
@@ -187,6 +193,8 @@ EITHER = (
 """Situations of a hook that runs in backward or in forward."""
 IN_PASS = (
     Situation("second-pass", "from the second pass on", lambda mutant, _: mutant.passes >= SECOND),
+    Situation("third-pass", "from the third pass on", lambda mutant, _: mutant.passes >= THIRD),
+    Situation("second-pass-alone", "in the second pass alone", lambda mutant, _: mutant.passes == SECOND),
     Situation("create-graph", "in a pass that creates a graph", lambda mutant, _: mutant.running("create_graph")),
     Situation("retained", "in a pass that retains the graph", lambda mutant, _: mutant.running("retain_graph")),
     Situation("inputs", "in a backward that is limited to inputs", lambda mutant, _: mutant.running("inputs")),
@@ -203,6 +211,7 @@ IN_PASS = (
     ),
     Situation("no-grad-pass", "in a pass under no_grad", lambda mutant, _: mutant.running("in_no_grad")),
     Situation("inner-pass", "in a pass inside a pass", lambda mutant, _: len(mutant.under_way) >= SECOND),
+    Situation("in-two-passes", "in a pass inside two others", lambda mutant, _: len(mutant.under_way) >= THIRD),
 )
 """Situations of a hook that runs in backward."""
 IN_FORWARD = (
@@ -211,6 +220,7 @@ IN_FORWARD = (
     Situation("recomputation", "in a recomputation", lambda mutant, _: mutant.regions and mutant.under_way),
     Situation("in-a-module", "inside the forward of another module", lambda mutant, _: mutant.modules),
     Situation("with-pairs", "while saved-tensor hooks are active", lambda mutant, _: mutant.pairs),
+    Situation("in-three-modules", "inside three forwards of other modules", lambda mutant, _: mutant.modules >= THIRD),
 )
 """Situations of a hook that runs in forward."""
 
@@ -264,17 +274,22 @@ class Acting(Knowing):
         return type(self.given[place]) in {list, tuple} and len(self.given[place]) >= SECOND
 
 
+ELSEWHERE = (
+    Situation("another-thread", "in another thread", lambda _, its: threading.get_ident() != its.thread),
+    ANY[-1],
+    *PLACES,
+)
+"""Situations of a verb that do not count its calls."""
 OF_CALLS = (
     Situation("second-call", "after the first", lambda _, its: len(its.calls) >= SECOND),
     Situation("third-call", "after the second", lambda _, its: len(its.calls) >= THIRD),
+    Situation("second-call-alone", "that is the second, alone", lambda _, its: len(its.calls) == SECOND),
     Situation(
         "later-object",
         "with another object than the first",
         lambda _, its: its.number < SECOND and len(its.calls) >= SECOND,
     ),
     Situation("same-object", "with the same object again", lambda _, its: its.number >= SECOND),
-    Situation("another-thread", "in another thread", lambda _, its: threading.get_ident() != its.thread),
-    ANY[-1],
-    *PLACES,
+    *ELSEWHERE,
 )
 """Situations in which a verb is called."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.in_situations import named
-from hooklaw_backends.mutants.situations import OF_CALLS, Acting, Situation
+from hooklaw_backends.mutants.situations import ELSEWHERE, OF_CALLS, Acting, Situation
 
 
 class Act(NamedTuple):
@@ -302,7 +302,7 @@ OF_GRAD = (
 SEEDED = OF_BACKWARD[-1:]
 ACCUMULATES = ("lost", "accumulates-nothing", "accumulates-twice", "overwrites")
 ACTS = ("lost", "reaches-the-one-before")
-IN_PLACES = tuple(each.name for each in OF_CALLS[4:])
+IN_PLACES = tuple(each.name for each in ELSEWHERE)
 ONCE = ("same-object",)
 """To do it again changes nothing, or is an error."""
 RECORDING = ("in-no-grad",)

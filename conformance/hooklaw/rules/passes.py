@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from warnings import catch_warnings
 
@@ -80,15 +81,23 @@ def backwards(backend: Backend) -> dict[str, Run]:
 
 
 def inside_a_pass(backend: Backend) -> dict[str, Run]:
-    """Return a backward that a tensor hook runs during another backward."""
+    """Return a backward that a tensor hook runs during another backward, and one that it runs during two."""
 
-    def inside(root: Any, x: Any) -> Any:
-        got, outer = list[Any](), backend.call(lambda x: x * 5, leaf(backend))
-        backend.register_hook(outer, lambda _: got.append(_backward(backend, root, x, retain_graph=True)))
-        backend.backward(backend.call(backend.sum, outer))
+    def inside(passes: int, root: Any, x: Any) -> Any:
+        got = list[Any]()
+        _in_passes(backend, passes, lambda: got.append(_backward(backend, root, x, retain_graph=True)))()
         return got[0] if got else None
 
-    return {"backward inside a backward": inside}
+    return {"backward inside a backward": partial(inside, 1), "backward inside two others": partial(inside, 2)}
+
+
+def _in_passes(backend: Backend, times: int, act: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what acts in a tensor hook during so many passes; their graphs are made before, while grad mode is on."""
+    for _ in range(times):
+        other = backend.call(lambda x: x * 5, leaf(backend))
+        backend.register_hook(other, lambda _, act=act: here(act))
+        act = partial(backend.backward, backend.call(backend.sum, other))
+    return act
 
 
 def roots(backend: Backend) -> dict[str, Run]:
@@ -158,10 +167,8 @@ def places(backend: Backend) -> dict[str, Place]:
         with backend.no_grad():
             register()
 
-    def during_a_pass(register: Callable[[], Any]) -> None:
-        other = backend.call(lambda x: x * 5, leaf(backend))
-        backend.register_hook(other, lambda _: here(register))
-        backend.backward(backend.call(backend.sum, other))
+    def during_passes(times: int) -> Place:
+        return lambda register: _in_passes(backend, times, register)()
 
     def in_a_checkpoint(register: Callable[[], Any]) -> None:
         backend.checkpoint(lambda other: (register(), other * 5)[1], leaf(backend), use_reentrant=False)
@@ -175,11 +182,19 @@ def places(backend: Backend) -> dict[str, Place]:
 
     return {
         "in no_grad": in_no_grad,
-        "during a pass": during_a_pass,
+        "in no_grad inside two others": _thrice(in_no_grad),
+        "during a pass": during_passes(1),
+        "during a pass inside two others": during_passes(3),
         "in a checkpointed function": in_a_checkpoint,
         "in a module's forward": in_a_module,
+        "in a module's forward inside two others": _thrice(in_a_module),
         "while saved-tensor hooks are active": with_saved_tensor_hooks,
     }
+
+
+def _thrice(place: Place) -> Place:
+    """Return a place inside two others of its kind."""
+    return lambda register: place(lambda: place(lambda: place(register)))
 
 
 def everywhere(backend: Backend) -> dict[str, Place]:
@@ -216,11 +231,17 @@ def calls(backend: Backend) -> dict[str, Callable[[Any, Any], Any]]:
         with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
             return module(x)
 
+    def in_modules(times: int, module: Any) -> Any:
+        for _ in range(times):
+            module = backend.module({}, lambda _, x, inner=module: inner(x))
+        return module
+
     return {
         "call": lambda module, x: module(x),
         "call in no_grad": in_no_grad,
         "call in a checkpointed function": lambda module, x: backend.checkpoint(module, x, use_reentrant=False),
-        "call inside another module": lambda module, x: backend.module({}, lambda _, x: module(x))(x),
+        "call inside another module": lambda module, x: in_modules(1, module)(x),
+        "call inside three other modules": lambda module, x: in_modules(3, module)(x),
         "call while saved-tensor hooks are active": with_saved_tensor_hooks,
         "call in another thread": lambda module, x: elsewhere(lambda: module(x)),
     }

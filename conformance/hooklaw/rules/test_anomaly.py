@@ -53,6 +53,10 @@ def test_nan(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.NOT_A_NUMBER), backend.detect_anomaly():
             with backend.detect_anomaly():
                 inside = backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x)
+                with backend.detect_anomaly():
+                    innermost = backend.call(lambda w, x, compute=compute: backend.sum(compute(w, x)), w, x)
+                with trace.raises(ErrorKind.NOT_A_NUMBER):
+                    backend.backward(innermost)
             with trace.raises(ErrorKind.NOT_A_NUMBER):
                 backend.backward(loss)
             backend.backward(inside)

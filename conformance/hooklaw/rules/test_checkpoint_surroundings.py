@@ -356,13 +356,20 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
         (None, False, False),
     ):
         with backend.set_checkpoint_debug_enabled(enabled):
+            within = list[Any]()
             with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
+                with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(enabled):
+                    within.append(made(debug=debug))
+                    raise ZeroDivisionError
+                within.append(made(debug=debug))
                 raise ZeroDivisionError
             losses = [made(debug=debug)]
         losses.append(made(**({"debug": True} if debug else {})))
 
         named = [names(loss) for loss in losses]
         trace.expect_value(f"operations are named, inside {enabled} and after it", [expected, debug], named)
+        named = [names(loss) for loss in within]
+        trace.expect_value("operations are named, inside that two contexts deeper", [expected, not enabled], named)
 
 
 @rule(

@@ -81,20 +81,24 @@ def test_restored(backend: Backend, trace: Trace) -> None:
 
     It is a context manager, so after an inner context only the outer one disables hooks, and after that none does.
     """
-    with backend.disable_saved_tensors_hooks("the outer reason"):
-        with backend.disable_saved_tensors_hooks("the inner reason"):
-            pass
-        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the outer reason"):
-            use_hooks(backend, trace)
+    reasons = "the outer reason", "the inner reason", "the innermost reason"
+    for fails in (False, True):
+        disabled(backend, trace, reasons, fails=fails)
+        trace.expect()
 
-        with suppress(LeavingError), backend.disable_saved_tensors_hooks("the inner reason"):
+        use_hooks(backend, trace)
+        trace.expect("pack")
+
+
+def disabled(backend: Backend, trace: Trace, reasons: tuple[str, ...], *, fails: bool) -> None:
+    """Disable hooks for reasons inside each other, and expect each of them after the one inside it."""
+    with suppress(LeavingError), backend.disable_saved_tensors_hooks(reasons[0]):
+        if reasons[1:]:
+            disabled(backend, trace, reasons[1:], fails=fails)
+        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, reasons[0]):
+            use_hooks(backend, trace)
+        if fails:
             raise LeavingError
-        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the outer reason"):
-            use_hooks(backend, trace)
-    trace.expect()
-
-    use_hooks(backend, trace)
-    trace.expect("pack")
 
 
 @rule(
@@ -111,9 +115,14 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     with (
         backend.disable_saved_tensors_hooks("the outer reason"),
         backend.disable_saved_tensors_hooks("the inner reason"),
-        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"),
     ):
-        use_hooks(backend, trace)
+        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"):
+            use_hooks(backend, trace)
+        with (
+            backend.disable_saved_tensors_hooks("the innermost reason"),
+            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the innermost reason"),
+        ):
+            use_hooks(backend, trace)
 
 
 @rule(

@@ -1,7 +1,9 @@
 """Grad modes: results of no_grad, enable_grad and inference_mode."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import product
+from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 
@@ -167,16 +169,22 @@ def test_restored(backend: Backend, trace: Trace) -> None:
 
     Each is a context manager, which sets the mode of its own block only.
     """
-    modes = {True: backend.enable_grad, False: backend.no_grad}
+    for fails in (True, False):
+        for order in (*product((False, True), repeat=3), (False, True) * 3):
+            nested(backend, trace, order, fails=fails)
 
-    for outer, inner, fails in product((True, False), repeat=3):
-        with modes[outer]():
-            with suppress(KeyError), modes[inner]():
-                trace.expect_value(f"grad mode inside {outer}, {inner}", inner, backend.is_grad_enabled())
-                if fails:
-                    raise KeyError
-            trace.expect_value(f"grad mode between {outer}, {inner}", outer, backend.is_grad_enabled())
-        trace.expect_value("grad mode outside", expected=True, observed=backend.is_grad_enabled())
+
+def nested(backend: Backend, trace: Trace, order: Sequence[bool], *, fails: bool) -> None:
+    """Enter grad modes inside each other; expect each of them in its block, and after it the mode before it."""
+    before, inside = backend.is_grad_enabled(), order[0]
+    with suppress(KeyError), backend.enable_grad() if inside else backend.no_grad():
+        trace.expect_value(f"grad mode inside {order}", inside, backend.is_grad_enabled())
+        if order[1:]:
+            nested(backend, trace, order[1:], fails=fails)
+        trace.expect_value(f"grad mode inside {order} again", inside, backend.is_grad_enabled())
+        if fails:
+            raise KeyError
+    trace.expect_value(f"grad mode after {order}", before, backend.is_grad_enabled())
 
 
 @rule(
@@ -198,15 +206,23 @@ def test_inference(backend: Backend, trace: Trace) -> None:
     its block, also by an exception.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    with suppress(KeyError), backend.inference_mode():
-        with backend.inference_mode():
-            pass
-        for result in backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), x):
-            trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
-        raise KeyError
-    result = backend.call(lambda x: x * 2, x)
+    for inner in range(3):
+        with suppress(KeyError), backend.inference_mode():
+            for _ in range(inner):
+                with backend.inference_mode():
+                    pass
+            for result in backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), x):
+                trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+            raise KeyError
+        result = backend.call(lambda x: x * 2, x)
 
-    trace.expect_value("requires grad afterwards", expected=True, observed=backend.requires_grad(result))
+        trace.expect_value("requires grad afterwards", expected=True, observed=backend.requires_grad(result))
+
+    with backend.inference_mode(), backend.inference_mode(mode=False):
+        with suppress(KeyError), backend.inference_mode():
+            raise KeyError
+        result = backend.call(lambda x: x * 2, x)
+    trace.expect_value("requires grad where it is off", expected=True, observed=backend.requires_grad(result))
 
 
 @rule(
@@ -222,16 +238,25 @@ def test_inference(backend: Backend, trace: Trace) -> None:
 def test_inference_mode_off(backend: Backend, trace: Trace) -> None:
     """Inside inference mode, inference_mode(False) turns it off: operations are recorded, new tensors can be saved."""
     for options in ({"mode": True}, {}):
-        x = backend.tensor([1.0, 2.0], requires_grad=True)
-        with backend.inference_mode(**options):
-            with backend.inference_mode(mode=False):
-                made = backend.tensor([3.0, 4.0])
-                result = backend.call(lambda x, made: backend.sum(x * made), x, made)
-            after = backend.call(lambda x: x * 2, x)
-        backend.backward(result)
+        x, products = backend.tensor([1.0, 2.0], requires_grad=True), list[tuple[bool, Any]]()
+        multiplied(backend, x, [options, {"mode": False}] * 2, products)
+        for is_on, result in products:
+            trace.expect_value("requires grad", not is_on, backend.requires_grad(result))
+            if not is_on:
+                backend.set_grad(x, None)
+                backend.backward(result)
+                trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
 
-        trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
-        trace.expect_value("requires grad after that block", expected=False, observed=backend.requires_grad(after))
+
+def multiplied(backend: Backend, x: Any, modes: Sequence[dict[str, bool]], products: list[tuple[bool, Any]]) -> None:
+    """Multiply in inference modes inside each other, and in each again after the mode inside it."""
+    with backend.inference_mode(**modes[0]):
+        for rest in (modes[1:], []):
+            made = backend.tensor([3.0, 4.0])
+            result = backend.call(lambda x, made=made: backend.sum(x * made), x)
+            products.append((modes[0].get("mode", True), result))
+            if rest:
+                multiplied(backend, x, rest, products)
 
 
 @rule(

@@ -1,6 +1,6 @@
 """Grad modes wherever they are entered: they hold in their block, in this thread alone, and end with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,40 +33,39 @@ def test_modes(backend: Backend, trace: Trace) -> None:
 
     They end with it, also by an error and inside another block, and no_grad and inference_mode reach no other thread.
     """
+    no, yes = backend.no_grad, backend.enable_grad
     modes = (
-        (backend.no_grad, backend.enable_grad, False),
-        (backend.enable_grad, backend.no_grad, True),
-        (backend.inference_mode, backend.enable_grad, False),
+        (no, (yes, yes, no, yes), [True, True, False, True]),
+        (yes, (no, no, yes, no), [False, False, True, False]),
+        (yes, (backend.inference_mode,) * 4, [False] * 4),
     )
     for label, place in whenever(backend).items():
-        for mode, outer, records in modes:
+        for outer, inner, records in modes:
             for fails in (False, True):
                 seen = list[bool]()
 
-                def act(mode: Any = mode, outer: Any = outer, seen: list[bool] = seen, fails: bool = fails) -> None:  # noqa: FBT001 - bound here
+                def act(outer: Any = outer, inner: Any = inner, seen: list[bool] = seen, fails: bool = fails) -> None:  # noqa: FBT001 - bound here
                     with outer():
-                        enter(backend, mode, seen, fails=fails)
+                        enter(backend, inner, seen, fails=fails)
+                        seen.append(is_recorded(backend))
 
                 place(act)
-                expected = [True, records, records, records, not records]
+                expected = [*[True] * 4, *records, *records[-2::-1], not records[0]]
                 trace.expect_value(f"recorded, {label}", expected, seen)
 
 
-def enter(backend: Backend, mode: Callable[[], Any], seen: list[bool], *, fails: bool) -> None:
-    """Enter a mode and once more inside it; note whether a thread and each part of it record."""
-
-    def is_recorded() -> bool:
-        return backend.requires_grad(leaf(backend) * 2)
-
-    def fail() -> None:
+def enter(backend: Backend, modes: Sequence[Callable[[], Any]], seen: list[bool], *, fails: bool) -> None:
+    """Enter modes inside each other; note whether a thread and each part of them record."""
+    with suppress(KeyError), modes[0]():
+        seen.insert(0, elsewhere(lambda: is_recorded(backend)))
+        seen.append(is_recorded(backend))
+        if modes[1:]:
+            enter(backend, modes[1:], seen, fails=fails)
+            seen.append(is_recorded(backend))
         if fails:
             raise KeyError
 
-    with suppress(KeyError), mode():
-        seen.extend([elsewhere(is_recorded), is_recorded()])
-        with suppress(KeyError), mode():
-            seen.append(is_recorded())
-            fail()
-        seen.append(is_recorded())
-        fail()
-    seen.append(is_recorded())
+
+def is_recorded(backend: Backend) -> bool:
+    """Whether an operation is recorded."""
+    return backend.requires_grad(leaf(backend) * 2)

@@ -268,8 +268,9 @@ def test_handles(backend: Backend, trace: Trace) -> None:
                 trace.log(f"once {kind}")
                 itself.remove()
 
-        itself, twice = register(once), saw(f"twice {kind}")
-        return [register(hook) for hook in (saw(f"older {kind}"), twice, twice)]
+        older, twice = register(saw(f"older {kind}")), saw(f"twice {kind}")
+        itself = register(once)
+        return [older, register(twice), register(twice)]
 
     module = doubling(backend)
     kinds = {

@@ -17,11 +17,12 @@ def test_once(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode all runs once in a backward pass, when all its tensors' gradients are computed."""
     a = backend.tensor([1.0, 2.0], requires_grad=True)
     b = backend.tensor([3.0, 4.0], requires_grad=True)
-    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+    for _ in range(3):
+        backend.register_multi_grad_hook([a, b], trace.saw("hook"))
 
     backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
-    trace.expect(("hook", [[2.0, 2.0], [3.0, 3.0]]))
+    trace.expect(*[("hook", [[2.0, 2.0], [3.0, 3.0]])] * 3)
 
 
 @rule(
@@ -255,17 +256,18 @@ def test_first_only(backend: Backend, trace: Trace) -> None:
     def forward(x, order):
         y = x * 2
         tensors = x, y, backend.tensor([5.0], requires_grad=True)
-        backend.register_multi_grad_hook([tensors[nr] for nr in order], trace.saw("hook"), mode="any")
+        for _ in range(3):
+            backend.register_multi_grad_hook([tensors[nr] for nr in order], trace.saw("hook"), mode="any")
         return backend.sum(y * 3)
 
     for order in ((0, 1), (1, 0), (0, 1, 2)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         loss = backend.call(lambda x, order=order: forward(x, order), x)
         backend.backward(loss, retain_graph=True)
-        trace.expect(("hook", [3.0, 3.0]))
+        trace.expect(*[("hook", [3.0, 3.0])] * 3)
 
         backend.backward(loss)
-        trace.expect(("hook", [3.0, 3.0]))
+        trace.expect(*[("hook", [3.0, 3.0])] * 3)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     loss = backend.call(lambda x: backend.sum(x * 2), x)

@@ -71,13 +71,23 @@ def test_early_stop_context(backend: Backend, trace: Trace) -> None:
         backend.backward(loss)
     trace.expect_value("only backward inside, times", 1, times())
 
-    forward, times = times_reached_end(backend, trace, use_reentrant=False)
-    with backend.set_checkpoint_early_stop(enable=False):
-        with suppress(ZeroDivisionError), backend.set_checkpoint_early_stop(enable=True):
-            raise ZeroDivisionError
-        loss = backend.call(forward, leaf(backend))
-    backend.backward(loss)
-    trace.expect_value("after an inner context that an error ended, times", 2, times())
+    nested_early_stops(backend, trace, (False, True, False, True))
+
+
+def nested_early_stops(backend: Backend, trace: Trace, order: tuple[bool, ...]) -> None:
+    """Enter contexts inside each other, which end by errors, and expect each of them around the one inside it."""
+
+    def expect() -> None:
+        forward, times = times_reached_end(backend, trace, use_reentrant=False)
+        backend.backward(backend.call(forward, leaf(backend)))
+        trace.expect_value(f"inside set_checkpoint_early_stop({order}), times", 1 if order[0] else 2, times())
+
+    with suppress(ZeroDivisionError), backend.set_checkpoint_early_stop(enable=order[0]):
+        expect()
+        if order[1:]:
+            nested_early_stops(backend, trace, order[1:])
+            expect()
+        raise ZeroDivisionError
 
 
 @rule(

@@ -151,15 +151,19 @@ def test_restored(backend: Backend, trace: Trace) -> None:
         with pair(backend, trace, "outer"):
             with pair(backend, trace, "inner"):
                 y = backend.exp(x)
-            z = backend.exp(y)
+            made = [backend.exp(y)]
             with suppress(LeavingError), pair(backend, trace, "inner"):
+                with suppress(LeavingError), pair(backend, trace, "innermost"):
+                    raise LeavingError
+                made.append(backend.exp(made[0]))
                 raise LeavingError
-            square = z * z
+            square = made[-1] * made[-1]
         return backend.sum(square)
 
     backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
-    trace.expect("pack inner", *["pack outer"] * 3, *["unpack outer"] * 3, "unpack inner")
+    packed = ["pack inner", "pack outer", "pack inner", "pack outer", "pack outer"]
+    trace.expect(*packed, *[f"un{label}" for label in reversed(packed)])
 
 
 @rule(
