@@ -44,6 +44,13 @@ def gradient(backend: Backend, module: Any) -> Any:
     return None if grad is None else backend.tolist(grad)
 
 
+def add_up_parts(backend: Backend, module: Any, values: list[float]) -> list[float]:
+    """Make each rank's part of the module's weight the sum of all parts, in place; return the values of the weight."""
+    backend.all_reduce(backend.detach(backend.local_tensor(module.weight)))
+    size = len(values) // backend.get_world_size()
+    return [sum(values[at::size]) for at in range(size)] * backend.get_world_size()
+
+
 def is_reduced(backend: Backend, module: Any) -> bool:
     """Whether the module's weight has a gradient of which each rank has a part."""
     grad = backend.grad_of(module.weight)
@@ -60,14 +67,18 @@ def is_reduced(backend: Backend, module: Any) -> bool:
 )
 def test_shards(backend: Backend, trace: Trace) -> None:
     """Sharding a module changes it in place: each rank has its own part of the rows of each parameter."""
-    given = {"weight": VALUES, "other": [10 * value for value in VALUES]}
-    module = backend.module({name: backend.tensor(values) for name, values in given.items()}, lambda _, x: x)
-    backend.fully_shard(module)
+    given = {"weight": VALUES, "other": [10 * value for value in VALUES], "uneven": [*VALUES, 6.0]}
+    for _ in range(2):
+        module = backend.module({name: backend.tensor(values) for name, values in given.items()}, lambda _, x: x)
+        backend.fully_shard(module)
 
-    for name, values in given.items():
-        parameter = getattr(module, name)
-        trace.expect_value(f"{name} is sharded", True, backend.is_sharded(parameter))  # noqa: FBT003
-        trace.expect_value(f"the rank's part of {name}", own_part(backend, values), part(backend, parameter))
+        for name, values in given.items():
+            parameter = getattr(module, name)
+            trace.expect_value(f"{name} is sharded", True, backend.is_sharded(parameter))  # noqa: FBT003
+            trace.expect_value(f"all parts of {name}", values, whole(backend, parameter))
+        for name in ("weight", "other"):
+            own = own_part(backend, given[name])
+            trace.expect_value(f"the rank's part of {name}", own, part(backend, getattr(module, name)))
 
 
 @rule(
@@ -96,14 +107,16 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
             trace.log(f"in forward{when}", "a part" if backend.is_sharded(each) else backend.detach(each))
         return x
 
-    module = with_scale(backend, forward, reshard_after_forward=True)
     for _ in range(2):
-        backend.call(lambda x: module(x, when=" of a call"), rows(backend))
-        trace.expect(("in forward of a call", VALUES), ("in forward of a call", [1.0]))
-        are_sharded = all(backend.is_sharded(each) for each in (module.weight, module.scale))
-        trace.expect_value("sharded after forward", True, are_sharded)  # noqa: FBT003 - the expected value
-    backend.forward(module, rows(backend))
-    trace.expect(("in forward", "a part"), ("in forward", "a part"))
+        module, expected = with_scale(backend, forward, reshard_after_forward=True), VALUES
+        for _ in range(3):
+            backend.call(lambda x, module=module: module(x, when=" of a call"), rows(backend))
+            trace.expect(("in forward of a call", expected), ("in forward of a call", [1.0]))
+            are_sharded = all(backend.is_sharded(each) for each in (module.weight, module.scale))
+            trace.expect_value("sharded after forward", True, are_sharded)  # noqa: FBT003 - the expected value
+            expected = add_up_parts(backend, module, expected)
+        backend.forward(module, rows(backend))
+        trace.expect(("in forward", "a part"), ("in forward", "a part"))
 
 
 @rule(
@@ -123,12 +136,16 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 
     It does so whatever forward left: only that depends on reshard_after_forward.
     """
-    modules = [sharded(backend, reshard_after_forward=reshard) for reshard in (True, False)]
-    for module in modules * 2:
+    modules = [
+        with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=reshard)
+        for reshard in (True, False)
+    ]
+    for module in modules * 3:
         x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
         backend.backward(backend.sum(backend.call(module, x)))
         trace.expect_value("x.grad", VALUES, backend.grad_of(x))
-        trace.expect_value("sharded after backward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+        are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
+        trace.expect_value("sharded after backward", [True, True], are_sharded)
 
 
 @rule(
@@ -149,17 +166,20 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 
     Passes accumulate, as in any leaf. Whether the sum is divided is not said, so both are accepted.
     """
-    module = with_scale(backend, lambda module, x: x * module.weight * module.scale)
     size = backend.get_world_size()
     total = size * (size + 1) / 2
-    for passes in (1, 2):
-        run(backend, module)
-        for name, of_one in (("weight", ROWS), ("scale", (40.0,))):
-            grad = backend.grad_of(getattr(module, name))
-            trace.expect_value(f"{name}.grad is sharded", True, backend.is_sharded(grad))  # noqa: FBT003
-            seen = backend.tolist(whole(backend, grad))
-            expected = [[passes * factor * value for value in of_one] for factor in (total, total / size)]
-            trace.expect_value(f"{name}.grad is the sum or the mean", True, seen in expected)  # noqa: FBT003
+    for _ in range(2):
+        module, first = with_scale(backend, lambda module, x: x * module.weight * module.scale), {}
+        for passes in (1, 2, 3):
+            run(backend, module)
+            for name, of_one in (("weight", ROWS), ("scale", (40.0,))):
+                grad = backend.grad_of(getattr(module, name))
+                trace.expect_value(f"{name}.grad is sharded", True, backend.is_sharded(grad))  # noqa: FBT003
+                seen = backend.tolist(whole(backend, grad))
+                either = [[factor * value for value in of_one] for factor in (total, total / size)]
+                once = first.setdefault(name, seen)
+                trace.expect_value(f"{name}.grad is the sum or the mean at first", True, once in either)  # noqa: FBT003
+                trace.expect_value(f"{name}.grad", [passes * value for value in once], seen)
 
 
 @rule(
@@ -173,10 +193,12 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 )
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     """The gradient of a fully sharded parameter is the mean over the ranks."""
-    module = sharded(backend)
-    run(backend, module)
-
-    trace.expect_value("weight.grad", [1.5, 3.0, 4.5, 6.0], gradient(backend, module))
+    for _ in range(2):
+        module = sharded(backend)
+        for passes in (1, 2, 3):
+            run(backend, module)
+            expected = [passes * value for value in (1.5, 3.0, 4.5, 6.0)]
+            trace.expect_value("weight.grad", expected, gradient(backend, module))
 
 
 @rule(
@@ -189,11 +211,16 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
 )
 def test_no_reshard(backend: Backend, trace: Trace) -> None:
     """With reshard_after_forward=False the parameters of a fully sharded module are whole after forward."""
-    module = with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=False)
-    backend.call(module, rows(backend))
-
-    are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
-    trace.expect_value("sharded after forward", [False, False], are_sharded)
+    for _ in range(2):
+        module = with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=False)
+        for with_backward in (False, True, True):
+            outputs = backend.call(module, rows(backend))
+            for name, values in (("weight", VALUES), ("scale", [1.0])):
+                parameter = getattr(module, name)
+                trace.expect_value(f"{name} is sharded after forward", False, backend.is_sharded(parameter))  # noqa: FBT003
+                trace.expect_value(f"{name} after forward", values, backend.detach(parameter))
+            if with_backward:
+                backend.backward(backend.sum(outputs))
 
 
 @rule(
@@ -210,33 +237,37 @@ def test_groups(backend: Backend, trace: Trace) -> None:
     Those of a submodule that was not are in the module's group.
     """
 
+    def state(weight) -> Any:
+        return backend.is_sharded(weight) or backend.detach(weight)
+
     def inner_forward(module, x):
-        trace.log("inner weight in inner forward", backend.is_sharded(module.weight))
+        trace.log("inner weight in inner forward", state(module.weight))
         return x * module.weight
 
     def forward(module, x):
-        trace.log("own weight", backend.is_sharded(module.weight))
-        trace.log("plain submodule's weight", backend.is_sharded(module.plain.weight))
-        trace.log("inner weight", backend.is_sharded(module.inner.weight))
+        trace.log("own weight", state(module.weight))
+        trace.log("plain submodule's weight", state(module.plain.weight))
+        trace.log("inner weight", state(module.inner.weight))
         result = module.inner(x * module.weight)
         trace.log("inner weight afterwards", backend.is_sharded(module.inner.weight))
         return result
 
-    module = backend.module({"weight": backend.tensor(VALUES)}, forward)
-    plain = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
-    backend.add_module(module, "inner", sharded(backend, inner_forward, reshard_after_forward=True))
-    backend.add_module(module, "plain", plain)
-    backend.fully_shard(module)
-    trace.expect_value("plain submodule's weight is sharded", True, backend.is_sharded(plain.weight))  # noqa: FBT003
-    backend.call(module, rows(backend))
-
-    trace.expect(
-        ("own weight", False),
-        ("plain submodule's weight", False),
-        ("inner weight", True),
-        ("inner weight in inner forward", False),
-        ("inner weight afterwards", True),
-    )
+    for _ in range(2):
+        module = backend.module({"weight": backend.tensor(VALUES)}, forward)
+        plain = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
+        backend.add_module(module, "inner", sharded(backend, inner_forward, reshard_after_forward=True))
+        backend.add_module(module, "plain", plain)
+        backend.fully_shard(module)
+        trace.expect_value("plain submodule's weight is sharded", True, backend.is_sharded(plain.weight))  # noqa: FBT003
+        for _ in range(3):
+            backend.call(module, rows(backend))
+            trace.expect(
+                ("own weight", VALUES),
+                ("plain submodule's weight", VALUES),
+                ("inner weight", True),
+                ("inner weight in inner forward", VALUES),
+                ("inner weight afterwards", True),
+            )
 
 
 @rule(
@@ -253,17 +284,21 @@ def test_groups(backend: Backend, trace: Trace) -> None:
 )
 def test_ignored_params(backend: Backend, trace: Trace) -> None:
     """A parameter in ignored_params is not sharded, and its gradient is that of the rank alone."""
-    inner = backend.module({"scale": backend.tensor([1.0])}, lambda module, x: x * module.scale)
-    weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
-    module = backend.module(weights, lambda module, x: inner(x) * module.weight * module.scale)
-    module.inner = inner
-    ignored = {module.scale, inner.scale}
-    backend.fully_shard(module, ignored_params=ignored)
-    trace.expect_value("sharded", [False, False], [backend.is_sharded(each) for each in (module.scale, inner.scale)])
+    for _ in range(2):
+        inner = backend.module({"scale": backend.tensor([1.0])}, lambda module, x: x * module.scale)
+        weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
+        module = backend.module(weights, lambda module, x: module.inner(x) * module.weight * module.scale)
+        module.inner = inner
+        ignored = {module.scale, inner.scale}
+        backend.fully_shard(module, ignored_params=ignored)
+        are_sharded = [backend.is_sharded(each) for each in (module.scale, inner.scale, module.weight)]
+        trace.expect_value("sharded", [False, False, True], are_sharded)
 
-    run(backend, module)
-    trace.expect_value("scale.grad", [40 * number(backend)], backend.grad_of(module.scale))
-    trace.expect_value("inner scale.grad", [40 * number(backend)], backend.grad_of(inner.scale))
+        for passes in (1, 2, 3):
+            run(backend, module)
+            expected = [passes * 40 * number(backend)]
+            trace.expect_value("scale.grad", expected, backend.grad_of(module.scale))
+            trace.expect_value("inner scale.grad", expected, backend.grad_of(inner.scale))
 
 
 @rule(
@@ -284,22 +319,32 @@ def test_forward_method(backend: Backend, trace: Trace) -> None:
     Backward through its result is that of a forward, so parameters are whole in it too, and gradients are reduced.
     """
 
-    def method(x):
-        trace.log("sharded in the method", backend.is_sharded(module.weight))
-        return x * module.weight
+    def method(module):
+        def called(x, *, factor=0.0):
+            trace.log("in the method", "a part" if backend.is_sharded(module.weight) else backend.detach(module.weight))
+            return x * module.weight * factor
 
-    module = sharded(backend, reshard_after_forward=True)
-    module.other = method
-    backend.register_fsdp_forward_method(module, "other")
+        return called
+
+    plain = sharded(backend, reshard_after_forward=True)
+    run(backend, plain)
+    once = gradient(backend, plain)
+    results = [number(backend) * row * value for row, value in zip(ROWS, VALUES, strict=True)]
     for _ in range(2):
-        x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
-        outputs = backend.call(lambda x: module.other(x), x)  # noqa: PLW0108 - the method that was registered
-        trace.expect(("sharded in the method", False))
-        trace.expect_value("sharded after it", True, backend.is_sharded(module.weight))  # noqa: FBT003
-        trace.expect_value("its result", [number(backend) * value for value in VALUES], outputs)
-        backend.backward(backend.sum(outputs))
-        trace.expect_value("x.grad", VALUES, backend.grad_of(x))
-        trace.expect_value("reduced", True, is_reduced(backend, module))  # noqa: FBT003 - the expected value
+        module = sharded(backend, reshard_after_forward=True)
+        module.other, module.another = method(module), method(module)
+        for name in ("other", "another"):
+            backend.register_fsdp_forward_method(module, name)
+        for passes, name in enumerate(("other", "another") * 3, 1):
+            x = backend.tensor([number(backend) * row for row in ROWS], requires_grad=True)
+            outputs = backend.call(lambda x, of=(module, name): getattr(*of)(x, factor=1.0), x)
+            trace.expect(("in the method", VALUES))
+            trace.expect_value("sharded after it", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            trace.expect_value("its result", results, outputs)
+            backend.backward(backend.sum(outputs))
+            trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+            trace.expect_value("reduced", True, is_reduced(backend, module))  # noqa: FBT003 - the expected value
+            trace.expect_value("weight.grad", [passes * value for value in once], gradient(backend, module))
 
 
 @rule(
@@ -315,18 +360,20 @@ def test_forward_method(backend: Backend, trace: Trace) -> None:
 )
 def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
     """The parameters of a fully sharded module are whole after unshard, with all values, and parts after reshard."""
-    module = with_scale(backend, lambda _, x: x)
+    for _ in range(2):
+        module, expected = with_scale(backend, lambda _, x: x), VALUES
+        for _ in range(3):
+            backend.unshard(module)
+            for name, values in (("weight", expected), ("scale", [1.0])):
+                parameter = getattr(module, name)
+                trace.expect_value(f"{name} is sharded after unshard", False, backend.is_sharded(parameter))  # noqa: FBT003
+                trace.expect_value(name, values, backend.detach(parameter))
 
-    def are_sharded() -> list[bool]:
-        return [backend.is_sharded(each) for each in (module.weight, module.scale)]
-
-    backend.unshard(module)
-    trace.expect_value("sharded after unshard", [False, False], are_sharded())
-    trace.expect_value("weight", VALUES, backend.detach(module.weight))
-    trace.expect_value("scale", [1.0], backend.detach(module.scale))
-
-    backend.reshard(module)
-    trace.expect_value("sharded after reshard", [True, True], are_sharded())
+            backend.reshard(module)
+            are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
+            trace.expect_value("sharded after reshard", [True, True], are_sharded)
+            trace.expect_value("the rank's part of weight", own_part(backend, expected), part(backend, module.weight))
+            expected = add_up_parts(backend, module, expected)
 
 
 @rule(
@@ -357,16 +404,22 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         backend.fully_shard(outer)
         return [outer, outer.first, outer.second]
 
-    modules, others = nested(), nested()
+    others = nested()
     run(backend, others[0])
-    for requires_sync in (False, False, True):
-        backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
-        run(backend, modules[0])
-        reduced = [is_reduced(backend, each) for each in modules]
-        trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 3, reduced)
+    once = [gradient(backend, each) for each in others]
+    for modules in (nested(), nested()):
+        for requires_sync in (False, False, True):
+            backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
+            run(backend, modules[0])
+            reduced = [is_reduced(backend, each) for each in modules]
+            trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 3, reduced)
+            for each in others:
+                backend.set_grad(each.weight, None)
+            run(backend, others[0])
+            trace.expect_value("other modules", once, [gradient(backend, each) for each in others])
 
-    for module, other in zip(modules, others, strict=True):
-        trace.expect_value("weight.grad", [3 * value for value in gradient(backend, other)], gradient(backend, module))
+        expected = [[3 * value for value in each] for each in once]
+        trace.expect_value("weight.grad", expected, [gradient(backend, each) for each in modules])
 
 
 @rule(
@@ -391,7 +444,7 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     The hook stands for an all-reduce, and returns None, so what it does to its argument is what it does.
     A division after the hook is left open, so the hook may see a multiple of the gradient, the same in all ranks.
     """
-    module, other, failing = (sharded(backend) for _ in range(3))
+    module, again, other, failing = (sharded(backend) for _ in range(4))
     run(backend, other)
     own = backend.tolist(part(backend, backend.grad_of(other.weight)))
     multiples: list[Any] = []
@@ -405,13 +458,17 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     def fail(_reduced):
         raise AllReduceHookError("from the hook")
 
-    backend.set_all_reduce_hook(module, hook)
-    for _ in range(3):
+    def step(module: Any) -> None:
         backend.set_grad(module.weight, None)
         run(backend, module)
         trace.expect(("hook", own))
         changed = [10 * value for value in own]
         trace.expect_value("the part", changed, part(backend, backend.grad_of(module.weight)))
+
+    for each in (module, again):
+        backend.set_all_reduce_hook(each, hook)
+        for _ in range(3):
+            step(each)
     of_all = backend.tensor(multiples)
     backend.all_reduce(of_all)
     trace.expect_value("the sum of the multiples of all ranks", [RANKS * each for each in multiples], of_all)
@@ -419,8 +476,7 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     backend.set_all_reduce_hook(failing, fail)
     with trace.raises_type(AllReduceHookError, "from the hook"):
         run(backend, failing)
-    run(backend, module)
-    trace.expect(("hook", own))
+    step(module)
 
 
 @rule(
@@ -441,20 +497,21 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
     It makes no difference whether they are registered before or after the module is sharded.
     """
 
-    def register(when):
+    def register(module, when):
         backend.register_forward_pre_hook(module, lambda *_: trace.log(f"forward pre-hook, {when}"))
         backend.register_forward_hook(module, lambda *_: trace.log(f"forward hook, {when}"))
         backend.register_full_backward_hook(module, lambda *_: trace.log(f"full backward hook, {when}"))
 
-    module = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
-    register("before")
-    backend.fully_shard(module)
-    register("after")
     for _ in range(2):
-        x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
-        backend.backward(backend.sum(backend.call(module, x)))
-        hooks = ("forward pre-hook", "forward hook", "full backward hook")
-        trace.expect_in_any_order(*[f"{hook}, {when}" for hook in hooks for when in ("before", "after")])
+        module = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
+        register(module, "before")
+        backend.fully_shard(module)
+        register(module, "after")
+        for _ in range(3):
+            x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
+            backend.backward(backend.sum(backend.call(module, x)))
+            hooks = ("forward pre-hook", "forward hook", "full backward hook")
+            trace.expect_in_any_order(*[f"{hook}, {when}" for hook in hooks for when in ("before", "after")])
 
 
 @rule(
@@ -470,16 +527,24 @@ def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
 
     It runs after .grad has been updated, and .grad of a sharded parameter is updated with the reduced gradient.
     """
-    module = sharded(backend)
-
-    def hook(parameter):
-        trace.log("hook", whole(backend, backend.grad_of(parameter)))
-
-    backend.register_post_accumulate_grad_hook(module.weight, hook)
+    names = ("weight", "scale")
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        run(backend, module)
-        trace.expect(("hook", gradient(backend, module)))
+        module = with_scale(backend, lambda module, x: x * module.weight * module.scale)
+        seen: dict[str, list[Any]] = {name: [] for name in names}
+        for name in names * 2:
+
+            def hook(parameter, seen=seen[name]):
+                seen.append(whole(backend, backend.grad_of(parameter)))
+
+            backend.register_post_accumulate_grad_hook(getattr(module, name), hook)
+        for _ in range(3):
+            for name in names:
+                backend.set_grad(getattr(module, name), None)
+                seen[name].clear()
+            run(backend, module)
+            for name in names:
+                grad = backend.tolist(whole(backend, backend.grad_of(getattr(module, name))))
+                trace.expect_value(f"what two hooks of {name} saw", [grad] * 2, seen[name])
 
 
 @rule(

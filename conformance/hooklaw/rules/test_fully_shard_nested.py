@@ -53,12 +53,15 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
     def sharded() -> list[bool]:
         return [backend.is_sharded(module.weight) for module in modules]
 
-    backend.unshard(outer)
-    trace.expect_value("outer and inner sharded after unshard of the outer", [False, True, True], sharded())
-    for module in inside:
-        backend.unshard(module)
-    backend.reshard(outer)
-    trace.expect_value("outer and inner sharded after reshard of the outer", [True, False, False], sharded())
+    for _ in range(2):
+        backend.unshard(outer)
+        trace.expect_value("outer and inner sharded after unshard of the outer", [False, True, True], sharded())
+        for module in inside:
+            backend.unshard(module)
+        backend.reshard(outer)
+        trace.expect_value("outer and inner sharded after reshard of the outer", [True, False, False], sharded())
+        for module in inside:
+            backend.reshard(module)
 
 
 @rule(
@@ -76,11 +79,14 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
 )
 def test_default(backend: Backend, trace: Trace) -> None:
     """By default the parameters of the outermost fully sharded module are whole after forward, those inside are not."""
-    modules = nested(backend)
-    backend.call(modules[0], ones(backend))
-
-    sharded = [backend.is_sharded(module.weight) for module in modules]
-    trace.expect_value("outer and inner sharded after forward", [False, True, True], sharded)
+    for _ in range(2):
+        modules = nested(backend)
+        for with_backward in (False, True, True):
+            outputs = backend.call(modules[0], ones(backend))
+            sharded = [backend.is_sharded(module.weight) for module in modules]
+            trace.expect_value("outer and inner sharded after forward", [False, True, True], sharded)
+            if with_backward:
+                backend.backward(backend.sum(outputs))
 
 
 @rule(
@@ -97,19 +103,20 @@ def test_changed_between(backend: Backend, trace: Trace) -> None:
     With reshard_after_forward=False the parameters can be changed after a reshard, as the documentation says.
     """
     for reshard in (True, False):
-        module = weighted(backend)
+        module, expected = weighted(backend), VALUES
         backend.fully_shard(module, reshard_after_forward=reshard)
-        x = ones(backend)
-        loss = backend.sum(backend.call(module, x))
-        if not reshard:
-            backend.reshard(module)
-        trace.expect_value("sharded before the change", True, backend.is_sharded(module.weight))  # noqa: FBT003
-        with backend.no_grad():
-            backend.mul_(backend.local_tensor(module.weight), 10.0)
-        backend.backward(loss)
+        for _ in range(3):
+            x = ones(backend)
+            loss = backend.sum(backend.call(module, x))
+            if not reshard:
+                backend.reshard(module)
+            trace.expect_value("sharded before the change", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            with backend.no_grad():
+                backend.mul_(backend.local_tensor(module.weight), 4.0)
+            backend.backward(loss)
 
-        said = f"x.grad with reshard_after_forward={reshard}"
-        trace.expect_value(said, [10 * value for value in VALUES], backend.grad_of(x))
+            said, expected = f"x.grad with reshard_after_forward={reshard}", [4 * value for value in expected]
+            trace.expect_value(said, expected, backend.grad_of(x))
 
 
 @rule(

@@ -49,16 +49,17 @@ def test_before_first_forward(backend: Backend, trace: Trace) -> None:
 
     It is passed its state, the whole gradient of the rank, and a tensor for the rank's part of the reduced one.
     """
-    module, wrapper = wrapped(backend)
-    state: list[float] = []
-    backend.register_comm_hook(wrapper, state, storing(backend, trace, state))
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        run(backend, wrapper, rows(backend))
-        own = [number(backend) * row for row in ROWS]
-        trace.expect(("hook", own))
-        expected = own_part(backend, [10 * value for value in own])
-        trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
+        module, wrapper = wrapped(backend)
+        state: list[float] = []
+        backend.register_comm_hook(wrapper, state, storing(backend, trace, state))
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, wrapper, rows(backend))
+            own = [number(backend) * row for row in ROWS]
+            trace.expect(("hook", own))
+            expected = own_part(backend, [10 * value for value in own])
+            trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
 
 
 @rule(
@@ -74,11 +75,14 @@ def test_once(backend: Backend, trace: Trace) -> None:
 
     The docstring says "should", where that of DistributedDataParallel says "can only": it obliges the user.
     """
-    _, wrapper = wrapped(backend)
-    backend.register_comm_hook(wrapper, None, storing(backend, trace))
+    for _ in range(2):
+        _, wrapper = wrapped(backend)
+        hook = storing(backend, trace)
+        backend.register_comm_hook(wrapper, None, hook)
 
-    with trace.raises(ErrorKind.COMM_HOOK_TWICE):
-        backend.register_comm_hook(wrapper, None, storing(backend, trace))
+        for second in (storing(backend, trace), hook):
+            with trace.raises(ErrorKind.COMM_HOOK_TWICE):
+                backend.register_comm_hook(wrapper, None, second)
 
 
 @rule(
@@ -92,9 +96,6 @@ def test_once(backend: Backend, trace: Trace) -> None:
 )
 def test_no_shard(backend: Backend, trace: Trace) -> None:
     """With NO_SHARD a communication hook is passed the whole gradient of the rank, which it may change in place."""
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("weight", "other")}
-    module = backend.module(weights, lambda module, x: x * module.weight + x * x * module.other)
-    wrapper = backend.fully_sharded_data_parallel(module, no_shard=True)
     own = [number(backend) * row for row in ROWS]
     gradients = [own, [value * value for value in own]]
 
@@ -104,13 +105,20 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
         trace.log("is passed the gradient of each parameter", passed)
         backend.mul_(gradient, 10.0)
 
-    backend.register_comm_hook(wrapper, None, hook)
-    run(backend, wrapper, rows(backend))
+    for _ in range(2):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in ("weight", "other")}
+        module = backend.module(weights, lambda module, x: x * module.weight + x * x * module.other)
+        wrapper = backend.fully_sharded_data_parallel(module, no_shard=True)
+        backend.register_comm_hook(wrapper, None, hook)
+        for _ in range(3):
+            for name in weights:
+                backend.set_grad(getattr(module, name), None)
+            run(backend, wrapper, rows(backend))
 
-    trace.expect(("is passed the gradient of each parameter", [True, True]))
-    for name, gradient in zip(weights, gradients, strict=True):
-        expected = [10 * value for value in gradient]
-        trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
+            trace.expect(("is passed the gradient of each parameter", [True, True]))
+            for name, gradient in zip(weights, gradients, strict=True):
+                expected = [10 * value for value in gradient]
+                trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -130,14 +138,15 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
 )
 def test_no_sync(backend: Backend, trace: Trace) -> None:
     """Passes of a fully sharded module inside no_sync accumulate, and the first pass after it synchronizes them."""
-    module, wrapper = wrapped(backend)
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        with backend.no_sync(wrapper):
-            for passes in (1, 2):
-                run(backend, wrapper, rows(backend))
-                expected = [passes * number(backend) * row for row in ROWS]
-                trace.expect_value(f"after {passes} inside", expected, backend.grad_of(module.weight))
-        run(backend, wrapper, rows(backend))
-        expected = own_part(backend, [3 * mean(backend)[0] * row for row in ROWS])
-        trace.expect_value("after a pass outside", expected, backend.grad_of(module.weight))
+        module, wrapper = wrapped(backend)
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            with backend.no_sync(wrapper):
+                for passes in (1, 2):
+                    run(backend, wrapper, rows(backend))
+                    expected = [passes * number(backend) * row for row in ROWS]
+                    trace.expect_value(f"after {passes} inside", expected, backend.grad_of(module.weight))
+            run(backend, wrapper, rows(backend))
+            expected = own_part(backend, [3 * mean(backend)[0] * row for row in ROWS])
+            trace.expect_value("after a pass outside", expected, backend.grad_of(module.weight))

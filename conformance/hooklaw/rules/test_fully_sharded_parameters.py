@@ -35,12 +35,13 @@ def test_views(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, lambda _: trace.log("leaf in backward", backend.is_leaf(module.weight)))
         return y * 1  # the wrapper's own hook is on the output, and makes the views
 
-    module = backend.module({"weight": twos(backend)}, forward)
-    wrapper = backend.fully_sharded_data_parallel(module)
     for _ in range(2):
-        run(backend, wrapper, rows(backend))
-        trace.expect(("leaf in forward", False), ("leaf in backward", False))
-    trace.expect_value("leaf afterwards", True, backend.is_leaf(module.weight))  # noqa: FBT003 - the expected value
+        module = backend.module({"weight": twos(backend)}, forward)
+        wrapper = backend.fully_sharded_data_parallel(module)
+        for _ in range(3):
+            run(backend, wrapper, rows(backend))
+            trace.expect(("leaf in forward", False), ("leaf in backward", False))
+        trace.expect_value("leaf afterwards", True, backend.is_leaf(module.weight))  # noqa: FBT003 - the expected value
 
 
 @rule(
@@ -57,16 +58,25 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
 
     The docstring says so of use_orig_params=True, with which the verb wraps a module.
     """
-    weights = {"weight": twos(backend), "frozen": twos(backend)}
-    module = backend.module(weights, lambda module, x: x * module.weight * module.frozen)
-    backend.set_requires_grad(module.frozen, requires_grad=False)
-    run(backend, backend.fully_sharded_data_parallel(module), rows(backend))
-    grad = backend.grad_of(module.weight)
-    total = backend.tensor(0.0) if grad is None else backend.sum(grad)  # None in a rank that has no part of it
-    backend.all_reduce(total)
 
-    trace.expect_value("frozen.grad", None, backend.grad_of(module.frozen))
-    trace.expect_value("sum of weight.grad, all parts", mean(backend)[0] * 2 * sum(ROWS), total)
+    def total(weight: Any) -> Any:
+        grad = backend.grad_of(weight)
+        found = backend.tensor(0.0) if grad is None else backend.sum(grad)  # None in a rank that has no part of it
+        backend.all_reduce(found)
+        return found
+
+    for _ in range(2):
+        weights = {name: twos(backend) for name in ("weight", "frozen", "other")}
+        module = backend.module(weights, lambda module, x: x * module.weight * module.frozen + x * module.other)
+        backend.set_requires_grad(module.frozen, requires_grad=False)
+        wrapper = backend.fully_sharded_data_parallel(module)
+        for passes in (1, 2, 3):
+            run(backend, wrapper, rows(backend))
+
+            trace.expect_value("frozen.grad", None, backend.grad_of(module.frozen))
+            once = passes * mean(backend)[0] * sum(ROWS)
+            trace.expect_value("sum of weight.grad, all parts", 2 * once, total(module.weight))
+            trace.expect_value("sum of other.grad, all parts", once, total(module.other))
 
 
 @rule(
@@ -85,23 +95,31 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
     """Inside no_sync of the outermost fully sharded wrapper the wrappers inside it synchronize no gradients either."""
-    inside = {
-        name: backend.module({"weight": twos(backend)}, lambda module, x: x * module.weight)
-        for name in ("first", "second")
-    }
-    outer = backend.module({"weight": twos(backend)}, lambda module, x: module.second(module.first(x)) * module.weight)
-    for name, module in inside.items():
-        backend.add_module(outer, name, backend.fully_sharded_data_parallel(module))
-    wrapper = backend.fully_sharded_data_parallel(outer)
 
-    def gradients() -> list[Any]:
-        return [backend.grad_of(module.weight) for module in (outer, *inside.values())]
+    def nested() -> list[Any]:
+        inside = {
+            name: backend.module({"weight": twos(backend)}, lambda module, x: x * module.weight)
+            for name in ("first", "second")
+        }
+        outer = backend.module(
+            {"weight": twos(backend)}, lambda module, x: module.second(module.first(x)) * module.weight
+        )
+        for name, module in inside.items():
+            backend.add_module(outer, name, backend.fully_sharded_data_parallel(module))
+        return [outer, *inside.values()]
 
-    with backend.no_sync(wrapper):
-        run(backend, wrapper, rows(backend))
-        expected = [4 * number(backend) * row for row in ROWS]
-        trace.expect_value("gradients inside", [expected] * 3, gradients())
-    run(backend, wrapper, rows(backend))
+    for modules in (nested(), nested()):
+        wrapper = backend.fully_sharded_data_parallel(modules[0])
+        for _ in range(2):
+            for module in modules:
+                backend.set_grad(module.weight, None)
+            with backend.no_sync(wrapper):
+                run(backend, wrapper, rows(backend))
+                expected = [4 * number(backend) * row for row in ROWS]
+                grads = [backend.grad_of(module.weight) for module in modules]
+                trace.expect_value("gradients inside", [expected] * 3, grads)
+            run(backend, wrapper, rows(backend))
 
-    part = own_part(backend, [8 * mean(backend)[0] * row for row in ROWS])
-    trace.expect_value("gradients after a pass outside", [part] * 3, gradients())
+            part = own_part(backend, [8 * mean(backend)[0] * row for row in ROWS])
+            grads = [backend.grad_of(module.weight) for module in modules]
+            trace.expect_value("gradients after a pass outside", [part] * 3, grads)

@@ -56,13 +56,14 @@ def totals() -> tuple[list[float], list[float]]:
 )
 def test_process_group(backend: Backend, trace: Trace) -> None:
     """Gradients of a module that is distributed over a process group are averaged over the ranks of that group only."""
-    module = weighted(backend)
-    parallel = in_pairs(backend, module)
-    for each in ("first", "second"):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        mean = sum(rank + 1.0 for rank in pair(backend)) / PAIR
-        trace.expect_value(f"weight.grad after the {each} pass", [mean], backend.grad_of(module.weight))
+    for _ in range(2):
+        module = weighted(backend)
+        parallel = in_pairs(backend, module)
+        for each in ("first", "second", "third"):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            mean = sum(rank + 1.0 for rank in pair(backend)) / PAIR
+            trace.expect_value(f"weight.grad after the {each} pass", [mean], backend.grad_of(module.weight))
 
 
 @rule(
@@ -78,10 +79,13 @@ def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
 
     The rank 0 of the design is that of the process group.
     """
-    module = backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
-    in_pairs(backend, module)
+    for _ in range(2):
+        weights = {name: own_input(backend) for name in ("weight", "other")}
+        module = backend.module(weights, lambda module, x: x * module.weight * module.other)
+        in_pairs(backend, module)
 
-    trace.expect_value("weight", [pair(backend)[0] + 1.0], backend.detach(module.weight))
+        for name in weights:
+            trace.expect_value(name, [pair(backend)[0] + 1.0], backend.detach(getattr(module, name)))
 
 
 @rule(
@@ -116,10 +120,11 @@ def test_effective_world_size_shrinks(backend: Backend, trace: Trace) -> None:
 )
 def test_hybrid_shards(backend: Backend, trace: Trace) -> None:
     """On a mesh of two dimensions parameters are sharded over the second dimension and replicated over the first."""
-    module = sharded(backend, mesh=MESH)
+    for _ in range(2):
+        module = sharded(backend, mesh=MESH)
 
-    part = backend.detach(backend.local_tensor(module.weight))
-    trace.expect_value("the rank's part", own_rows(backend, VALUES), part)
+        part = backend.detach(backend.local_tensor(module.weight))
+        trace.expect_value("the rank's part", own_rows(backend, VALUES), part)
 
 
 @rule(
@@ -136,12 +141,15 @@ def test_hybrid_gradients(backend: Backend, trace: Trace) -> None:
     Each rank has data of its own, so the ranks of both dimensions are data-parallel workers.
     Whether the sum is divided is not said, so both are accepted.
     """
-    module = sharded(backend, mesh=MESH)
-    step(backend, module)
-
-    part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
     expected = [own_rows(backend, whole) for whole in totals()]
-    trace.expect_value("sum or mean", True, part in expected)  # noqa: FBT003 - the expected value
+    for _ in range(2):
+        module = sharded(backend, mesh=MESH)
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            step(backend, module)
+
+            part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
+            trace.expect_value("sum or mean", True, part in expected)  # noqa: FBT003 - the expected value
 
 
 @rule(
@@ -159,23 +167,26 @@ def test_hybrid_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     Sentence 2 tells the user to set no hook then, and sentence 1 says what a hook gets: what is said holds.
     A division after the hook is left open, so the hook may see a multiple of the gradient, the same in all ranks.
     """
-    module = sharded(backend, mesh=MESH)
     seen: list[Any] = []
 
     def hook(reduced):
         trace.log("hook")
-        seen.extend(backend.tolist(reduced))
+        seen[:] = backend.tolist(reduced)
 
-    backend.set_all_reduce_hook(module, hook)
-    step(backend, module)
-    trace.expect("hook")
-    part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
-    multiple = seen[0] / part[0]
-    of_all = backend.tensor([multiple])
-    backend.all_reduce(of_all)
+    for _ in range(2):
+        module = sharded(backend, mesh=MESH)
+        backend.set_all_reduce_hook(module, hook)
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            step(backend, module)
+            trace.expect("hook")
+            part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
+            multiple = seen[0] / part[0]
+            of_all = backend.tensor([multiple])
+            backend.all_reduce(of_all)
 
-    trace.expect_value("what the hook saw", [multiple * value for value in part], seen)
-    trace.expect_value("the sum of the multiples of all ranks", [FOUR_RANKS * multiple], of_all)
+            trace.expect_value("what the hook saw", [multiple * value for value in part], seen)
+            trace.expect_value("the sum of the multiples of all ranks", [FOUR_RANKS * multiple], of_all)
 
 
 @rule(
@@ -193,7 +204,7 @@ def test_hybrid_all_reduce_hook(backend: Backend, trace: Trace) -> None:
 )
 def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
     """Passes without all-reduce reduce nothing over the replicas; the first pass with it reduces what accumulated."""
-    module, other = sharded(backend, mesh=MESH), sharded(backend, mesh=MESH)
+    module, again, other = (sharded(backend, mesh=MESH) for _ in range(3))
     step(backend, other)
     once = gradient(backend, other)
 
@@ -201,14 +212,17 @@ def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
         grad = backend.grad_of(module.weight)
         return grad is not None and backend.tolist(backend.full_tensor(grad)) == [passes * value for value in once]
 
-    for passes, requires_all_reduce in enumerate((False, False, True, True, False, True), 1):
-        backend.set_requires_all_reduce(module, requires_all_reduce=requires_all_reduce)
-        step(backend, module)
-        is_reduced = is_whole(module, passes)
+    steps = [(module, False), (module, False), (module, True), (module, True), (module, False), (module, True)]
+    steps += [(again, False), (again, True)]
+    for others, (each, requires_all_reduce) in enumerate(steps, 2):
+        passes = others - 1 if each is module else others - 7
+        backend.set_requires_all_reduce(each, requires_all_reduce=requires_all_reduce)
+        step(backend, each)
+        is_reduced = is_whole(each, passes)
         trace.expect_value(f"reduced over all ranks after {passes} passes", requires_all_reduce, is_reduced)
 
         step(backend, other)
-        trace.expect_value("another module", expected=True, observed=is_whole(other, passes + 1))
+        trace.expect_value("another module", expected=True, observed=is_whole(other, others))
 
 
 @rule(
@@ -221,11 +235,12 @@ def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
 )
 def test_reshard_to_fewer(backend: Backend, trace: Trace) -> None:
     """With a number as reshard_after_forward the parameters are sharded over so many ranks after forward."""
-    module = sharded(backend, reshard_after_forward=PAIR)
     for _ in range(2):
-        outputs = backend.call(module, rows(backend))
-        trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
-        part = backend.tolist(backend.local_tensor(module.weight))
-        trace.expect_value("rows of each rank after forward", len(VALUES) // PAIR, len(part))
-        trace.expect_value("weight", VALUES, backend.detach(backend.full_tensor(module.weight)))
-        backend.backward(backend.sum(outputs))
+        module = sharded(backend, reshard_after_forward=PAIR)
+        for _ in range(3):
+            outputs = backend.call(module, rows(backend))
+            trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            part = backend.tolist(backend.local_tensor(module.weight))
+            trace.expect_value("rows of each rank after forward", len(VALUES) // PAIR, len(part))
+            trace.expect_value("weight", VALUES, backend.detach(backend.full_tensor(module.weight)))
+            backend.backward(backend.sum(outputs))
