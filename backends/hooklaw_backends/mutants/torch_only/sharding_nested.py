@@ -44,8 +44,8 @@ def forward_methods_of_any_module(self: Mutant, old: Hook, module: Any, name: st
     old(module, name)
     method = getattr(module, name)
 
-    def run(*inputs: Any) -> Any:
-        return method(*inputs)
+    def run(*inputs: Any, **named: Any) -> Any:
+        return method(*inputs, **named)
 
     setattr(module, name, run)
 
@@ -115,7 +115,7 @@ def forward_method_loses_its_result(self: Mutant, old: Hook, module: Any, name: 
     old(module, name)
     method = getattr(module, name)
     if hasattr(module, "unshard"):
-        setattr(module, name, lambda *inputs: (method(*inputs), None)[1])
+        setattr(module, name, lambda *inputs, **named: (method(*inputs, **named), None)[1])
 
 
 @overriding("register_fsdp_forward_method")
@@ -123,9 +123,9 @@ def forward_method_gathers_parameters_in_forward_alone(self: Mutant, old: Hook, 
     """A forward method of a fully sharded module has whole parameters, and its backward reduces nothing."""
     method = getattr(module, name)
 
-    def gathering(*inputs: Any) -> Any:
+    def gathering(*inputs: Any, **named: Any) -> Any:
         module.unshard()
-        outputs = method(*inputs)
+        outputs = method(*inputs, **named)
         module.reshard()
         return outputs
 
