@@ -38,12 +38,13 @@ def test_called_per_bucket(backend: Backend, trace: Trace) -> None:
         trace.log("comm hook", bucket.buffer())
         return backend.future(bucket.buffer() * 10)
 
-    module, parallel = hooked(backend, hook)
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        trace.expect(("comm hook", [number(backend)]))
-        trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
+        module, parallel = hooked(backend, hook)
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            trace.expect(("comm hook", [number(backend)]))
+            trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
 
 
 @rule(
@@ -56,17 +57,19 @@ def test_called_per_bucket(backend: Backend, trace: Trace) -> None:
 )
 def test_state(backend: Backend, trace: Trace) -> None:
     """The communication hook is passed the state with which it was registered, the same object in each pass."""
-    state: list[int] = []
+    given: list[Any] = []
 
-    def hook(given, bucket):
-        given.append(len(given))
+    def hook(state, bucket):
+        given.append(state)
         return backend.future(bucket.buffer())
 
-    _, parallel = hooked(backend, hook, state)
-    run(backend, parallel)
-    run(backend, parallel)
-
-    trace.expect_value("the state", [0, 1], state)
+    for _ in range(2):
+        state: list[int] = []
+        _, parallel = hooked(backend, hook, state)
+        for passes in (1, 2, 3):
+            run(backend, parallel)
+            trace.expect_value(f"the state itself in pass {passes}", [True], [each is state for each in given])
+            given.clear()
 
 
 @rule(
@@ -80,11 +83,12 @@ def test_state(backend: Backend, trace: Trace) -> None:
 )
 def test_not_predivided(backend: Backend, trace: Trace) -> None:
     """A communication hook sees the rank's own gradients, not divided by the number of ranks."""
-    module, parallel = hooked(backend, reducing(backend, trace))
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        trace.expect(("comm hook", [number(backend)]))
+        module, parallel = hooked(backend, reducing(backend, trace))
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            trace.expect(("comm hook", [number(backend)]))
 
 
 @rule(
@@ -104,11 +108,12 @@ def test_no_division(backend: Backend, trace: Trace) -> None:
 
     The docstring leaves the division to the user, so nothing else divides.
     """
-    module, parallel = hooked(backend, lambda _, bucket: backend.all_reduce_future(bucket.buffer()))
-    for _ in range(3):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        trace.expect_value("weight.grad", [RANKS * mean(backend)[0]], backend.grad_of(module.weight))
+    for _ in range(2):
+        module, parallel = hooked(backend, lambda _, bucket: backend.all_reduce_future(bucket.buffer()))
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            trace.expect_value("weight.grad", [RANKS * mean(backend)[0]], backend.grad_of(module.weight))
 
 
 @rule(
@@ -128,11 +133,12 @@ def test_asynchronous(backend: Backend, trace: Trace) -> None:
     def hook(_state, bucket):
         return averaged(backend, bucket.buffer()).then(lambda done: done.value() * 3)
 
-    module, parallel = hooked(backend, hook)
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
+        module, parallel = hooked(backend, hook)
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            trace.expect_value("weight.grad", [3 * mean(backend)[0]], backend.grad_of(module.weight))
 
 
 @rule(
@@ -150,11 +156,12 @@ def test_asynchronous(backend: Backend, trace: Trace) -> None:
 )
 def test_without_communication(backend: Backend, trace: Trace) -> None:
     """If a communication hook returns the bucket's values in a completed future, each rank keeps its own gradients."""
-    module, parallel = hooked(backend, lambda _, bucket: backend.future(bucket.buffer()))
-    for _ in range(3):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        trace.expect_value("weight.grad", [number(backend)], backend.grad_of(module.weight))
+    for _ in range(2):
+        module, parallel = hooked(backend, lambda _, bucket: backend.future(bucket.buffer()))
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
+            trace.expect_value("weight.grad", [number(backend)], backend.grad_of(module.weight))
 
 
 @rule(
@@ -170,10 +177,14 @@ def test_once(backend: Backend, trace: Trace) -> None:
 
     The docstring says that a hook can only be registered once; so a second registration must not succeed.
     """
-    _, parallel = hooked(backend, reducing(backend, trace))
+    for passes in (0, 1):
+        _, parallel = hooked(backend, reducing(backend, trace))
+        for _ in range(passes):
+            run(backend, parallel)
 
-    with trace.raises(ErrorKind.COMM_HOOK_TWICE):
-        backend.register_comm_hook(parallel, None, reducing(backend, trace))
+        for _ in range(2):
+            with trace.raises(ErrorKind.COMM_HOOK_TWICE):
+                backend.register_comm_hook(parallel, None, reducing(backend, trace))
 
 
 @rule(
@@ -187,13 +198,16 @@ def test_once(backend: Backend, trace: Trace) -> None:
 )
 def test_not_called_in_no_sync(backend: Backend, trace: Trace) -> None:
     """A communication hook is not called inside no_sync, and sees what accumulated there in the first pass after it."""
-    _, parallel = hooked(backend, reducing(backend, trace))
-    with backend.no_sync(parallel):
-        run(backend, parallel)
-        trace.expect()
-    run(backend, parallel)
-
-    trace.expect(("comm hook", [2 * number(backend)]))
+    for _ in range(2):
+        module, parallel = hooked(backend, reducing(backend, trace))
+        for inside in (1, 2, 3):
+            backend.set_grad(module.weight, None)
+            with backend.no_sync(parallel):
+                for _ in range(inside):
+                    run(backend, parallel)
+                trace.expect()
+            run(backend, parallel)
+            trace.expect(("comm hook", [(inside + 1) * number(backend)]))
 
 
 @rule(
@@ -206,11 +220,12 @@ def test_not_called_in_no_sync(backend: Backend, trace: Trace) -> None:
 )
 def test_not_called_by_autograd_grad(backend: Backend, trace: Trace) -> None:
     """autograd.grad does not call the communication hook."""
-    module, parallel = hooked(backend, reducing(backend, trace))
-    x = backend.tensor([number(backend)])
-    backend.grad(backend.sum(backend.call(parallel, x)), [module.weight])
+    for _ in range(2):
+        module, parallel = hooked(backend, reducing(backend, trace))
+        x = backend.tensor([number(backend)])
+        backend.grad(backend.sum(backend.call(parallel, x)), [module.weight])
 
-    trace.expect()
+        trace.expect()
 
 
 @rule(
@@ -225,20 +240,32 @@ def test_not_called_by_autograd_grad(backend: Backend, trace: Trace) -> None:
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception in a communication hook reaches the caller of backward with its own type."""
 
-    def hook(_state, bucket):
+    def hook(sound, bucket):
+        if sound:
+            return backend.future(sound.pop() * bucket.buffer())
         raise CommHookError(f"from the hook, in bucket {bucket.index()}")
 
-    _, parallel = hooked(backend, hook)
+    for passes in (0, 1, 2):
+        _, parallel = hooked(backend, hook, [1.0] * passes)
+        for _ in range(passes):
+            run(backend, parallel)
 
-    with trace.raises_type(CommHookError, "from the hook"):
-        run(backend, parallel)
+        with trace.raises_type(CommHookError, "from the hook"):
+            run(backend, parallel)
 
 
 def expect_refused(backend: Backend, trace: Trace, hook: Any) -> None:
-    """Expect an error of backward for what a communication hook returns."""
-    _, parallel = hooked(backend, hook)
-    with trace.raises(ErrorKind.COMM_HOOK_RETURN):
-        run(backend, parallel)
+    """Expect an error of backward for what a communication hook returns, in the first pass or after sound ones."""
+
+    def after_sound_ones(sound, bucket):
+        return backend.future(sound.pop() * bucket.buffer()) if sound else hook(None, bucket)
+
+    for passes in (0, 1, 2):
+        _, parallel = hooked(backend, after_sound_ones, [1.0] * passes)
+        for _ in range(passes):
+            run(backend, parallel)
+        with trace.raises(ErrorKind.COMM_HOOK_RETURN):
+            run(backend, parallel)
 
 
 @rule(
@@ -332,21 +359,23 @@ def test_bad_annotation(backend: Backend, trace: Trace) -> None:
 )
 def test_two_parameters(backend: Backend, trace: Trace) -> None:
     """What a communication hook's futures hold is copied to the gradients of all parameters of the buckets."""
-    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
-    parallel = backend.distributed_data_parallel(module)
     results: list[Any] = []
 
     def hook(_state, bucket):
         results.append(bucket.buffer() * 10)
         return backend.future(results[-1])
 
-    backend.register_comm_hook(parallel, None, hook)
     for _ in range(2):
-        for parameter in (module.weight, module.other):
-            backend.set_grad(parameter, None)
-        run(backend, parallel)
-        for result in results:
-            backend.all_reduce(result)  # changes what was copied, in place
+        module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        backend.register_comm_hook(parallel, None, hook)
+        for _ in range(3):
+            for parameter in (module.weight, module.other):
+                backend.set_grad(parameter, None)
+            run(backend, parallel)
+            for result in results:
+                backend.all_reduce(result)  # changes what was copied, in place
+            results.clear()
 
-        trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
-        trace.expect_value("other.grad", [10 * number(backend) ** 2], backend.grad_of(module.other))
+            trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
+            trace.expect_value("other.grad", [10 * number(backend) ** 2], backend.grad_of(module.other))

@@ -1,6 +1,6 @@
 """Distributed data parallel: the gradients of a module that is replicated in every rank."""
 
-from contextlib import suppress
+from contextlib import nullcontext
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
@@ -28,15 +28,17 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
 )
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks."""
-    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
-    parallel = backend.distributed_data_parallel(module)
     means = {"weight": mean(backend), "other": mean(backend, lambda own: own * own)}
-    for each in ("first", "second", "third"):
-        for name in means:
-            backend.set_grad(getattr(module, name), None)
-        run(backend, parallel)
-        for name, expected in means.items():
-            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
+    for which in ("first", "second"):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        for passes in (1, 2, 3):
+            for name in means:
+                backend.set_grad(getattr(module, name), None)
+            run(backend, parallel)
+            for name, expected in means.items():
+                said = f"{name}.grad of the {which} module after pass {passes}"
+                trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -57,15 +59,19 @@ def test_each_parameter(backend: Backend, trace: Trace) -> None:
 
     The parameters of its submodules are among them.
     """
-    module = weighted(backend, lambda module, x: x * module.weight + module.inner(x * x))
-    backend.add_module(module, "inner", weighted(backend, lambda module, x: x * module.weight + module.inner(x * x)))
-    backend.add_module(module.inner, "inner", weighted(backend))
-    run(backend, backend.distributed_data_parallel(module))
-
-    trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
-    trace.expect_value("inner.weight.grad", mean(backend, lambda own: own * own), backend.grad_of(module.inner.weight))
-    inmost = backend.grad_of(module.inner.inner.weight)
-    trace.expect_value("inner.inner.weight.grad", mean(backend, lambda own: own**4), inmost)
+    for _ in range(2):
+        module, inner = (weighted(backend, lambda module, x: x * module.weight + module.inner(x * x)) for _ in range(2))
+        inmost = weighted(backend)
+        backend.add_module(module, "inner", inner)
+        backend.add_module(inner, "inner", inmost)
+        parallel = backend.distributed_data_parallel(module)
+        for passes in (1, 2, 3):
+            for each in (module, inner, inmost):
+                backend.set_grad(each.weight, None)
+            run(backend, parallel)
+            for each, power in ((module, 1), (inner, 2), (inmost, 4)):
+                expected = mean(backend, lambda own, power=power: own**power)
+                trace.expect_value(f"gradients after pass {passes}", expected, backend.grad_of(each.weight))
 
 
 @rule(
@@ -87,7 +93,7 @@ def test_strides(backend: Backend, trace: Trace) -> None:
     for forward in (lambda module, x: x * module.weight, lambda module, x: turned(x) * turned(module.weight)):
         module = backend.module({"weight": turned(backend.tensor([[2.0, 3.0], [5.0, 7.0]]))}, forward)
         parallel = backend.distributed_data_parallel(module)
-        for _ in range(2):
+        for _ in range(3):
             backend.set_grad(module.weight, None)
             run(backend, parallel, backend.tensor([[1.0, 2.0], [3.0, 4.0]]) * number(backend))
             trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
@@ -105,12 +111,17 @@ def test_strides(backend: Backend, trace: Trace) -> None:
 def test_mixed_dtypes(backend: Backend, trace: Trace) -> None:
     """The gradients of float16 and float32 parameters of one distributed module are averaged."""
     factor = 2 + 2.0**-10  # float16 rounds it to 2
-    weights = {"narrow": backend.tensor([2.0], dtype="float16"), "wide": backend.tensor([3.0])}
-    module = backend.module(weights, lambda module, x: x * module.narrow + x * module.wide * factor)
-    run(backend, backend.distributed_data_parallel(module))
-
-    trace.expect_value("narrow.grad", mean(backend), backend.grad_of(module.narrow))
-    trace.expect_value("wide.grad", mean(backend, lambda own: factor * own), backend.grad_of(module.wide))
+    wide = mean(backend, lambda own: factor * own)
+    for _ in range(2):
+        weights = {"narrow": backend.tensor([2.0], dtype="float16"), "wide": backend.tensor([3.0])}
+        module = backend.module(weights, lambda module, x: x * module.narrow + x * module.wide * factor)
+        parallel = backend.distributed_data_parallel(module)
+        for _ in range(3):
+            for parameter in (module.narrow, module.wide):
+                backend.set_grad(parameter, None)
+            run(backend, parallel)
+            trace.expect_value("narrow.grad", mean(backend), backend.grad_of(module.narrow))
+            trace.expect_value("wide.grad", wide, backend.grad_of(module.wide))
 
 
 @rule(
@@ -124,12 +135,14 @@ def test_mixed_dtypes(backend: Backend, trace: Trace) -> None:
 )
 def test_gradients_accumulate(backend: Backend, trace: Trace) -> None:
     """Two passes of a distributed module accumulate twice the mean of the gradients."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    run(backend, parallel)
-    run(backend, parallel)
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        run(backend, parallel)
+        run(backend, parallel)
 
-    trace.expect_value("weight.grad", [2 * mean(backend)[0]], backend.grad_of(module.weight))
+        for parameter in (module.weight, module.other):
+            trace.expect_value("the gradient", [2 * mean(backend)[0]], backend.grad_of(parameter))
 
 
 @rule(
@@ -146,12 +159,14 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
 
     The docstring says that the module does not work with autograd.grad, and not what happens instead.
     """
-    module = weighted(backend)
-    outputs = backend.call(backend.distributed_data_parallel(module), own_input(backend))
-    (grad,) = backend.grad(backend.sum(outputs), [module.weight])
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        outputs = backend.call(backend.distributed_data_parallel(module), own_input(backend))
+        grads = backend.grad(backend.sum(outputs), [module.weight, module.other])
 
-    trace.expect_value("the gradient", [number(backend)], grad)
-    trace.expect_value("weight.grad", None, backend.grad_of(module.weight))
+        trace.expect_value("the gradients", [[number(backend)]] * 2, list(grads))
+        for parameter in (module.weight, module.other):
+            trace.expect_value(".grad", None, backend.grad_of(parameter))
 
 
 @rule(
@@ -182,14 +197,15 @@ def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
         backend.register_buffer(module, "scale", scale)
         return module
 
-    module, inner = made(1.0, 5.0, 10.0), made(2.0, 7.0, 20.0)
-    backend.add_module(module, "inner", inner)
-    backend.distributed_data_parallel(module)
-
     expected = [1.0, 5.0, 10.0, 10.0], [2.0, 7.0, 20.0, 20.0]
-    for label, each, values in zip(("its own", "a submodule's"), (module, inner), expected, strict=True):
-        seen = [backend.tolist(tensor)[0] for tensor in (each.weight, each.frozen, each.offset, each.scale)]
-        trace.expect_value(f"parameters and buffers, {label}", values, seen)
+    for _ in range(2):
+        module, inner = made(1.0, 5.0, 10.0), made(2.0, 7.0, 20.0)
+        backend.add_module(module, "inner", inner)
+        backend.distributed_data_parallel(module)
+
+        for label, each, values in zip(("its own", "a submodule's"), (module, inner), expected, strict=True):
+            seen = [backend.tolist(tensor)[0] for tensor in (each.weight, each.frozen, each.offset, each.scale)]
+            trace.expect_value(f"parameters and buffers, {label}", values, seen)
 
 
 @rule(
@@ -202,14 +218,17 @@ def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
 )
 def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
     """Once a module is distributed, a rank that changes a parameter keeps its own value through the passes."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    with backend.no_grad():
-        backend.mul_(module.weight, number(backend))
-    run(backend, parallel)
-    run(backend, parallel)
-
-    trace.expect_value("weight", [2 * number(backend)], backend.detach(module.weight))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        with backend.no_grad():
+            backend.mul_(module.weight, number(backend))
+            backend.mul_(module.other, number(backend))
+        for passes in (1, 2, 3):
+            run(backend, parallel)
+            for name, first in (("weight", 2.0), ("other", 3.0)):
+                value = backend.detach(getattr(module, name))
+                trace.expect_value(f"{name} after pass {passes}", [first * number(backend)], value)
 
 
 @rule(
@@ -234,18 +253,19 @@ def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
         trace.log("offset in forward", module.inner.offset)
         return x * module.weight
 
-    module, inner = weighted(backend, forward), backend.module({}, lambda _, x: x)
-    backend.add_module(module, "inner", inner)
-    backend.register_buffer(module, "steps", backend.tensor([1.0]))
-    backend.register_buffer(inner, "offset", backend.tensor([5], dtype="int64"))
-    parallel = backend.distributed_data_parallel(module)
-    for each in ("first", "second"):
-        backend.mul_(module.steps, number(backend))
-        backend.mul_(inner.offset, backend.get_rank() + 1)
-        run(backend, parallel)
-        trace.expect(("steps in forward", [1.0]), ("offset in forward", [5.0]))
-        trace.expect_value(f"steps after the {each} pass", [1.0], module.steps)
-        trace.expect_value(f"offset after the {each} pass", [5.0], inner.offset)
+    for options in ({}, {"forward_sync_buffers": True}):
+        module, inner = weighted(backend, forward), backend.module({}, lambda _, x: x)
+        backend.add_module(module, "inner", inner)
+        backend.register_buffer(module, "steps", backend.tensor([1.0]))
+        backend.register_buffer(inner, "offset", backend.tensor([5], dtype="int64"))
+        parallel = backend.distributed_data_parallel(module, **options)
+        for each in ("first", "second", "third"):
+            backend.mul_(module.steps, number(backend))
+            backend.mul_(inner.offset, backend.get_rank() + 1)
+            run(backend, parallel)
+            trace.expect(("steps in forward", [1.0]), ("offset in forward", [5.0]))
+            trace.expect_value(f"steps after the {each} pass", [1.0], module.steps)
+            trace.expect_value(f"offset after the {each} pass", [5.0], inner.offset)
 
 
 @rule(
@@ -261,16 +281,17 @@ def test_reducer_hooks(backend: Backend, trace: Trace) -> None:
 
     The hooks that reduce gradients are registered at construction, so the docstring tells the user to add none later.
     """
-    module = weighted(backend, lambda module, x: x * module.weight * getattr(module, "late", 1.0))
-    parallel = backend.distributed_data_parallel(module)
-    module.late = weighted(backend).weight
     for _ in range(2):
-        for parameter in (module.weight, module.late):
-            backend.set_grad(parameter, None)
-        run(backend, parallel)
+        module = weighted(backend, lambda module, x: x * module.weight * getattr(module, "late", 1.0))
+        parallel = backend.distributed_data_parallel(module)
+        module.late = weighted(backend).weight
+        for _ in range(3):
+            for parameter in (module.weight, module.late):
+                backend.set_grad(parameter, None)
+            run(backend, parallel)
 
-        trace.expect_value("weight.grad", mean(backend, lambda own: 2 * own), backend.grad_of(module.weight))
-        trace.expect_value("late.grad", [2 * number(backend)], backend.grad_of(module.late))
+            trace.expect_value("weight.grad", mean(backend, lambda own: 2 * own), backend.grad_of(module.weight))
+            trace.expect_value("late.grad", [2 * number(backend)], backend.grad_of(module.late))
 
 
 @rule(
@@ -295,27 +316,34 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
 
     A pass is inside until the outermost context ends, and an exception ends it too. Other modules are synchronized.
     """
-    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
     other = weighted(backend)
-    parallel, parallel_other = (backend.distributed_data_parallel(each) for each in (module, other))
-    for error in (False, True):
-        for parameter in (module.weight, module.other):
-            backend.set_grad(parameter, None)
-        with suppress(ZeroDivisionError), backend.no_sync(parallel):
-            with backend.no_sync(parallel):
+    parallel_other = backend.distributed_data_parallel(other)
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        parameters = (module.weight, module.other)
+        for error in (False, True, False):
+            for parameter in parameters:
+                backend.set_grad(parameter, None)
+            ending = trace.raises_type(ZeroDivisionError, "inside") if error else nullcontext()
+            with ending, backend.no_sync(parallel):
+                with backend.no_sync(parallel):
+                    run(backend, parallel)
+                for parameter in parameters:
+                    trace.expect_value("after 1 pass inside", [number(backend)], backend.grad_of(parameter))
                 run(backend, parallel)
-            trace.expect_value("after 1 pass inside", [number(backend)], backend.grad_of(module.weight))
+                for parameter in parameters:
+                    trace.expect_value("after 2 passes inside", [2 * number(backend)], backend.grad_of(parameter))
+                if error:
+                    raise ZeroDivisionError("inside no_sync")
             run(backend, parallel)
-            trace.expect_value("after 2 passes inside", [2 * number(backend)], backend.grad_of(module.weight))
-            if error:
-                raise ZeroDivisionError
-        run(backend, parallel)
-        for parameter in (module.weight, module.other):
-            trace.expect_value("after a pass outside", [3 * mean(backend)[0]], backend.grad_of(parameter))
-    with backend.no_sync(parallel):
-        run(backend, parallel_other)
+            for parameter in parameters:
+                trace.expect_value("after a pass outside", [3 * mean(backend)[0]], backend.grad_of(parameter))
+        backend.set_grad(other.weight, None)
+        with backend.no_sync(parallel):
+            run(backend, parallel_other)
 
-    trace.expect_value("other.grad", mean(backend), backend.grad_of(other.weight))
+        trace.expect_value("other.grad", mean(backend), backend.grad_of(other.weight))
 
 
 @rule(
@@ -328,13 +356,17 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
 )
 def test_no_sync_forward_outside(backend: Backend, trace: Trace) -> None:
     """If forward ran before no_sync was entered, a backward inside it still synchronizes the gradients."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    outputs = backend.call(parallel, own_input(backend))
-    with backend.no_sync(parallel):
-        backend.backward(backend.sum(outputs))
-
-    trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        for _ in range(3):
+            for parameter in (module.weight, module.other):
+                backend.set_grad(parameter, None)
+            outputs = backend.call(parallel, own_input(backend))
+            with backend.no_sync(parallel):
+                backend.backward(backend.sum(outputs))
+            for name in ("weight", "other"):
+                trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -369,13 +401,14 @@ def test_object_dropped(backend: Backend, trace: Trace) -> None:
 )
 def test_nothing_to_reduce(backend: Backend, trace: Trace) -> None:
     """Distributing a module none of whose parameters requires grad is an error."""
-    module = two_weights(backend, lambda module, x: x * module.weight * module.other)
-    backend.set_requires_grad(module.weight, requires_grad=False)
-    backend.distributed_data_parallel(module)  # the other one still requires grad
-
-    backend.set_requires_grad(module.other, requires_grad=False)
     single = weighted(backend)
     backend.set_requires_grad(single.weight, requires_grad=False)
-    for frozen in (module, single):
-        with trace.raises(ErrorKind.NOTHING_TO_REDUCE):
-            backend.distributed_data_parallel(frozen)
+    for first, second in (("weight", "other"), ("other", "weight")):
+        module = two_weights(backend, lambda module, x: x * module.weight * module.other)
+        backend.set_requires_grad(getattr(module, first), requires_grad=False)
+        backend.distributed_data_parallel(module)  # the other one still requires grad
+
+        backend.set_requires_grad(getattr(module, second), requires_grad=False)
+        for frozen in (module, single):
+            with trace.raises(ErrorKind.NOTHING_TO_REDUCE):
+                backend.distributed_data_parallel(frozen)

@@ -25,13 +25,17 @@ def test_tensor_hooks_fire(backend: Backend, trace: Trace) -> None:
 
     A hook runs whenever a gradient of its tensor is computed, which is once in each pass of a rank.
     """
-    module = weighted(backend)
-    backend.register_hook(module.weight, trace.saw("registered before"))
-    parallel = backend.distributed_data_parallel(module)
-    backend.register_hook(module.weight, trace.saw("registered after"))
+    said = [f"registered {when}, on {name}" for name in ("weight", "other") for when in ("before", "after")]
     for _ in range(2):
-        run(backend, parallel)
-        trace.expect_in_any_order("registered before", "registered after")
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        for name in ("weight", "other"):
+            backend.register_hook(getattr(module, name), trace.saw(f"registered before, on {name}"))
+        parallel = backend.distributed_data_parallel(module)
+        for name in ("weight", "other"):
+            backend.register_hook(getattr(module, name), trace.saw(f"registered after, on {name}"))
+        for _ in range(3):
+            run(backend, parallel)
+            trace.expect_in_any_order(*said)
 
 
 @rule(
@@ -44,11 +48,17 @@ def test_tensor_hooks_fire(backend: Backend, trace: Trace) -> None:
 )
 def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """A hook on a distributed module's parameter sees the gradient of its own rank."""
-    module = weighted(backend)
-    backend.register_hook(module.weight, trace.saw("hook"))
-    run(backend, backend.distributed_data_parallel(module))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        backend.register_hook(module.weight, trace.saw("hook of weight"))
+        backend.register_hook(module.other, trace.saw("hook of other"))
+        parallel = backend.distributed_data_parallel(module)
+        for _ in range(3):
+            run(backend, parallel)
 
-    trace.expect_value("what the hook saw", [[number(backend)]], trace.values("hook"))
+            for label in ("hook of weight", "hook of other"):
+                trace.expect_value(f"what the {label} saw", [[number(backend)]], trace.values(label))
+            trace.clear()
 
 
 @rule(
@@ -66,15 +76,20 @@ def test_tensor_hooks(backend: Backend, trace: Trace) -> None:
 )
 def test_tensor_hooks_replace(backend: Backend, trace: Trace) -> None:
     """The gradients that hooks on a distributed module's parameter return are averaged over the ranks."""
-    module = weighted(backend)
     factor = number(backend)
-    backend.register_hook(module.weight, lambda grad: grad * factor)
-    parallel = backend.distributed_data_parallel(module)
-    backend.register_hook(module.weight, lambda grad: grad * 10)
     (share,) = mean(backend, lambda own: 10 * own * own)
-    for passes in (1, 2):
-        run(backend, parallel)
-        trace.expect_value(f"weight.grad after pass {passes}", [passes * share], backend.grad_of(module.weight))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        parameters = {"weight": module.weight, "other": module.other}
+        for parameter in parameters.values():
+            backend.register_hook(parameter, lambda grad: grad * factor)
+        parallel = backend.distributed_data_parallel(module)
+        for parameter in parameters.values():
+            backend.register_hook(parameter, lambda grad: grad * 10)
+        for passes in (1, 2, 3):
+            run(backend, parallel)
+            for name, parameter in parameters.items():
+                trace.expect_value(f"{name}.grad after pass {passes}", [passes * share], backend.grad_of(parameter))
 
 
 @rule(
@@ -95,20 +110,30 @@ def test_post_accumulate_hooks_fire(backend: Backend, trace: Trace) -> None:
     They run after the gradients of a parameter have accumulated in .grad, which happens once in each pass of a rank.
     """
 
-    def hook(when):
+    def register(module, when):
+        for name in ("weight", "other"):
+            backend.register_post_accumulate_grad_hook(getattr(module, name), hook(module, name, when))
+
+    def hook(module, name, when):
         def called(parameter):
-            trace.log(f"registered {when}, {'without' if backend.grad_of(parameter) is None else 'with'} .grad")
+            got = "the parameter" if parameter is getattr(module, name) else "another tensor"
+            having = "without .grad" if backend.grad_of(parameter) is None else "with .grad"
+            trace.log(f"registered {when}, on {name}, {got} {having}")
 
         return called
 
-    module = weighted(backend)
-    backend.register_post_accumulate_grad_hook(module.weight, hook("before"))
-    parallel = backend.distributed_data_parallel(module)
-    backend.register_post_accumulate_grad_hook(module.weight, hook("after"))
+    said = "the parameter with .grad"
+    known = [f"registered {when}, on {name}, {said}" for name in ("weight", "other") for when in ("before", "after")]
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        run(backend, parallel)
-        trace.expect_in_any_order("registered before, with .grad", "registered after, with .grad")
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        register(module, "before")
+        parallel = backend.distributed_data_parallel(module)
+        register(module, "after")
+        for _ in range(3):
+            for parameter in (module.weight, module.other):
+                backend.set_grad(parameter, None)
+            run(backend, parallel)
+            trace.expect_in_any_order(*known)
 
 
 @rule(
@@ -121,14 +146,17 @@ def test_post_accumulate_hooks_fire(backend: Backend, trace: Trace) -> None:
 )
 def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook sees in .grad of a distributed module's parameter the gradient of its own rank."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    backend.register_post_accumulate_grad_hook(
-        module.weight, lambda parameter: trace.log("hook", backend.grad_of(parameter))
-    )
-    run(backend, parallel)
+    for _ in range(2):
+        module = weighted(backend)
+        parallel = backend.distributed_data_parallel(module)
+        backend.register_post_accumulate_grad_hook(
+            module.weight, lambda parameter: trace.log("hook", backend.grad_of(parameter))
+        )
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel)
 
-    trace.expect_value("what the hook saw", [[number(backend)]], trace.values("hook"))
+            trace.expect(("hook", [number(backend)]))
 
 
 @rule(
@@ -141,14 +169,16 @@ def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
 )
 def test_before_comm_hook(backend: Backend, trace: Trace) -> None:
     """A parameter's hook and its post-accumulate-grad hook run before the communication hook of its bucket."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    backend.register_comm_hook(parallel, None, reducing(backend, trace))
-    backend.register_hook(module.weight, trace.saw("parameter hook"))
-    backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
-    run(backend, parallel)
+    for _ in range(2):
+        module = weighted(backend)
+        parallel = backend.distributed_data_parallel(module)
+        backend.register_comm_hook(parallel, None, reducing(backend, trace))
+        backend.register_hook(module.weight, trace.saw("parameter hook"))
+        backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
+        for _ in range(3):
+            run(backend, parallel)
 
-    trace.expect("parameter hook", "post-accumulate hook", "comm hook")
+            trace.expect("parameter hook", "post-accumulate hook", "comm hook")
 
 
 @rule(
@@ -176,16 +206,14 @@ def test_multi_grad_hooks_fire(backend: Backend, trace: Trace) -> None:
         passed = [each is not None and backend.tolist(each) in of_it for each, of_it in zip(grads, known, strict=True)]
         trace.log("hook", passed)
 
-    def register():
-        backend.register_multi_grad_hook([module.weight, module.other], hook)
-
-    module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
-    register()
-    parallel = backend.distributed_data_parallel(module)
-    register()
     for _ in range(2):
-        run(backend, parallel)
-        trace.expect(*[("hook", [True, True])] * 2)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
+        backend.register_multi_grad_hook([module.weight, module.other], hook)
+        parallel = backend.distributed_data_parallel(module)
+        backend.register_multi_grad_hook([module.weight, module.other], hook)
+        for _ in range(3):
+            run(backend, parallel)
+            trace.expect(*[("hook", [True, True])] * 2)
 
 
 @rule(
@@ -216,19 +244,34 @@ def test_module_hooks_forward(backend: Backend, trace: Trace) -> None:
         trace.log("forward")
         return x * module.weight + offset
 
-    def register():
-        backend.register_forward_pre_hook(module, trace.saw("forward pre-hook", lambda _, inputs: inputs[0] * 2))
-        backend.register_forward_hook(module, trace.saw("forward hook", lambda _, __, output: output * 3))
+    def register(module):
+        def pre_hook(owner, inputs):
+            trace.log("forward pre-hook", [owner is module, *backend.tolist(inputs[0])])
+            return inputs[0] * 2
 
-    module = weighted(backend, forward)
-    register()
-    parallel = backend.distributed_data_parallel(module)
-    register()
+        def hook(owner, inputs, output):
+            trace.log("forward hook", [owner is module, *backend.tolist(inputs[0]), *backend.tolist(output)])
+            return output * 3
+
+        backend.register_forward_pre_hook(module, pre_hook)
+        backend.register_forward_hook(module, hook)
+
+    own = number(backend)
+    result = 8 * own + 1
     for _ in range(2):
-        outputs = backend.call(lambda x: parallel(x, offset=1.0), own_input(backend))
-        backend.backward(backend.sum(outputs))
-        trace.expect(*["forward pre-hook"] * 2, "forward", *["forward hook"] * 2)
-        trace.expect_value("outputs", [9 * (8 * number(backend) + 1)], backend.detach(outputs))
+        module = weighted(backend, forward)
+        register(module)
+        parallel = backend.distributed_data_parallel(module)
+        register(module)
+        for _ in range(3):
+            outputs = backend.call(lambda x, called=parallel: called(x, offset=1.0), own_input(backend))
+            backend.backward(backend.sum(outputs))
+            trace.expect(
+                *[("forward pre-hook", [True, factor * own]) for factor in (1, 2)],
+                "forward",
+                *[("forward hook", [True, 4 * own, factor * result]) for factor in (1, 3)],
+            )
+            trace.expect_value("outputs", [9 * result], backend.detach(outputs))
 
 
 @rule(
@@ -242,14 +285,16 @@ def test_module_hooks_forward(backend: Backend, trace: Trace) -> None:
 )
 def test_hooks_of_the_wrapper(backend: Backend, trace: Trace) -> None:
     """Forward hooks on the wrapper of a distributed module run around those of the module."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    for label, owner in (("outer", parallel), ("inner", module)):
-        backend.register_forward_pre_hook(owner, lambda *_, label=label: trace.log(f"{label} pre-hook"))
-        backend.register_forward_hook(owner, lambda *_, label=label: trace.log(f"{label} hook"))
-    run(backend, parallel)
+    for _ in range(2):
+        module = weighted(backend)
+        parallel = backend.distributed_data_parallel(module)
+        for label, owner in (("outer", parallel), ("inner", module)):
+            backend.register_forward_pre_hook(owner, lambda *_, label=label: trace.log(f"{label} pre-hook"))
+            backend.register_forward_hook(owner, lambda *_, label=label: trace.log(f"{label} hook"))
+        for _ in range(3):
+            run(backend, parallel)
 
-    trace.expect("outer pre-hook", "inner pre-hook", "inner hook", "outer hook")
+            trace.expect("outer pre-hook", "inner pre-hook", "inner hook", "outer hook")
 
 
 @rule(
@@ -275,27 +320,33 @@ def test_module_hooks_backward(backend: Backend, trace: Trace) -> None:
     gradients of parameters are. What a hook returns takes the place of the gradients.
     """
 
-    def register():
-        backend.register_full_backward_pre_hook(module, lambda _, grads: doubled("pre-hook", *grads))
-        backend.register_full_backward_hook(module, lambda _, grads, __: doubled("hook", *grads))
+    def register(module):
+        def pre_hook(owner, grads):
+            trace.log("pre-hook", [owner is module, *backend.tolist(grads[0])])
+            return (grads[0] * 2,)
 
-    def doubled(label, grad):
-        trace.log(label, grad)
-        return (grad * 2,)
+        def hook(owner, grads, of_outputs):
+            trace.log("hook", [owner is module, *backend.tolist(grads[0]), *backend.tolist(of_outputs[0])])
+            return (grads[0] * 2,)
 
-    module = weighted(backend)
-    register()
-    parallel = backend.distributed_data_parallel(module)
-    register()
+        backend.register_full_backward_pre_hook(module, pre_hook)
+        backend.register_full_backward_hook(module, hook)
+
+    own = number(backend)
     for _ in range(2):
-        x = backend.tensor([number(backend)], requires_grad=True)
-        outputs = backend.call(parallel, x)
-        backend.backward(backend.sum(outputs * number(backend)))
-        trace.expect(
-            *[("pre-hook", [factor * number(backend)]) for factor in (1, 2)],
-            *[("hook", [factor * number(backend)]) for factor in (8, 16)],
-        )
-        trace.expect_value("x.grad", [32 * number(backend)], backend.grad_of(x))
+        module = weighted(backend)
+        register(module)
+        parallel = backend.distributed_data_parallel(module)
+        register(module)
+        for _ in range(3):
+            x = backend.tensor([own], requires_grad=True)
+            outputs = backend.call(parallel, x)
+            backend.backward(backend.sum(outputs * own))
+            trace.expect(
+                *[("pre-hook", [True, factor * own]) for factor in (1, 2)],
+                *[("hook", [True, factor * own, 4 * own]) for factor in (8, 16)],
+            )
+            trace.expect_value("x.grad", [32 * own], backend.grad_of(x))
 
 
 @rule(
@@ -315,17 +366,18 @@ def test_saved_tensors(backend: Backend, trace: Trace) -> None:
 
     The operations of the forward run inside the context.
     """
-    module = two_weights(backend, lambda module, x: x * module.weight * module.other)
-    parallel = backend.distributed_data_parallel(module)
     pack, unpack = trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept * 3)
-    for passes in (1, 2, 3):
-        with backend.saved_tensors_hooks(pack, unpack):
-            outputs = backend.call(parallel, own_input(backend))
-        trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        for passes in (1, 2, 3):
+            with backend.saved_tensors_hooks(pack, unpack):
+                outputs = backend.call(parallel, own_input(backend))
+            trace.expect_value("packed", True, trace.count("pack") > 0)  # noqa: FBT003 - the expected value
 
-        backend.backward(backend.sum(outputs))
-        trace.expect_value("weight.grad", [passes * 3 * 3 * 3 * mean(backend)[0]], backend.grad_of(module.weight))
-        trace.expect_value("other.grad", [passes * 3 * 2 * mean(backend)[0]], backend.grad_of(module.other))
+            backend.backward(backend.sum(outputs))
+            trace.expect_value("weight.grad", [passes * 3 * 3 * 3 * mean(backend)[0]], backend.grad_of(module.weight))
+            trace.expect_value("other.grad", [passes * 3 * 2 * mean(backend)[0]], backend.grad_of(module.other))
 
 
 @rule(
@@ -342,18 +394,20 @@ def test_checkpoint_non_reentrant(backend: Backend, trace: Trace) -> None:
     It has no limitations: a layer may be checkpointed twice, and parameters may be unused.
     """
     weights = {"weight": [2.0], "other": [3.0], "unused": [5.0]}
-    module = backend.module(
-        {name: backend.tensor(values) for name, values in weights.items()},
-        checkpointed_layers(backend, "weight", "other", "weight", "other", use_reentrant=False),
-    )
-    parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
-    for each in ("first", "second"):
-        backend.set_grad(module.weight, None)
-        backend.set_grad(module.other, None)
-        run(backend, parallel)
-        for name, factor in (("weight", 36.0), ("other", 24.0)):
-            expected = mean(backend, lambda own, factor=factor: factor * own)
-            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
+    for _ in range(2):
+        module = backend.module(
+            {name: backend.tensor(values) for name, values in weights.items()},
+            checkpointed_layers(backend, "weight", "other", "weight", "other", use_reentrant=False),
+        )
+        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+        for each in ("first", "second", "third"):
+            backend.set_grad(module.weight, None)
+            backend.set_grad(module.other, None)
+            run(backend, parallel)
+            for name, factor in (("weight", 36.0), ("other", 24.0)):
+                expected = mean(backend, lambda own, factor=factor: factor * own)
+                said = f"{name}.grad after the {each} pass"
+                trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
 
 
 def checkpointed_layers(backend: Backend, *names: str, use_reentrant: bool) -> Any:
@@ -377,15 +431,17 @@ def checkpointed_layers(backend: Backend, *names: str, use_reentrant: bool) -> A
 )
 def test_checkpoint_reentrant(backend: Backend, trace: Trace) -> None:
     """If all layers of a distributed module are used and checkpointed once, reentrantly, gradients are averaged."""
-    module = two_weights(backend, checkpointed_layers(backend, "weight", "other", use_reentrant=True))
-    parallel = backend.distributed_data_parallel(module)
-    for each in ("first", "second"):
-        backend.set_grad(module.weight, None)
-        backend.set_grad(module.other, None)
-        run(backend, parallel, backend.tensor([number(backend)], requires_grad=True))
-        for name, other in (("weight", 3.0), ("other", 2.0)):
-            expected = mean(backend, lambda own, other=other: other * own)
-            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
+    for _ in range(2):
+        module = two_weights(backend, checkpointed_layers(backend, "weight", "other", use_reentrant=True))
+        parallel = backend.distributed_data_parallel(module)
+        for each in ("first", "second", "third"):
+            backend.set_grad(module.weight, None)
+            backend.set_grad(module.other, None)
+            run(backend, parallel, backend.tensor([number(backend)], requires_grad=True))
+            for name, other in (("weight", 3.0), ("other", 2.0)):
+                expected = mean(backend, lambda own, other=other: other * own)
+                said = f"{name}.grad after the {each} pass"
+                trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, two_weights, weighted
+from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, two_weights
 
 NAME = "torch.nn.parallel.DistributedDataParallel"
 DDP = docstring(NAME)
@@ -37,23 +37,29 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
 
     Only that is left out: the gradients are averaged.
     """
-    weights = {"weight": own_input(backend), "other": own_input(backend)}
-    module = backend.module(weights, lambda module, x: x * module.weight + x * module.other + module.inner(x))
-    backend.add_module(
-        module, "inner", backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
-    )
-    for name in ("steps", "more"):
-        backend.register_buffer(module, name, backend.tensor([10 * number(backend)]))
-    parallel = backend.distributed_data_parallel(module, init_sync=False)
-    trace.expect_value("weight", [number(backend)], backend.detach(module.weight))
-    trace.expect_value("other", [number(backend)], backend.detach(module.other))
-    trace.expect_value("inner.weight", [number(backend)], backend.detach(module.inner.weight))
-    trace.expect_value("buffers", [[10 * number(backend)]] * 2, [module.steps, module.more])
+    for _ in range(2):
+        weights = {"weight": own_input(backend), "other": own_input(backend)}
+        module = backend.module(weights, lambda module, x: x * module.weight + x * module.other + module.inner(x))
+        backend.add_module(
+            module, "inner", backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
+        )
+        for name in ("steps", "more"):
+            backend.register_buffer(module, name, backend.tensor([10 * number(backend)]))
+        parallel = backend.distributed_data_parallel(module, init_sync=False)
+        parameters = {"weight": module.weight, "other": module.other, "inner.weight": module.inner.weight}
+        for name, parameter in parameters.items():
+            trace.expect_value(name, [number(backend)], backend.detach(parameter))
+        trace.expect_value("buffers", [[10 * number(backend)]] * 2, [module.steps, module.more])
 
-    for passes in (1, 2):
-        run(backend, parallel)
-        for parameter in (module.weight, module.other):
-            trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(parameter))
+        for passes in (1, 2, 3):
+            run(backend, parallel)
+            for name, parameter in parameters.items():
+                expected = [passes * mean(backend)[0]]
+                trace.expect_value(f"{name}.grad after pass {passes}", expected, backend.grad_of(parameter))
+    for options in ({}, {"init_sync": True}):
+        module = backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
+        backend.distributed_data_parallel(module, **options)
+        trace.expect_value("weight, with init_sync=True", [1.0], backend.detach(module.weight))
 
 
 @rule(
@@ -72,16 +78,27 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
 
     def forward(module, x):
         trace.log("steps in forward", module.steps)
-        return x * module.weight
+        trace.log("more in forward", module.more)
+        return x * module.weight + x * module.other
 
-    module = weighted(backend, forward)
-    backend.register_buffer(module, "steps", backend.tensor([1.0]))
-    parallel = backend.distributed_data_parallel(module, forward_sync_buffers=False)
-    for passes in (1, 2):
-        backend.mul_(module.steps, number(backend))
-        run(backend, parallel)
-        trace.expect(("steps in forward", [number(backend) ** passes]))
-    trace.expect_value("weight.grad", [2 * mean(backend)[0]], backend.grad_of(module.weight))
+    for _ in range(2):
+        module = two_weights(backend, forward)
+        for name in ("steps", "more"):
+            backend.register_buffer(module, name, backend.tensor([1.0]))
+        parallel = backend.distributed_data_parallel(module, forward_sync_buffers=False)
+        for passes in (1, 2, 3):
+            backend.mul_(module.steps, number(backend))
+            backend.mul_(module.more, number(backend))
+            run(backend, parallel)
+            own = [number(backend) ** passes]
+            trace.expect(("steps in forward", own), ("more in forward", own))
+            for parameter in (module.weight, module.other):
+                trace.expect_value("the gradient", [passes * mean(backend)[0]], backend.grad_of(parameter))
+    module = two_weights(backend, forward)
+    for name in ("steps", "more"):
+        backend.register_buffer(module, name, own_input(backend))
+    run(backend, backend.distributed_data_parallel(module))
+    trace.expect(("steps in forward", [1.0]), ("more in forward", [1.0]))
 
 
 @rule(
@@ -104,18 +121,19 @@ def test_join_disabled(backend: Backend, trace: Trace) -> None:
     The documentation lets the user pass enable=False where the inputs are known to be even. What join does at its end
     is disabled too: each rank keeps a parameter of its own.
     """
-    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
-    parallel = backend.distributed_data_parallel(module)
-    with backend.join(parallel, enable=False):
-        for passes in (1, 2):
-            run(backend, parallel)
-            for parameter in (module.weight, module.other):
-                trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(parameter))
-        for name in ("weight", "other"):
-            setattr(module, name, backend.module({"weight": own_input(backend)}, lambda _, x: x).weight)
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        with backend.join(parallel, enable=False):
+            for passes in (1, 2, 3):
+                run(backend, parallel)
+                for parameter in (module.weight, module.other):
+                    trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(parameter))
+            for name in ("weight", "other"):
+                setattr(module, name, backend.module({"weight": own_input(backend)}, lambda _, x: x).weight)
 
-    for parameter in (module.weight, module.other):
-        trace.expect_value("parameter", [number(backend)], backend.detach(parameter))
+        for parameter in (module.weight, module.other):
+            trace.expect_value("parameter", [number(backend)], backend.detach(parameter))
 
 
 @rule(
@@ -131,21 +149,28 @@ def test_index(backend: Backend, trace: Trace) -> None:
 
     An index says which bucket it is. The documentation warns of the indices at the beginning of training only.
     """
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
-    module = backend.module(weights, lambda module, x: x * module.first + x * module.second)
-    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-    found: list[dict[int, Any]] = []
 
-    def hook(_state, bucket):
-        names = [name for name in weights for each in bucket.parameters() if each is getattr(module, name)]
+    def hook(state, bucket):
+        module, found, calls = state
+        calls.append(bucket.index())
+        names = [name for name in ("first", "second") for each in bucket.parameters() if each is getattr(module, name)]
         found[-1][bucket.index()] = names
         return averaged(backend, bucket.buffer())
 
-    backend.register_comm_hook(parallel, None, hook)
-    for _ in range(3):
-        found.append({})
-        run(backend, parallel)
+    for _ in range(2):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
+        module = backend.module(weights, lambda module, x: x * module.first + x * module.second)
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+        found: list[dict[int, Any]] = []
+        calls: list[int] = []
+        backend.register_comm_hook(parallel, (module, found, calls), hook)
+        for passes in (1, 2, 3, 4):
+            found.append({})
+            calls.clear()
+            run(backend, parallel)
+            trace.expect_value(f"different indices in pass {passes}", len(calls), len(found[-1]))
 
-    names = sorted(name for each in found[1].values() for name in each)
-    trace.expect_value("parameters in buckets of different indices", sorted(weights), names)
-    trace.expect_value("the same in the third pass", True, found[1] == found[2])  # noqa: FBT003 - the expected value
+        names = sorted(name for each in found[1].values() for name in each)
+        trace.expect_value("parameters in buckets of different indices", sorted(weights), names)
+        for later in (2, 3):
+            trace.expect_value("the same in a later pass", True, found[1] == found[later])  # noqa: FBT003 - expected

@@ -56,25 +56,25 @@ def test_bucket_gradients(backend: Backend, trace: Trace) -> None:
     def look(bucket: Any) -> None:
         gradients = [backend.tolist(each) for each in bucket.gradients()]
         for parameter, grad in zip(bucket.parameters(), gradients, strict=True):
-            found["weight" if parameter is module.weight else "other"] = grad
+            found[next(name for name in ("weight", "other") if getattr(module, name) is parameter)] = grad
         buffer = backend.tolist(bucket.buffer())
         parts.append(all(grad in [buffer[at:][: len(grad)] for at in range(len(buffer))] for grad in gradients))
-
-    weights = {"weight": backend.tensor([2.0, 3.0]), "other": backend.tensor([5.0, 6.0, 7.0])}
 
     def forward(module, x):
         return backend.sum(x * module.weight) + backend.sum(backend.sum(x) * module.other)
 
-    module = backend.module(weights, forward)
-    _, parallel = looked_into(backend, look, module)
     own = number(backend)
     for _ in range(2):
-        for weight in (module.weight, module.other):
-            backend.set_grad(weight, None)
-        found.clear()
-        run(backend, parallel, backend.tensor([own, own * 10]))
-        trace.expect_value("gradient of weight", [own, own * 10], found.get("weight"))
-        trace.expect_value("gradient of other", [own * 11] * 3, found.get("other"))
+        weights = {"weight": backend.tensor([2.0, 3.0]), "other": backend.tensor([5.0, 6.0, 7.0])}
+        module = backend.module(weights, forward)
+        _, parallel = looked_into(backend, look, module)
+        for _ in range(3):
+            for weight in (module.weight, module.other):
+                backend.set_grad(weight, None)
+            found.clear()
+            run(backend, parallel, backend.tensor([own, own * 10]))
+            trace.expect_value("gradient of weight", [own, own * 10], found.get("weight"))
+            trace.expect_value("gradient of other", [own * 11] * 3, found.get("other"))
     trace.expect_value("gradients are parts of their buffers", [True] * len(parts), parts)
 
 
@@ -89,19 +89,22 @@ def test_bucket_gradients(backend: Backend, trace: Trace) -> None:
 )
 def test_bucket_gradients_strides(backend: Backend, trace: Trace) -> None:
     """The gradients of a bucket have each value in its place, also if a parameter is not laid out row by row."""
-    columns = backend.transpose(backend.tensor([[2.0, 3.0], [5.0, 7.0]]), 0, 1)
-    module = backend.module({"weight": columns}, lambda module, x: x * module.weight)
-    parallel = backend.distributed_data_parallel(module)
     seen: list[Any] = []
 
     def hook(_state, bucket):
         seen.append(backend.tolist(bucket.gradients()[0]))
         return averaged(backend, bucket.buffer())
 
-    backend.register_comm_hook(parallel, None, hook)
-    run(backend, parallel, backend.tensor([[1.0, 2.0], [3.0, 4.0]]))
-
-    trace.expect_value("gradients", [[[1.0, 2.0], [3.0, 4.0]]], seen)
+    for _ in range(2):
+        columns = backend.transpose(backend.tensor([[2.0, 3.0], [5.0, 7.0]]), 0, 1)
+        module = backend.module({"weight": columns}, lambda module, x: x * module.weight)
+        parallel = backend.distributed_data_parallel(module)
+        backend.register_comm_hook(parallel, None, hook)
+        for _ in range(3):
+            backend.set_grad(module.weight, None)
+            run(backend, parallel, backend.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            trace.expect_value("gradients", [[[1.0, 2.0], [3.0, 4.0]]], seen)
+            seen.clear()
 
 
 @rule(
@@ -114,20 +117,21 @@ def test_bucket_gradients_strides(backend: Backend, trace: Trace) -> None:
 )
 def test_bucket_last(backend: Backend, trace: Trace) -> None:
     """In each pass is_last is true of the bucket that is reduced last, and of no other."""
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second", "third")}
-    module = backend.module(weights, lambda module, x: x * module.first * module.second * module.third)
-    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
     lasts: list[bool] = []
 
     def hook(_state, bucket):
         lasts.append(bucket.is_last())
         return averaged(backend, bucket.buffer())
 
-    backend.register_comm_hook(parallel, None, hook)
-    for each in ("first", "second", "third"):
-        run(backend, parallel)
-        trace.expect_value(f"which is last in the {each} pass", [*[False] * (len(lasts) - 1), True], lasts)
-        lasts.clear()
+    for _ in range(2):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second", "third")}
+        module = backend.module(weights, lambda module, x: x * module.first * module.second * module.third)
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+        backend.register_comm_hook(parallel, None, hook)
+        for each in ("first", "second", "third"):
+            run(backend, parallel)
+            trace.expect_value(f"which is last in the {each} pass", [*[False] * (len(lasts) - 1), True], lasts)
+            lasts.clear()
 
 
 @rule(
@@ -148,11 +152,12 @@ def test_set_buffer(backend: Backend, trace: Trace) -> None:
         backend.all_reduce(made)  # changes it in place
         seen.append(backend.tolist(bucket.buffer()) == backend.tolist(made))
 
-    _, parallel = looked_into(backend, look)
-    run(backend, parallel)
-    run(backend, parallel)
+    for _ in range(2):
+        _, parallel = looked_into(backend, look)
+        for _ in range(3):
+            run(backend, parallel)
 
-    trace.expect_value("replaced", [True] * max(1, len(seen)), seen)
+    trace.expect_value("replaced", [True] * max(6, len(seen)), seen)
 
 
 @rule(
@@ -169,17 +174,18 @@ def test_bucket_size(backend: Backend, trace: Trace) -> None:
     The size divides the gradients into buckets that are reduced one at a time, which changes no value.
     """
     factors = {"first": 1.0, "second": 2.0, "third": 3.0}
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
-    module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2 + module.third * 3))
-    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-    for each in ("first", "second"):
-        for name in factors:
-            backend.set_grad(getattr(module, name), None)
-        run(backend, parallel)
-        for name, factor in factors.items():
-            seen = backend.tolist(backend.grad_of(getattr(module, name)))
-            expected = mean(backend, lambda own, factor=factor: own * factor) * LENGTH
-            trace.expect_value(f"{name}.grad after the {each} pass", expected, seen)
+    for _ in range(2):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
+        module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2 + module.third * 3))
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+        for each in ("first", "second", "third"):
+            for name in factors:
+                backend.set_grad(getattr(module, name), None)
+            run(backend, parallel)
+            for name, factor in factors.items():
+                seen = backend.tolist(backend.grad_of(getattr(module, name)))
+                expected = mean(backend, lambda own, factor=factor: own * factor) * LENGTH
+                trace.expect_value(f"{name}.grad after the {each} pass", expected, seen)
 
 
 @rule(
@@ -204,30 +210,34 @@ def test_several_buckets(backend: Backend, trace: Trace) -> None:
     """
     factors = {"first": 1.0, "second": 2.0}
     counts: list[int] = []
+    states: list[Any] = []
 
     def hook(state, bucket):
-        state.append(bucket.index())
+        states.append(state)
         return backend.future(bucket.buffer() * 10)
 
-    for size in (SMALL, 100 * SMALL):
+    for options in ({"bucket_cap_mb": SMALL}, {"bucket_cap_mb": SMALL}, {"bucket_cap_mb": 100 * SMALL}, {}):
         weights = {name: backend.tensor([2.0] * LENGTH) for name in factors}
         module = backend.module(weights, lambda module, x: x * (module.first + module.second * 2))
-        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=size)
-        buckets: list[int] = []
-        backend.register_comm_hook(parallel, buckets, hook)
+        parallel = backend.distributed_data_parallel(module, **options)
+        own: list[int] = []
+        backend.register_comm_hook(parallel, own, hook)
         run(backend, parallel)
-        buckets.clear()
-        for name in weights:
-            backend.set_grad(getattr(module, name), None)
-        run(backend, parallel)
-        counts.append(len(buckets))
-        for name, factor in factors.items():
-            expected = [10 * factor * number(backend)] * LENGTH
-            trace.expect_value(f"{name}.grad", expected, backend.tolist(backend.grad_of(getattr(module, name))))
+        for passes in (2, 3):
+            states.clear()
+            for name in weights:
+                backend.set_grad(getattr(module, name), None)
+            run(backend, parallel)
+            counts.append(len(states))
+            trace.expect_value("state in each bucket", [True] * len(states), [each is own for each in states])
+            for name, factor in factors.items():
+                expected = [10 * factor * number(backend)] * LENGTH
+                seen = backend.tolist(backend.grad_of(getattr(module, name)))
+                trace.expect_value(f"{name}.grad after pass {passes}", expected, seen)
 
-    several, fewer = counts
-    trace.expect_value("several buckets", True, several > 1)  # noqa: FBT003 - the expected value
-    trace.expect_value("fewer of a larger size", True, fewer < several)  # noqa: FBT003
+    several, fewer = counts[:4], counts[4:]
+    trace.expect_value("several buckets", True, min(several) > 1)  # noqa: FBT003 - the expected value
+    trace.expect_value("fewer of a larger size", True, max(fewer) < min(several))  # noqa: FBT003
 
 
 @rule(
@@ -247,16 +257,18 @@ def test_gradient_as_bucket_view(backend: Backend, trace: Trace) -> None:
 
     The option says where the gradients lie, in the buckets; it does not change that averages are written to .grad.
     """
-    module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
-    parallel = backend.distributed_data_parallel(module, gradient_as_bucket_view=True)
-    for each, passes in (("first", 1), ("second", 2), ("third", 1)):
-        if each == "third":
-            backend.set_grad(module.weight, None)
-            backend.set_grad(module.other, None)
-        run(backend, parallel)
-        for name, power in (("weight", 1), ("other", 2)):
-            expected = [passes * value for value in mean(backend, lambda own, power=power: own**power)]
-            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+        parallel = backend.distributed_data_parallel(module, gradient_as_bucket_view=True)
+        for each, passes in (("first", 1), ("second", 2), ("third", 1)):
+            if each == "third":
+                backend.set_grad(module.weight, None)
+                backend.set_grad(module.other, None)
+            run(backend, parallel)
+            for name, power in (("weight", 1), ("other", 2)):
+                expected = [passes * value for value in mean(backend, lambda own, power=power: own**power)]
+                said = f"{name}.grad after the {each} pass"
+                trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -273,17 +285,17 @@ def test_gradient_is_bucket_view(backend: Backend, trace: Trace) -> None:
     That is what the option changes: without it they are copies.
     """
     means = {"weight": mean(backend)[0], "other": mean(backend, lambda own: own * own)[0]}
-    for are_views in (True, False):
+    for are_views, given in ((True, True), (False, None), (True, True), (False, False)):
         kept: list[Any] = []
-        module, parallel = looked_into(
-            backend, lambda bucket, kept=kept: kept.append(bucket.gradients()), gradient_as_bucket_view=are_views
-        )
+        options = {} if given is None else {"gradient_as_bucket_view": given}
+        module, parallel = looked_into(backend, lambda bucket, kept=kept: kept.append(bucket.gradients()), **options)
         run(backend, parallel)
-        kept.clear()
-        run(backend, parallel)
-        for grad in (grad for gradients in kept for grad in gradients):
-            backend.mul_(grad, 0.0)
+        for passes in (2, 3):
+            kept.clear()
+            run(backend, parallel)
+            for grad in (grad for gradients in kept for grad in gradients):
+                backend.mul_(grad, 0.0)
 
-        for name, share in means.items():
-            expected = [0.0] if are_views else [2 * share]
-            trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
+            for name, share in means.items():
+                expected = [0.0] if are_views else [passes * share]
+                trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))

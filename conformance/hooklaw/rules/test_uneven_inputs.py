@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, mean, number, run, two_weights, weighted
+from hooklaw.rules.ranks import RANKS, mean, number, run, two_weights
 
 JOIN = docstring("torch.nn.parallel.DistributedDataParallel.join")
 NEEDS = [Capability.UNEVEN_INPUTS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
@@ -13,17 +13,35 @@ SMALL = 0.001
 LENGTH = 800
 
 
-def uneven(backend: Backend, **options: bool) -> list[float]:
-    """Run one pass in rank 0, two in rank 1, and return the weight's gradient after each."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    seen: list[float] = []
+def distributed(backend: Backend) -> tuple[Any, Any]:
+    """Distribute a module with two parameters, and return both."""
+    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    return module, backend.distributed_data_parallel(module)
+
+
+def uneven(backend: Backend, module: Any, parallel: Any, seen: list[Any], **options: bool) -> None:
+    """Run two passes in rank 0, three in rank 1, and note the gradients of both parameters after each."""
     with backend.join(parallel, **options):
-        for _ in range(1 + backend.get_rank()):
+        for _ in range(2 + backend.get_rank()):
             backend.set_grad(module.weight, None)
+            backend.set_grad(module.other, None)
             run(backend, parallel)
-            seen += backend.tolist(backend.grad_of(module.weight))
-    return seen
+            seen.append([backend.tolist(backend.grad_of(each))[0] for each in (module.weight, module.other)])
+
+
+def expect_gradients(backend: Backend, trace: Trace, last: float, **options: bool) -> None:
+    """Expect means inside join, and another gradient in the last pass, which only one rank runs.
+
+    They are those of two modules, each of which runs through its inputs twice.
+    """
+    (share,) = mean(backend)
+    expected = [[share] * 2, [share] * 2, [last] * 2][: 2 + backend.get_rank()]
+    for _ in range(2):
+        module, parallel = distributed(backend)
+        for _ in range(2):
+            seen: list[Any] = []
+            uneven(backend, module, parallel, seen, **options)
+            trace.expect_value("after each pass", expected, seen)
 
 
 @rule(
@@ -40,21 +58,24 @@ def test_no_hang(backend: Backend, trace: Trace) -> None:
     Ranks that have no more inputs take part in the communication of those that do, so that no rank waits: that of
     each bucket of gradients, and of buffers.
     """
-    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
-    module = backend.module(weights, lambda module, x: x * (module.first + module.second * module.factor))
-    backend.register_buffer(module, "factor", backend.tensor([3.0]))
-    parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-    seen: list[Any] = []
-    with backend.join(parallel):
-        for _ in range(1 + backend.get_rank()):
-            for weight in (module.first, module.second):
-                backend.set_grad(weight, None)
-            run(backend, parallel)
-            seen.append([backend.tolist(backend.grad_of(each)) for each in (module.first, module.second)])
-
-    trace.expect_value("gradients seen", 1 + backend.get_rank(), len(seen))
     (share,) = mean(backend)
-    trace.expect_value("gradients after the first pass", [[share] * LENGTH, [3 * share] * LENGTH], seen[0])
+    for _ in range(2):
+        weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
+        module = backend.module(weights, lambda module, x: x * (module.first + module.second * module.factor))
+        backend.register_buffer(module, "factor", backend.tensor([3.0]))
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
+        for _ in range(2):
+            seen: list[Any] = []
+            with backend.join(parallel):
+                for _ in range(2 + backend.get_rank()):
+                    for weight in (module.first, module.second):
+                        backend.set_grad(weight, None)
+                    run(backend, parallel)
+                    seen.append([backend.tolist(backend.grad_of(each)) for each in (module.first, module.second)])
+
+            trace.expect_value("gradients seen", 2 + backend.get_rank(), len(seen))
+            expected = [[share] * LENGTH, [3 * share] * LENGTH]
+            trace.expect_value("gradients after the passes of all ranks", [expected] * 2, seen[:2])
 
 
 @rule(
@@ -67,9 +88,7 @@ def test_no_hang(backend: Backend, trace: Trace) -> None:
 )
 def test_divide_by_initial(backend: Backend, trace: Trace) -> None:
     """With divide_by_initial_world_size=True gradients are divided by the number of all ranks to the end."""
-    seen = uneven(backend, divide_by_initial_world_size=True)
-
-    trace.expect_value("after each pass", [mean(backend)[0], number(backend) / RANKS][: len(seen)], seen)
+    expect_gradients(backend, trace, number(backend) / RANKS, divide_by_initial_world_size=True)
 
 
 @rule(
@@ -82,9 +101,7 @@ def test_divide_by_initial(backend: Backend, trace: Trace) -> None:
 )
 def test_divide_by_effective(backend: Backend, trace: Trace) -> None:
     """With divide_by_initial_world_size=False gradients are divided by the number of ranks that still have inputs."""
-    seen = uneven(backend, divide_by_initial_world_size=False)
-
-    trace.expect_value("after each pass", [mean(backend)[0], number(backend)][: len(seen)], seen)
+    expect_gradients(backend, trace, number(backend), divide_by_initial_world_size=False)
 
 
 @rule(
@@ -97,8 +114,13 @@ def test_divide_by_effective(backend: Backend, trace: Trace) -> None:
 )
 def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
     """With throw_on_early_termination=True all ranks raise when one has no more inputs."""
-    with trace.raises(ErrorKind.OUT_OF_INPUTS):
-        uneven(backend, throw_on_early_termination=True)
+    for _ in range(2):
+        module, parallel = distributed(backend)
+        seen: list[Any] = []
+        with trace.raises(ErrorKind.OUT_OF_INPUTS):
+            uneven(backend, module, parallel, seen, throw_on_early_termination=True)
+
+        trace.expect_value("gradients before", [mean(backend) * 2] * 2, seen)
 
 
 @rule(
@@ -114,13 +136,15 @@ def test_model_of_the_last_rank(backend: Backend, trace: Trace) -> None:
     for last in range(backend.get_world_size()):
         module = two_weights(backend, lambda module, x: x * module.weight * module.other)
         parallel = backend.distributed_data_parallel(module)
-        with backend.join(parallel):
-            for _ in range(2 if backend.get_rank() == last else 1):
-                run(backend, parallel)
-            with backend.no_grad():
-                backend.mul_(module.weight, number(backend))
-                backend.mul_(module.other, number(backend))
+        for epoch in (1, 2):
+            with backend.join(parallel):
+                for _ in range(2 if backend.get_rank() == last else 1):
+                    run(backend, parallel)
+                with backend.no_grad():
+                    backend.mul_(module.weight, number(backend))
+                    backend.mul_(module.other, number(backend))
 
-        said = f"if rank {last} is the last"
-        trace.expect_value(f"weight {said}", [2.0 * (last + 1)], backend.detach(module.weight))
-        trace.expect_value(f"other {said}", [3.0 * (last + 1)], backend.detach(module.other))
+            said = f"if rank {last} is the last, in epoch {epoch}"
+            factor = (last + 1.0) ** epoch
+            trace.expect_value(f"weight {said}", [2.0 * factor], backend.detach(module.weight))
+            trace.expect_value(f"other {said}", [3.0 * factor], backend.detach(module.other))

@@ -1,5 +1,6 @@
 """Parameters of a distributed module that a pass does not use: found in each pass, or known from a static graph."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
@@ -12,22 +13,37 @@ STATIC = [*NEEDS, Capability.STATIC_GRAPH]
 
 
 def expect_mean_in_each_pass(
-    backend: Backend, trace: Trace, module: Any, *, factor: float = 1.0, loss: Any = lambda out: out, **options: bool
+    backend: Backend,
+    trace: Trace,
+    make: Callable[[], Any],
+    *names: str,
+    factor: float = 1.0,
+    loss: Any = lambda out: out,
+    **options: bool,
 ) -> None:
-    """Distribute a module, run three passes, and expect in each the mean of factor times the input for its weight."""
-    parallel = backend.distributed_data_parallel(module, **options)
-    for each in ("first", "second", "third"):
-        backend.set_grad(module.weight, None)
-        x = backend.tensor([number(backend)], requires_grad=True)
-        backend.backward(backend.sum(loss(backend.call(parallel, x))))
-        expected = mean(backend, lambda own: factor * own)
-        trace.expect_value(f"weight.grad after the {each} pass", expected, backend.grad_of(module.weight))
+    """Distribute two modules and run three passes of each.
+
+    Expect in each pass the mean of factor times the input for the parameters of these names.
+    """
+    expected = mean(backend, lambda own: factor * own)
+    for _ in range(2):
+        module = make()
+        parallel = backend.distributed_data_parallel(module, **options)
+        for each in ("first", "second", "third"):
+            for name in names:
+                backend.set_grad(getattr(module, name), None)
+            x = backend.tensor([number(backend)], requires_grad=True)
+            backend.backward(backend.sum(loss(backend.call(parallel, x))))
+            for name in names:
+                said = f"{name}.grad after the {each} pass"
+                trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
 
 
-def three_weights(backend: Backend) -> Any:
+def three_weights(
+    backend: Backend, forward: Callable[..., Any] = lambda module, x: x * module.weight + x * module.second
+) -> Any:
     """Make a module with three parameters, of which forward uses two: weight and second."""
-    parameters = {name: backend.tensor([2.0]) for name in ("weight", "second", "other")}
-    return backend.module(parameters, lambda module, x: x * module.weight + x * module.second)
+    return backend.module({name: backend.tensor([2.0]) for name in ("weight", "second", "other")}, forward)
 
 
 @rule(
@@ -45,14 +61,17 @@ def three_weights(backend: Backend) -> Any:
 )
 def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True, passes that leave a parameter out average the gradients of the others."""
-    plain = three_weights(backend)
-    nested = two_weights(backend, lambda module, x: {"outputs": [x * module.weight]})
 
-    expect_mean_in_each_pass(backend, trace, plain, find_unused_parameters=True)
+    def nested():
+        return two_weights(backend, lambda module, x: {"outputs": [x * module.weight]})
+
+    def loss(found):
+        return found["outputs"][0]
+
     expect_mean_in_each_pass(
-        backend, trace, nested, loss=lambda found: found["outputs"][0], find_unused_parameters=True
+        backend, trace, lambda: three_weights(backend), "weight", "second", find_unused_parameters=True
     )
-    trace.expect_value("second.grad of all passes", [3 * mean(backend)[0]], backend.grad_of(plain.second))
+    expect_mean_in_each_pass(backend, trace, nested, "weight", loss=loss, find_unused_parameters=True)
 
 
 @rule(
@@ -66,13 +85,14 @@ def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
 def test_unused_parameters_change(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True each pass may leave another parameter out; the others are averaged."""
     used: list[str] = []
-    module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
-    parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
-    for name in ("weight", "other", "weight"):
-        used.append(name)
-        backend.set_grad(getattr(module, name), None)
-        run(backend, parallel)
-        trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
+        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+        for name in ("weight", "other", "weight"):
+            used.append(name)
+            backend.set_grad(getattr(module, name), None)
+            run(backend, parallel)
+            trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -88,9 +108,14 @@ def test_not_in_loss(backend: Backend, trace: Trace) -> None:
 
     The parameter of the other output is marked as ready, so nothing waits for it.
     """
-    module = two_weights(backend, lambda module, x: (x * module.weight, x * module.other))
 
-    expect_mean_in_each_pass(backend, trace, module, loss=lambda outputs: outputs[0], find_unused_parameters=True)
+    def module():
+        return two_weights(backend, lambda module, x: (x * module.weight, x * module.other))
+
+    for place, name in enumerate(("weight", "other")):
+        expect_mean_in_each_pass(
+            backend, trace, module, name, loss=lambda outputs, at=place: outputs[at], find_unused_parameters=True
+        )
 
 
 @rule(
@@ -105,17 +130,18 @@ def test_not_in_loss(backend: Backend, trace: Trace) -> None:
 def test_unused_in_one_rank(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True the mean of a parameter that one rank leaves out has a zero for that rank."""
     used: list[str] = []
-    module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
-    parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
     size = backend.get_world_size()
     means = ([1 / size], [(size * (size + 1) / 2 - 1) / size])
-    for names in (("weight", "other"), ("other", "weight")):
-        used.append(names[0] if backend.get_rank() == 0 else names[1])
-        for name in names:
-            backend.set_grad(getattr(module, name), None)
-        run(backend, parallel)
-        for name, expected in zip(names, means, strict=True):
-            trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
+        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+        for names in (("weight", "other"), ("other", "weight"), ("weight", "other")):
+            used.append(names[0] if backend.get_rank() == 0 else names[1])
+            for name in names:
+                backend.set_grad(getattr(module, name), None)
+            run(backend, parallel)
+            for name, expected in zip(names, means, strict=True):
+                trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -128,10 +154,13 @@ def test_unused_in_one_rank(backend: Backend, trace: Trace) -> None:
 )
 def test_unused_everywhere(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True a parameter that no rank uses keeps None as .grad."""
-    module = two_weights(backend, lambda module, x: x * module.weight)
-    run(backend, backend.distributed_data_parallel(module, find_unused_parameters=True))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight)
+        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+        for passes in (1, 2):
+            run(backend, parallel)
 
-    trace.expect_value("other.grad", None, backend.grad_of(module.other))
+            trace.expect_value(f"other.grad after pass {passes}", None, backend.grad_of(module.other))
 
 
 @rule(
@@ -145,12 +174,17 @@ def test_unused_everywhere(backend: Backend, trace: Trace) -> None:
 )
 def test_unused_parameter_error(backend: Backend, trace: Trace) -> None:
     """Without find_unused_parameters a pass of a distributed module after one that left a parameter out is an error."""
-    module = two_weights(backend, lambda module, x: x * module.weight)
-    parallel = backend.distributed_data_parallel(module)
-    run(backend, parallel)
+    finding = backend.distributed_data_parallel(
+        two_weights(backend, lambda module, x: x * module.weight), find_unused_parameters=True
+    )
+    run(backend, finding)
+    for options in ({}, {"find_unused_parameters": False}):
+        module = two_weights(backend, lambda module, x: x * module.weight)
+        parallel = backend.distributed_data_parallel(module, **options)
+        run(backend, parallel)
 
-    with trace.raises(ErrorKind.UNUSED_PARAMETER):
-        backend.call(parallel, own_input(backend))
+        with trace.raises(ErrorKind.UNUSED_PARAMETER):
+            backend.call(parallel, own_input(backend))
 
 
 @rule(
@@ -166,10 +200,7 @@ def test_static_graph_unused(backend: Backend, trace: Trace) -> None:
 
     It does not matter whether find_unused_parameters is set, so it is not needed.
     """
-    module = three_weights(backend)
-
-    expect_mean_in_each_pass(backend, trace, module, static_graph=True)
-    trace.expect_value("second.grad of all passes", [3 * mean(backend)[0]], backend.grad_of(module.second))
+    expect_mean_in_each_pass(backend, trace, lambda: three_weights(backend), "weight", "second", static_graph=True)
 
 
 @rule(
@@ -182,9 +213,15 @@ def test_static_graph_unused(backend: Backend, trace: Trace) -> None:
 )
 def test_static_graph_find_unused(backend: Backend, trace: Trace) -> None:
     """With static_graph=True and find_unused_parameters=True the gradients are averaged as with static_graph alone."""
-    module = two_weights(backend, lambda module, x: x * module.weight)
-
-    expect_mean_in_each_pass(backend, trace, module, static_graph=True, find_unused_parameters=True)
+    expect_mean_in_each_pass(
+        backend,
+        trace,
+        lambda: three_weights(backend),
+        "weight",
+        "second",
+        static_graph=True,
+        find_unused_parameters=True,
+    )
 
 
 @rule(
@@ -203,10 +240,9 @@ def test_static_graph_checkpoint_twice(backend: Backend, trace: Trace) -> None:
             x = backend.checkpoint(lambda y: y * module.weight + y * module.other, x, use_reentrant=True)
         return x
 
-    module = two_weights(backend, forward)
-
-    expect_mean_in_each_pass(backend, trace, module, factor=10.0, static_graph=True)
-    trace.expect_value("other.grad of all passes", [30 * mean(backend)[0]], backend.grad_of(module.other))
+    expect_mean_in_each_pass(
+        backend, trace, lambda: two_weights(backend, forward), "weight", "other", factor=10.0, static_graph=True
+    )
 
 
 @rule(
@@ -219,11 +255,13 @@ def test_static_graph_checkpoint_twice(backend: Backend, trace: Trace) -> None:
 )
 def test_static_graph_checkpoint_unused(backend: Backend, trace: Trace) -> None:
     """With static_graph=True a checkpointed module may have parameters that no pass uses."""
-    module = two_weights(
-        backend, lambda module, x: backend.checkpoint(lambda y: y * module.weight, x, use_reentrant=True)
-    )
 
-    expect_mean_in_each_pass(backend, trace, module, static_graph=True)
+    def forward(module, x):
+        return backend.checkpoint(lambda y: y * module.weight + y * module.second, x, use_reentrant=True)
+
+    expect_mean_in_each_pass(
+        backend, trace, lambda: three_weights(backend, forward), "weight", "second", static_graph=True
+    )
 
 
 @rule(
@@ -236,16 +274,17 @@ def test_static_graph_checkpoint_unused(backend: Backend, trace: Trace) -> None:
 )
 def test_static_graph_outside_forward(backend: Backend, trace: Trace) -> None:
     """With static_graph=True a parameter that the program uses outside of forward is averaged too."""
-    module = two_weights(backend, lambda module, x: x * module.weight)
-    parallel = backend.distributed_data_parallel(module, static_graph=True)
-    for each in ("first", "second"):
-        backend.set_grad(module.weight, None)
-        backend.set_grad(module.other, None)
-        outputs = backend.call(parallel, own_input(backend))
-        backend.backward(backend.sum(outputs * module.other))
-        for name, factor in (("other", 2), ("weight", 3)):
-            expected = mean(backend, lambda own, factor=factor: factor * own)
-            trace.expect_value(f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name)))
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight)
+        parallel = backend.distributed_data_parallel(module, static_graph=True)
+        for passes in (1, 2, 3):
+            backend.set_grad(module.weight, None)
+            backend.set_grad(module.other, None)
+            outputs = backend.call(parallel, own_input(backend))
+            backend.backward(backend.sum(outputs * module.other))
+            for name, factor in (("other", 2), ("weight", 3)):
+                expected = mean(backend, lambda own, factor=factor: factor * own)
+                trace.expect_value(f"{name}.grad after pass {passes}", expected, backend.grad_of(getattr(module, name)))
 
 
 @rule(
@@ -269,14 +308,15 @@ def test_static_graph_hooks(backend: Backend, trace: Trace) -> None:
     The gradient of a parameter is computed, and accumulates, once in each pass of a rank.
     """
 
-    def register():
+    def register(module):
         backend.register_hook(module.weight, lambda _: trace.log("hook"))
         backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate hook"))
 
-    module = two_weights(backend, lambda module, x: x * module.weight)
-    register()
-    parallel = backend.distributed_data_parallel(module, static_graph=True)
-    register()
-    for _ in range(3):
-        run(backend, parallel)
-        trace.expect(*["hook"] * 2, *["post-accumulate hook"] * 2)
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight)
+        register(module)
+        parallel = backend.distributed_data_parallel(module, static_graph=True)
+        register(module)
+        for _ in range(3):
+            run(backend, parallel)
+            trace.expect(*["hook"] * 2, *["post-accumulate hook"] * 2)
