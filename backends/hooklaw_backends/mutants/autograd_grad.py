@@ -1,6 +1,7 @@
 """Mutants of autograd.grad that are wrong for scalar outputs, repeated outputs, or unused inputs of one kind."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -151,3 +152,25 @@ def edges_need_grad_outputs(
 
 def _is_edge(self: Mutant, start: Any) -> bool:
     return not self.is_tensor(start) and not _is_several(start)
+
+
+@overriding("grad")
+def leaves_have_no_gradient_of_their_own(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """A leaf that is an output of autograd.grad, and an input, gets only what other outputs send it."""
+    found = old(outputs, inputs, grad_outputs, **how)
+    if not _is_several(outputs) or grad_outputs is not None:
+        return found
+    own = [self.is_tensor(each) and self.is_leaf(each) and any(each is output for output in outputs) for each in inputs]
+    return tuple(grad - 1 if is_own else grad for grad, is_own in zip(found, own, strict=True))
+
+
+@overriding("grad", "backward_from_edge")
+def scalar_gradients_of_edges_unchecked(self: Mutant, old: Hook, start: Any, *given: Any, **how: Any) -> Any:
+    """A gradient without dimensions for a gradient edge is no error, whatever the shape of the edge's tensor is."""
+    gradient = given[-1] if given else None
+    if not _is_edge(self, start) or not _is_scalar(self, gradient):
+        return old(start, *given, **how)
+    with suppress(RuntimeError):
+        return old(start, *given, **how)

@@ -320,3 +320,10 @@ def dict_of_a_pre_hook_is_keyword_arguments(self: Mutant, old: Hook, module: Any
     if options.get("with_kwargs"):
         return old(module, hook, **options)
     return old(module, run, **{**options, "with_kwargs": True})
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def new_keyword_arguments_of_a_pre_hook_dropped(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """Of the keyword arguments that a forward pre-hook returns forward gets those that the hook was given, too."""
+    result = hook(module, args, kwargs)
+    return result and (result[0], {name: value for name, value in result[1].items() if name in kwargs})

@@ -191,3 +191,62 @@ def zero_grad_of_a_module_skips_frozen_parameters(self: Mutant, old: Hook, modul
     old(module, **options)
     for weight, grad in kept:
         self.set_grad(weight, grad)
+
+
+class _KnowsTheTree(_KnowsParameters):
+    """A mutant that knows the modules around each module."""
+
+    parents = fresh(dict[Any, Any])
+
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        self.parents[child] = module
+        super().add_module(module, name, child)
+
+    def root_of(self, module: Any) -> Any:
+        """Return the outermost module around a module."""
+        while module in self.parents:
+            module = self.parents[module]
+        return module
+
+    def is_in(self, module: Any, outer: Any) -> bool:
+        """Whether a module is another, or inside it."""
+        return module is outer or (module in self.parents and self.is_in(self.parents[module], outer))
+
+
+@overriding("module_requires_grad_", base=_KnowsTheTree)
+def requires_grad_of_a_module_reaches_those_around_it(
+    self: _KnowsTheTree, old: Hook, module: Any, **options: bool
+) -> Any:
+    """requires_grad_ of a submodule changes the parameters of the modules around it, and of all inside these."""
+    old(self.root_of(module), **options)
+    return module
+
+
+@overriding("module_zero_grad", base=_KnowsTheTree)
+def zero_grad_of_a_module_reaches_those_around_it(self: _KnowsTheTree, old: Hook, module: Any, **options: bool) -> None:
+    """zero_grad of a submodule resets the gradients of the modules around it, and of all inside these."""
+    old(self.root_of(module), **options)
+
+
+def _parameters(self: _KnowsParameters, module: Any) -> list[Any]:
+    return [getattr(module, name) for name in self.names[module]]
+
+
+@overriding("module_requires_grad_", base=_KnowsTheTree)
+def requires_grad_of_a_module_reaches_its_parent(self: _KnowsTheTree, old: Hook, module: Any, **options: bool) -> Any:
+    """requires_grad_ of a submodule changes the parameters of the module around it too, but of no other inside it."""
+    parent = self.parents.get(module)
+    for parameter in [] if parent is None else _parameters(self, parent):
+        self.set_requires_grad(parameter, requires_grad=options.get("requires_grad", True))
+    return old(module, **options)
+
+
+@overriding("module_requires_grad_", base=_KnowsTheTree)
+def requires_grad_of_a_module_is_toggled(self: _KnowsTheTree, old: Hook, module: Any, **options: bool) -> Any:
+    """requires_grad_ of a module sets requires_grad of each of its parameters to what it was not."""
+    inside = [each for each in self.names if self.is_in(each, module)]
+    flags = [(each, not self.requires_grad(each)) for one in inside for each in _parameters(self, one)]
+    old(module, **options)
+    for each, flag in flags:
+        self.set_requires_grad(each, requires_grad=flag)
+    return module

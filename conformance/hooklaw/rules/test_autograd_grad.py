@@ -182,6 +182,7 @@ def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> Non
         "autograd-grad-of-the-first-output",
         "outputs-have-no-gradient-of-their-own",
         "an-output-given-twice-counts-once",
+        "leaves-have-no-gradient-of-their-own",
     ],
 )
 def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
@@ -198,6 +199,10 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
     grads = backend.grad([squares, *others, squares * 3], [x, w, squares])
 
     trace.expect_value("gradients", [[10.0, 18.0], [5.0, 5.0], 4.0], grads)
+
+    scalar = backend.tensor(3.0, requires_grad=True)
+    grads = backend.grad([scalar, backend.call(lambda scalar: scalar * 5, scalar)], [scalar])
+    trace.expect_value("gradient of a leaf that is an output", [6.0], grads)
 
     squares, doubled, _ = backend.call(forward, x, w)
     twice = None

@@ -274,12 +274,12 @@ def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the check is that of a root that is a tensor")],
     needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
-    mutants=["gradients-of-edges-unchecked"],
+    mutants=["gradients-of-edges-unchecked", "scalar-gradients-of-edges-unchecked"],
 )
 def test_grad_outputs_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for a gradient edge that does not have its tensor's shape is an error, in grad and in backward."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for wrong in (backend.tensor([1.0, 2.0, 3.0]), backend.tensor([1.0])):
+    for wrong in (backend.tensor([1.0, 2.0, 3.0]), backend.tensor([1.0]), backend.tensor(1.0)):
         with trace.raises(ErrorKind.ROOT_GRADIENT):
             backend.grad(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), [x], wrong)
         with trace.raises(ErrorKind.ROOT_GRADIENT):

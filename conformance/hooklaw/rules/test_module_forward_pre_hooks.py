@@ -162,6 +162,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "pre-hooks-without-kwargs-restore-those-of-the-caller",
         "empty-keyword-arguments-of-a-pre-hook-ignored",
         "empty-arguments-of-a-pre-hook-with-kwargs-ignored",
+        "new-keyword-arguments-of-a-pre-hook-dropped",
     ],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:

@@ -31,6 +31,10 @@ def parameters_of(modules: list[Any]) -> list[Any]:
     return [parameter for module in modules for parameter in (module.weight, module.unit)]
 
 
+FIRST_CHILD = (1, 4, 5, 6)
+"""Where the first child of a tree is among its modules, and the children of this one."""
+
+
 def tree(backend: Backend) -> list[Any]:
     """Return a module, its three children, and the three children of each of these; each has one parameter."""
     outer, *inside = (backend.module({"weight": backend.tensor([3.0])}, lambda _module, x: x) for _ in range(13))
@@ -96,6 +100,9 @@ def test_orthogonal(backend: Backend, trace: Trace) -> None:
         "thawing-a-module-thaws-nothing",
         "requires-grad-of-a-module-reaches-the-first-parameter",
         "requires-grad-of-a-module-reaches-the-last-parameter",
+        "requires-grad-of-a-module-reaches-those-around-it",
+        "requires-grad-of-a-module-reaches-its-parent",
+        "requires-grad-of-a-module-is-toggled",
     ],
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
@@ -115,9 +122,14 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 
     modules = tree(backend)
     for flag, options in ((False, {"requires_grad": False}), (True, {})):
-        backend.module_requires_grad_(modules[0], **options)
-        found = [backend.requires_grad(module.weight) for module in modules]
-        trace.expect_value("of all children and their children", [flag] * 13, found)
+        for _ in range(2):
+            backend.module_requires_grad_(modules[0], **options)
+            found = [backend.requires_grad(module.weight) for module in modules]
+            trace.expect_value("of all children and their children", [flag] * 13, found)
+    backend.module_requires_grad_(modules[1], requires_grad=False)
+    inside = [nr in FIRST_CHILD for nr in range(13)]
+    found = [not backend.requires_grad(module.weight) for module in modules]
+    trace.expect_value("frozen with the first child", inside, found)
 
 
 @rule(
@@ -151,6 +163,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         "zero-grad-of-a-module-skips-frozen-parameters",
         "zero-grad-of-a-module-reaches-the-first-parameter",
         "zero-grad-of-a-module-reaches-the-last-parameter",
+        "zero-grad-of-a-module-reaches-those-around-it",
     ],
 )
 def test_zero_grad(backend: Backend, trace: Trace) -> None:
@@ -169,7 +182,11 @@ def test_zero_grad(backend: Backend, trace: Trace) -> None:
         modules = tree(backend)
         for module in modules:
             backend.set_grad(module.weight, backend.tensor([1.0]))
-        backend.module_zero_grad(modules[0], **options)
+        backend.module_zero_grad(modules[1], **options)
+        found = [backend.grad_of(module.weight) for module in modules]
+        expected = [left if nr in FIRST_CHILD else [1.0] for nr in range(13)]
+        trace.expect_value("after zero_grad of the first child", expected, found)
 
+        backend.module_zero_grad(modules[0], **options)
         found = [backend.grad_of(module.weight) for module in modules]
         trace.expect_value("of all children and their children", [left] * 13, found)
