@@ -1,8 +1,8 @@
 """Mutants of the engine that are made as those of the tables, but whose situation never is, or whose fault is none."""
 
 from hooklaw_backends.mutants import handles_in_situations as handles
+from hooklaw_backends.mutants import kinds_of_values, options_of_verbs, results_of_verbs
 from hooklaw_backends.mutants import modes_in_situations as modes
-from hooklaw_backends.mutants import options_of_verbs, results_of_verbs
 from hooklaw_backends.mutants import verbs_in_situations as verbs
 from hooklaw_backends.mutants.contexts_in_situations import TABLE
 from hooklaw_backends.mutants.in_situations import FAULTS, KINDS, OF_PAIRS, _made, _reversed
@@ -16,7 +16,8 @@ NEVER = Situation("never", "never", lambda *_: False)
 def mutants(of):
     """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts.
 
-    And one for each verb, context and handle of a kind, and for each sequence, option and result of a verb.
+    And one for each verb, context and handle of a kind, for each sequence, option and result of a verb, and for each
+    place of values.
     """
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}
@@ -30,6 +31,7 @@ def mutants(of):
     made |= {f"several-{name}": row.make(range) for name, row in SEVERAL.items()}
     made |= {f"option-{name}": options_of_verbs.made(row, lambda call: call.given) for name, row in _options()}
     made |= {f"result-{name}": results_of_verbs.made(row, lambda _, value: value) for name, row in _results()}
+    made |= {f"value-{name}": place.make(lambda _, value: value) for name, place in kinds_of_values.PLACES.items()}
     made |= {f"kept-{name}": results_of_verbs.stale(row, -1) for name, row in _results() if row.is_kept}
     return {kind: type(of, (each, OverReference), {"__doc__": "Nothing."}) for kind, each in made.items()}
 

@@ -1,4 +1,4 @@
-"""Mutants of an argument, an option or a result of a verb: they are wrong there, and nowhere else."""
+"""Mutants of an argument, an option, a result or a kind of value: they are wrong there, and nowhere else."""
 
 import pytest
 
@@ -60,3 +60,60 @@ def test_result(fault, read):
     mutant.backward(mutant.sum(x * 5 + y * 7))
 
     assert [mutant.tolist(mutant.grad_of(leaf))[0] for leaf in (x, y, y)] == read
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "other"),
+    [
+        ("scalar", 3.0, [3.0]),
+        ("one-element", [3.0], 3.0),
+        ("zero", [0.0], [0.0, 0.0]),
+        ("zeros", [0.0, 0.0], [0.0, 3.0]),
+        ("empty", [], [0.0]),
+    ],
+)
+def test_kind_of_value(kind, numbers, other):
+    """A hook is lost for gradients of the kind, and runs for others."""
+    mutant, _ = made(f"tensor-hook-given-{kind}-lost")
+    seen = []
+    for gradient in (numbers, other):
+        leaf = mutant.tensor(gradient, requires_grad=True)
+        mutant.register_hook(leaf, lambda grad: seen.append(mutant.tolist(grad)))
+        mutant.backward(leaf * 1, mutant.tensor(gradient))
+
+    assert seen == [other]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("zero-number", [0, 0.0]),
+        ("flag", [True, False]),
+        ("text", [""]),
+        ("empty-container", [(), [], {}]),
+        ("list", [[], [0]]),
+        ("dict", [{}, {"a": 1}]),
+    ],
+)
+def test_kind_of_output(kind, values):
+    """What a forward hook returns is ignored if it is of the kind, and is the output if it is not."""
+    mutant, _ = made(f"forward-hook-returned-{kind}-lost")
+    for value in (*values, 7, object()):
+        module = mutant.module({}, lambda _, given: given)
+        mutant.register_forward_hook(module, lambda *_, value=value: value)
+
+        assert module("given") is ("given" if value in values else value)
+
+
+def test_value_without_its_kind_is_the_same():
+    """A container without a value of the kind reaches a hook as the same object, and one with it as another."""
+    mutant, _ = made("forward-hook-inputs-text-none")
+    seen = []
+    module = mutant.module({}, lambda _, given: given)
+    mutant.register_forward_hook(module, lambda _module, args, _output: seen.append(args[0]))
+    without, having = {"key": [1]}, {"key": ["text"]}
+    for given in (without, having):
+        module(given)
+
+    assert seen[0] is without
+    assert seen[1] == {"key": [None]}

@@ -34,6 +34,7 @@ SHARED = {
     "over_torch",
     "shared",
     "situations",
+    "values",
     "verbs",
 }
 OVER = {

@@ -18,6 +18,8 @@ Place = Callable[[Callable[[], Any]], Any]
 
 NUMBERS = (3.0, 0.0, [0.0], [0.0, 0.0], [])
 """A 0-d tensor, some of zeros, and one without elements: a value that is tested for truth is taken for none."""
+OTHERS = (0, 0.0, False, "", (), [], {})
+"""Values that are no tensors, and that a test for truth takes for none."""
 EARLIER = ("first", "second", "third")
 """The labels of hooks that are registered before another."""
 

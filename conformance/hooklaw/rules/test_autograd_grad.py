@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 GRAD = docstring("torch.autograd.grad")
 HOOK = docstring("torch.Tensor.register_hook")
@@ -210,6 +211,10 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
         twice = backend.grad([doubled, squares, doubled], [x])
     if twice is not None:
         trace.expect_value("gradient of an output given twice, and another", [[6.0, 8.0]], twice)
+    for numbers in NUMBERS:
+        z, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        loss = backend.call(lambda z, weight: backend.sum(z * weight), z, weight)
+        trace.expect_value("gradient that is 0-d, zero or empty", [numbers], backend.grad(loss, [z]))
 
 
 @rule(
@@ -249,6 +254,14 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
         outputs = backend.call(lambda x: (backend.sum(x * 7), backend.sum(x * 2)), x)
         trace.expect_value("gradient of two scalars", [[sums] * 2], backend.grad(outputs, [x], seeds))
 
+    for numbers in NUMBERS:
+        z, given = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        (grad,) = backend.grad(backend.call(lambda z: z * 1, z), [z], given)
+        trace.expect_value("gradient of one that is 0-d, zero or empty", numbers, grad)
+    for given in (backend.tensor([5.0, 7.0], requires_grad=True), x * 1):
+        (grad,) = backend.grad(backend.call(lambda x: x * 1, x), [x], given)
+        trace.expect_value("gradient of one that requires grad", backend.detach(given), grad)
+
 
 @rule(
     "grad.non-scalar-needs-grad-outputs",
@@ -266,14 +279,14 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
 
     The documentation says when the argument is optional; a call without what it requires is an error.
     """
-    x = leaf(backend)
     seed = backend.tensor([1.0, 1.0])
-    for gradients in (None, [None, seed], [seed, None]):
-        outputs = backend.call(lambda x: (x * 2, x * x), x)
+    for x in (leaf(backend), backend.tensor([0.0, 0.0], requires_grad=True)):
+        for gradients in (None, [None, seed], [seed, None]):
+            outputs = backend.call(lambda x: (x * 2, x * x), x)
+            with trace.raises(ErrorKind.ROOT_GRADIENT):
+                backend.grad(outputs, [x], gradients)
         with trace.raises(ErrorKind.ROOT_GRADIENT):
-            backend.grad(outputs, [x], gradients)
-    with trace.raises(ErrorKind.ROOT_GRADIENT):
-        backend.grad(backend.call(lambda x: (backend.sum(x), x * 2), x), [x])
+            backend.grad(backend.call(lambda x: (backend.sum(x), x * 2), x), [x])
 
 
 @rule(

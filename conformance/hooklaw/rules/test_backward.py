@@ -3,6 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 METHOD = docstring("torch.Tensor.backward")
 BACKWARD = docstring("torch.autograd.backward")
@@ -45,6 +46,12 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
         loss = backend.call(lambda x, y, w: backend.sum((x + y) * w), x, y, backend.tensor(weights))
         backend.backward(loss, inputs=inputs)
         trace.expect_value("gradients of a sum", [accumulated] * 2, [backend.grad_of(x), backend.grad_of(y)])
+
+    for numbers in NUMBERS:
+        x, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        loss = backend.call(lambda x, weight: backend.sum(x * weight), x, weight)
+        backend.backward(loss, inputs=[x])
+        trace.expect_value("gradient that is 0-d, zero or empty", numbers, backend.grad_of(x))
 
 
 @rule(
@@ -167,7 +174,7 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
 
     The documentation says that such a backward requires the argument; a call without what it requires is an error.
     """
-    for data in ([1.0, 2.0], [[1.0, 2.0]]):
+    for data in ([1.0, 2.0], [[1.0, 2.0]], [0.0, 0.0]):
         y = backend.call(lambda x: x * 2, backend.tensor(data, requires_grad=True))
 
         with trace.raises(ErrorKind.ROOT_GRADIENT):
@@ -191,16 +198,17 @@ def test_gradient_needed_by_each(backend: Backend, trace: Trace) -> None:
     The documentation says that such a backward requires the argument; a call without what it requires is an error.
     """
 
-    def roots():
-        y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+    def roots(*numbers: float) -> list[Any]:
+        y = backend.call(lambda x: x * 2, backend.tensor([*numbers], requires_grad=True))
         return [y, backend.sum(y), y * 3]
 
     seed = backend.tensor([1.0, 1.0])
-    for gradients in (None, [None, None, seed], [seed, None, None]):
+    for numbers in ((1.0, 2.0), (0.0, 0.0)):
+        for gradients in (None, [None, None, seed], [seed, None, None]):
+            with trace.raises(ErrorKind.ROOT_GRADIENT):
+                backend.backward_from_all(roots(*numbers), gradients)
         with trace.raises(ErrorKind.ROOT_GRADIENT):
-            backend.backward_from_all(roots(), gradients)
-    with trace.raises(ErrorKind.ROOT_GRADIENT):
-        backend.backward_from_all(roots()[1:])
+            backend.backward_from_all(roots(*numbers)[1:])
 
 
 @rule(
@@ -289,6 +297,17 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(backend.sum, z), *given)
         trace.expect_value("z.grad of a scalar root", [after] * 2, backend.grad_of(z))
 
+    for numbers in NUMBERS:
+        z, given = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        backend.backward(backend.call(lambda z: z * 1, z), given)
+        trace.expect_value("z.grad of a gradient that is 0-d, zero or empty", numbers, backend.grad_of(z))
+
+    z = leaf(backend)
+    for given in (backend.tensor([5.0, 7.0], requires_grad=True), backend.call(lambda z: z * 0 + 5, z)):
+        backend.set_grad(z, None)
+        backend.backward(backend.call(lambda z: z * 1, z), given)
+        trace.expect_value("z.grad of a gradient that requires grad", backend.detach(given), backend.grad_of(z))
+
 
 @rule(
     "backward.several-roots",
@@ -321,6 +340,12 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad from all outputs of a Node", [3.0, 30.0], backend.grad_of(x))
     backend.backward_from_all(backend.call(lambda x: (backend.sum(x * 2), backend.sum(x * 3)), x))
     trace.expect_value("x.grad from scalars without gradients too", [8.0, 35.0], backend.grad_of(x))
+
+    for numbers in NUMBERS:
+        first, second = tensors = [backend.tensor(numbers, requires_grad=True) for _ in range(2)]
+        roots = backend.call(lambda first, second: (first * 1, second * 1), first, second)
+        backend.backward_from_all(roots, [backend.tensor(numbers)] * 2)
+        trace.expect_value("one gradient of two roots", [numbers] * 2, [*map(backend.grad_of, tensors)])
 
 
 @rule(

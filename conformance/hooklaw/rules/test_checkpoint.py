@@ -7,6 +7,7 @@ from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+from hooklaw.rules.hooks import NUMBERS, OTHERS
 
 
 @rule(
@@ -261,6 +262,12 @@ def test_several(backend: Backend, trace: Trace) -> None:
         gradients = [backend.grad_of(a), backend.grad_of(b), backend.grad_of(constant)]
         trace.expect_value(f"gradients of {used}, {kind}", expected, gradients)
 
+    for (kind, use_reentrant), numbers in product(KINDS.items(), NUMBERS[:-1]):
+        x, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        forward = region(backend, lambda x, weight: x * weight, use_reentrant=use_reentrant)
+        backend.backward(backend.call(forward, x, weight))
+        trace.expect_value(f"x.grad that is 0-d or zero, {kind}", numbers, backend.grad_of(x))
+
 
 @rule(
     "checkpoint.nested",
@@ -364,15 +371,21 @@ def test_nested_structures(backend: Backend, trace: Trace) -> None:
 
     def fn(inputs):
         a, b = inputs["pair"]
-        return {"products": [a * b, a * a]}
+        trace.log("others", inputs["others"])
+        return {"products": [a * b, a * a], "others": inputs["others"]}
 
     def forward(a, b):
-        first, second = backend.checkpoint(fn, {"pair": [a, b]}, use_reentrant=False)["products"]
+        outputs = backend.checkpoint(fn, {"pair": [a, b], "others": others}, use_reentrant=False)
+        trace.log("output", repr(outputs["others"]))
+        first, second = outputs["products"]
         return backend.sum(first + second)
 
+    others = [5, "text", None, *OTHERS]
     a, b = leaf(backend), leaf(backend, 3.0, 5.0)
     backend.backward(backend.call(forward, a, b))
 
+    as_given = ("others", trace.snapshot(others))
+    trace.expect(as_given, ("output", repr(others)), as_given)
     trace.expect_value("gradients", [[5.0, 9.0], [1.0, 2.0]], [backend.grad_of(a), backend.grad_of(b)])
 
 
@@ -418,6 +431,21 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x, factor))
 
     trace.expect_value("gradients", [[12.0, 40.0], [2.0, 8.0]], [backend.grad_of(x), backend.grad_of(factor)])
+
+    def logs(x: Any, **given: Any) -> Any:
+        trace.log("keywords", [*given.values()])
+        return x * x
+
+    others = {f"{value!r}": value for value in (None, {"key": [7]}, 5, "text", (1, 2), *OTHERS)}
+    backend.backward(backend.call(region(backend, logs, use_reentrant=False, **others), x))
+    as_given = ("keywords", trace.snapshot([*others.values()]))
+    trace.expect(as_given, as_given)
+
+    for numbers in NUMBERS[:-1]:
+        x, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers, requires_grad=True)
+        product_of = region(backend, lambda x, weight: x * weight, use_reentrant=False, weight=weight)
+        backend.backward(backend.call(product_of, x))
+        trace.expect_value("gradients", [numbers] * 2, [backend.grad_of(x), backend.grad_of(weight)])
 
 
 @rule(

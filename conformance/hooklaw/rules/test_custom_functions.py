@@ -3,6 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
+from hooklaw.rules.hooks import NUMBERS, OTHERS
 
 RECORDED = notes("autograd", "setting-requires-grad")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
@@ -92,6 +93,15 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
     trace.expect(("others", [5, "note"]), ("backward", [None, [1.0, 1.0], None]))
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
+    def forward_of(*others: Any) -> Any:
+        return backend.custom_function(lambda _ctx, x: (x * 2, *others), lambda _ctx, grad, *_: grad * 2)
+
+    others = [None, {"a": "dict"}, ["a list"], *OTHERS]
+    outputs = backend.call(forward_of(*others), x)
+    trace.expect_value("outputs of any kind", [[2.0, 4.0], *others], [*outputs])
+    backend.backward(backend.sum(outputs[0]))
+    trace.expect_value("x.grad", [4.0, 4.0], backend.grad_of(x))
+
 
 @rule(
     "custom-function.outputs-require-grad",
@@ -115,6 +125,10 @@ def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
         results = backend.call(function, *(backend.tensor([1.0], requires_grad=flag) for flag in flags))
         expected = [any(flags)] * 2
         trace.expect_value("outputs require grad", expected, [backend.requires_grad(result) for result in results])
+
+    for numbers in NUMBERS:
+        results = backend.call(function, *(backend.tensor(numbers, requires_grad=True) for _ in range(2)))
+        trace.expect_value(f"of {numbers}", [True] * 2, [backend.requires_grad(result) for result in results])
 
 
 @rule(
@@ -186,6 +200,19 @@ def test_saves(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("saved", [[3.0, 4.0], [3.0, 8.0], [3.0, 4.0], [1.0, 2.0]]))
     trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+    def keep(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 1
+
+    def read(ctx, grad):
+        trace.log("saved", [*ctx.saved_tensors])
+        return grad
+
+    function = backend.custom_function(keep, read)
+    for numbers in NUMBERS:
+        backend.backward(backend.call(lambda x: backend.sum(function(x)), backend.tensor(numbers, requires_grad=True)))
+        trace.expect(("saved", [numbers]))
 
 
 @rule(

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.rules.hooks import OTHERS
 from hooklaw.rules.lifetimes import without_collector
 
 FORWARD = docstring("torch.autograd.Function.forward")
@@ -28,7 +29,7 @@ def leaf(backend: Backend) -> Any:
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
     """The forward of a custom Function gets arguments of any kind as they were passed."""
-    given = [5, "name", None, {"key": [1.0]}, object()]
+    given = [5, "name", None, {"key": [1.0]}, [1.0], True, object(), *OTHERS]
 
     def forward(_ctx: Any, x: Any, *others: Any) -> Any:
         trace.log("as passed", [got is passed for got, passed in zip(others, given, strict=True)])

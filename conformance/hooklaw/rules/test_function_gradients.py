@@ -1,6 +1,7 @@
 """Custom Functions: the gradients that their backward returns."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 EXTENDING = notes("extending", "how-to-use")
 FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
@@ -45,6 +46,18 @@ def test_by_position(backend: Backend, trace: Trace) -> None:
     for passes in (1, 2, 3):
         backend.backward(backend.call(lambda x: backend.sum(constant(x)), x))
         trace.expect_value("x.grad of the same gradients", [3.0 * passes, 5.0 * passes], backend.grad_of(x))
+
+    function = backend.custom_function(lambda _ctx, x: x * 1, lambda _ctx, grad: (trace.log("backward", grad), grad)[1])
+    for numbers in NUMBERS:
+        x, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        backend.backward(backend.call(lambda x, weight: backend.sum(function(x) * weight), x, weight))
+        trace.expect(("backward", numbers))
+        trace.expect_value("x.grad that is 0-d, zero or empty", numbers, backend.grad_of(x))
+
+        other = backend.custom_function(lambda _ctx, x: x * 1, lambda *_, returned=weight: returned)
+        x = backend.tensor(numbers, requires_grad=True)
+        backend.backward(backend.sum(backend.call(other, x)))
+        trace.expect_value("x.grad, if backward returns it", numbers, backend.grad_of(x))
 
 
 @rule(

@@ -5,6 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, page, rule
+from hooklaw.rules.hooks import NUMBERS
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD_FIELD = docstring("torch.Tensor.grad")
@@ -27,6 +28,13 @@ def test_adds(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x, y, w: backend.sum((x + y) * w), x, y, backend.tensor(weights)))
         trace.expect_value("gradients", [accumulated] * 2, [backend.grad_of(x), backend.grad_of(y)])
 
+    for numbers in NUMBERS:
+        z, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        backend.set_grad(z, backend.tensor(numbers))
+        for times in (2, 3):
+            backend.backward(backend.call(lambda z, weight: backend.sum(z * weight), z, weight))
+            trace.expect_value("z.grad", weight * times, backend.grad_of(z))
+
 
 @rule(
     "grad-accum.none-until-first",
@@ -45,6 +53,11 @@ def test_none_until_first(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
     trace.expect_value("x.grad after", [2.0, 2.0], backend.grad_of(x))
     trace.expect_value("detached.grad", None, backend.grad_of(backend.detach(x)))
+
+    for numbers in NUMBERS:
+        z, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        backend.backward(backend.call(lambda z, weight: backend.sum(z * weight), z, weight))
+        trace.expect_value("z.grad that is 0-d, zero or empty", numbers, backend.grad_of(z))
 
 
 @rule(

@@ -1,6 +1,7 @@
 """Gradient edges: as inputs and outputs of autograd.grad, as roots and inputs of backward."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 EDGE = docstring("torch.autograd.graph.get_gradient_edge")
 OBJECT = docstring("torch.autograd.graph.GradientEdge")
@@ -137,6 +138,11 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
     backend.backward_from_edge(backend.get_gradient_edge(x), backend.tensor([3.0, 4.0]))
     trace.expect(("hook of the leaf", [3.0, 4.0]))
     trace.expect_value("x.grad after a backward from its own edge", [6.0, 68.0], backend.grad_of(x))
+
+    for numbers in NUMBERS:
+        z, given = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda z: z * 1, z)), given)
+        trace.expect_value("z.grad of a gradient that is 0-d, zero or empty", numbers, backend.grad_of(z))
 
 
 @rule(

@@ -5,6 +5,7 @@ from itertools import product
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 FLAG = notes("autograd", "setting-requires-grad")
 LEAF = docstring("torch.Tensor.is_leaf")
@@ -25,6 +26,10 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
         result = backend.call(lambda x, y: x * y, first, second)
 
         trace.expect_value(f"{left} and {right} give", expected=left or right, observed=backend.requires_grad(result))
+
+    for numbers in NUMBERS:
+        result = backend.call(lambda x: x * 2, backend.tensor(numbers, requires_grad=True))
+        trace.expect_value(f"{numbers} gives", expected=True, observed=backend.requires_grad(result))
 
 
 @rule(
@@ -113,6 +118,12 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
             trace.expect_value("gradient of the frozen leaf", of_before, backend.grad_of(frozen))
             trace.expect_value("gradient of the other", of_free, backend.grad_of(free))
 
+    for numbers in NUMBERS:
+        frozen, free = (backend.tensor(numbers, requires_grad=True) for _ in range(2))
+        backend.set_requires_grad(frozen, requires_grad=False)
+        backend.backward(backend.call(lambda x, y: backend.sum(x * y), frozen, free))
+        trace.expect_value("gradients", [None, numbers], [backend.grad_of(frozen), backend.grad_of(free)])
+
 
 @rule(
     "requires-grad.freeze.thawed",
@@ -190,6 +201,12 @@ def test_made_of_constants(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("its gradient", [4.0, 8.0], backend.grad_of(made))
 
+    for numbers in NUMBERS:
+        made = backend.call(lambda x: x * 1, backend.tensor(numbers))
+        backend.set_requires_grad(made, requires_grad=True)
+        backend.backward(backend.call(lambda x, weight: backend.sum(x * weight), made, backend.tensor(numbers)))
+        trace.expect_value("its gradient", numbers, backend.grad_of(made))
+
 
 @rule(
     "leaf.only-leaf-grad",
@@ -230,7 +247,8 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
 def test_detached(backend: Backend, trace: Trace) -> None:
     """A detached tensor does not require grad, and shares the data of the tensor it was detached from."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for tensor in (x, backend.call(lambda x: x * 2, x), backend.tensor([1.0, 2.0])):
+    others = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS]
+    for tensor in (x, backend.call(lambda x: x * 2, x), backend.tensor([1.0, 2.0]), *others):
         detached = backend.detach(tensor)
 
         trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))

@@ -88,6 +88,21 @@ def test_input_changed_too_late(backend: Backend, trace: Trace) -> None:
     trace.expect_value("output", [2.0, 4.0], output)
     trace.expect_value("input", [10.0, 20.0], x)
 
+    y = backend.call(lambda x: x * 1, backend.tensor([1.0, 2.0], requires_grad=True))
+    output = backend.call(module, y)
+    trace.expect_value("output of a non-leaf", [2.0, 4.0], output)
+    trace.expect_value("input that is a non-leaf", [10.0, 20.0], y)
+
+    for given, change, changed in (
+        ({"key": 1}, lambda given: given.update(more=2), {"key": 1, "more": 2}),
+        ([1], lambda given: given.append(2), [1, 2]),
+    ):
+        module = backend.module({}, lambda _module, given: len(given))
+        backend.register_forward_hook(module, lambda _module, args, _output, change=change: change(args[0]))
+        output = module(given)
+        trace.expect_value("output of a container", 1, output)
+        trace.expect_value("input that is a container", repr(changed), repr(given))
+
 
 @rule(
     "module.forward.register-during",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS, OTHERS
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -47,8 +48,8 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
 def test_after_forward(backend: Backend, trace: Trace) -> None:
     """A forward hook runs after forward, with the module, the tuple of its arguments, and the output."""
 
-    def forward(_module, x, *_args: Any):
-        trace.log("forward", x)
+    def forward(_module, x, *args: Any):
+        trace.log("forward", [x, *args])
         return x * 2
 
     def hook(given, args, output):
@@ -60,11 +61,17 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     for call, args in (
         (module, [[1.0]]),
         (lambda x: module(x, "text", 7), [[1.0], "text", 7]),
+        (lambda x: module(x, {"a": "dict"}, [True], None, *OTHERS), [[1.0], {"a": "dict"}, [True], None, *OTHERS]),
         (lambda x: module(x=x), []),
     ):
         backend.call(call, backend.tensor([1.0]))
 
-        trace.expect(("forward", [1.0]), ("hook", [True, True, args, [2.0]]))
+        given = trace.snapshot(args)
+        trace.expect(("forward", given or [[1.0]]), ("hook", [True, True, given, [2.0]]))
+
+    for numbers in NUMBERS:
+        backend.call(module, backend.tensor(numbers))
+        trace.expect("forward", ("hook", [True, True, [numbers], trace.snapshot(backend.tensor(numbers) * 2)]))
 
 
 @rule(
@@ -131,6 +138,11 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [3, [[1.0, 2.0]]]))
     trace.expect_value("output", [3.0, 6.0], output)
+
+    keywords = {f"{value!r}": value for value in (None, {"key": [7]}, 5, "text", *OTHERS)}
+    module = backend.module({}, lambda _module, x, **given: (trace.log("forward", [*given.values()]), x)[1])
+    backend.call(lambda x: module(x, **keywords), backend.tensor([1.0, 2.0]))
+    trace.expect(("forward", trace.snapshot([*keywords.values()])))
 
 
 @rule(
@@ -296,6 +308,7 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
         (0, ()),
         (None, ("in a tuple",)),
         (("one", "of", "several"), ("several", "others", 0)),
+        *zip((7, *OTHERS), (*reversed(OTHERS), 7), strict=True),
     ):
         module = backend.module({}, lambda _module, _x, made=made: made)
         backend.register_forward_hook(
@@ -305,6 +318,24 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("hook", repr(made)))
         trace.expect_value("output", repr(result), repr(output))
+
+    for numbers in NUMBERS:
+        results = [{"tensor": backend.tensor(numbers)}, [backend.tensor(numbers)], backend.tensor(numbers)]
+        for result in results:
+            module = backend.module({}, lambda _module, x: x)
+            backend.register_forward_hook(module, lambda *_, result=result: result)
+
+            trace.expect_value("output", result, backend.call(module, backend.tensor([1.0, 2.0])))
+
+    for made, change, changed in (
+        ({"key": 1}, lambda output: output.update(more=2), {"key": 1, "more": 2}),
+        ([1], lambda output: output.append(2), [1, 2]),
+    ):
+        module = backend.module({}, lambda _module, _x, made=made: made)
+        backend.register_forward_hook(module, lambda _module, _args, output, change=change: change(output))
+        output = backend.call(module, backend.tensor([1.0, 2.0]))
+
+        trace.expect_value("output that the hook changed", repr(changed), repr(output))
 
 
 @rule(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS, OTHERS
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
@@ -40,7 +41,9 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     def pre_hook(given, args):
         trace.log("pre-hook", [given is module, isinstance(args, tuple), args])
 
-    modules = [backend.module({}, lambda _module, x, *_: (trace.log("forward", x), x * 2)[1]) for _ in range(3)]
+    modules = [
+        backend.module({}, lambda _module, x, *args: (trace.log("forward", [x, *args]), x * 2)[1]) for _ in range(3)
+    ]
     _, module, _ = modules
     for each in modules:
         backend.register_forward_pre_hook(each, pre_hook)
@@ -48,11 +51,17 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     for call, args in (
         (module, [[1.0]]),
         (lambda x: module(x, "text", 7), [[1.0], "text", 7]),
+        (lambda x: module(x, {"a": "dict"}, [True], None, *OTHERS), [[1.0], {"a": "dict"}, [True], None, *OTHERS]),
         (lambda x: module(x=x), []),
     ):
         backend.call(call, backend.tensor([1.0]))
 
-        trace.expect(("pre-hook", [True, True, args]), ("forward", [1.0]))
+        given = trace.snapshot(args)
+        trace.expect(("pre-hook", [True, True, given]), ("forward", given or [[1.0]]))
+
+    for numbers in NUMBERS:
+        backend.call(module, backend.tensor(numbers))
+        trace.expect(("pre-hook", [True, True, [numbers]]), ("forward", [numbers]))
 
 
 @rule(
@@ -78,6 +87,12 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
 
     given = ([[11.0, 12.0]], [[[11.0, 12.0]]], [[["x", [11.0, 12.0]]]], [0])
     trace.expect(*(("forward", [args, []]) for args in given))
+
+    for value in (*map(backend.tensor, NUMBERS), {"a": "dict"}, 7, "text", *OTHERS[:-3], *OTHERS[-2:]):
+        module = backend.module({}, lambda _module, *args: (trace.log("forward", args), x)[1])
+        backend.register_forward_pre_hook(module, lambda *_, value=value: value)
+        backend.call(module, x, x)
+        trace.expect(("forward", trace.snapshot([value])))
 
 
 @rule(
@@ -349,6 +364,14 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
         handle.remove()
 
         trace.expect(("forward", passed))
+
+    for value in (*map(backend.tensor, NUMBERS), {"a": "dict"}, 7, "text", *OTHERS[:-3], *OTHERS[-2:]):
+        module = backend.module({}, lambda _module, *args: (trace.log("forward", args), output)[1])
+        handle = backend.register_module_forward_pre_hook(lambda *_, value=value: value)
+        backend.call(module, output, output)
+        handle.remove()
+
+        trace.expect(("forward", trace.snapshot([value])))
 
 
 @rule(

@@ -6,7 +6,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.hooks import GLOBAL_BACKWARD, GLOBAL_BACKWARD_PRE, gets_each_value, uses_each_value
+from hooklaw.rules.hooks import GLOBAL_BACKWARD, GLOBAL_BACKWARD_PRE, NUMBERS, OTHERS, gets_each_value, uses_each_value
 
 PRE = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
 FORWARD = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -65,6 +65,14 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     trace.expect(("outputs", [[1.0], [2.0], [3.0]]))
     trace.expect_value("several outputs", [[10.0], [20.0], [30.0]], [*outputs])
 
+    for result in (*map(backend.tensor, NUMBERS), {"a": "dict"}, 7, "text", *OTHERS):
+        handle = backend.register_module_forward_hook(
+            lambda given, *_, result=result: result if given is module else None
+        )
+        output = backend.call(module, backend.tensor([1.0]))
+        handle.remove()
+        trace.expect_value("any output", result, output)
+
 
 @rule(
     "module.forward.global-kwargs-hidden",
@@ -91,6 +99,21 @@ def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     given = [[1.0, 2.0], "name", 7]
     trace.expect(("pre-hook", [given]), ("hook", [given, [3.0, 6.0]]))
     trace.expect_value("output", [3.0, 6.0], output)
+
+    tensors = [*map(backend.tensor, NUMBERS)]
+    others = [{"a": "dict"}, [True], None, 7, *OTHERS]
+    for made, further in (*((made, others) for made in tensors), *((made, tensors) for made in others)):
+        module = backend.module({}, lambda *_, made=made: made)
+        handles = [
+            backend.register_module_forward_pre_hook(saw("pre-hook")),
+            backend.register_module_forward_hook(saw("hook")),
+        ]
+        backend.call(module, *further)
+        for handle in handles:
+            handle.remove()
+
+        given = trace.snapshot(further)
+        trace.expect(("pre-hook", [given]), ("hook", [given, trace.snapshot(made)]))
 
 
 @rule(

@@ -86,6 +86,10 @@ def test_returned(backend: Backend, trace: Trace) -> None:
         trace.expect_value("loaded rate", 8.0, rate_in(backend.state_dict(loads)))
         fail_once(trace, partial(backend.register_load_state_dict_pre_hook, loads), lambda: round_trip(backend, loads))
 
+    empty = optimizer_of(backend)
+    backend.register_state_dict_post_hook(empty, lambda *_: {})
+    trace.expect_value("empty state", {}, backend.state_dict(empty))
+
 
 @rule(
     "optim.state-dict-hooks.saving",

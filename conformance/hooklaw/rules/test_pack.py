@@ -1,6 +1,7 @@
 """Pack hooks: when they run, what they get, what they may return, and what is an error."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule, tutorial
+from hooklaw.rules.hooks import NUMBERS
 from hooklaw.rules.lifetimes import kinds_of_node
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -34,6 +35,10 @@ def test_once(backend: Backend, trace: Trace) -> None:
         backend.backward(loss, retain_graph=retain)
 
     trace.expect(*["pack"] * 5)  # the leaf and the intermediate are saved twice, the output once
+
+    for numbers in NUMBERS:
+        backend.backward(backend.call(forward, backend.tensor(numbers, requires_grad=True)))
+        trace.expect(*["pack"] * 5)
 
 
 @rule(
@@ -118,8 +123,10 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
         return backend.grad_of(x)
 
     objects = ["name", "", 7, 0, None, True, False, 1.5, ("name", 7), (), backend.tensor([5.0]), object()]
+    objects += [0.0, [], {}, ["in", "a list"], {"in": {"a": "dict"}}, *map(backend.tensor, NUMBERS)]
     trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(packed) for packed in objects])
-    trace.expect_value("unpacked", trace.snapshot(objects), trace.values("unpack"))
+    for packed, unpacked in zip(objects, trace.values("unpack"), strict=True):
+        trace.expect_value("unpacked", trace.snapshot(packed), unpacked)
 
 
 @rule(

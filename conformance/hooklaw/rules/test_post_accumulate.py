@@ -3,7 +3,7 @@
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
-from hooklaw.rules.hooks import POST_ACCUMULATE, gets_each_value
+from hooklaw.rules.hooks import NUMBERS, POST_ACCUMULATE, gets_each_value
 
 HOOK = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -95,14 +95,15 @@ def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
 )
 def test_leaf_only(backend: Backend, trace: Trace) -> None:
     """Registering a post-accumulate-grad hook on a non-leaf tensor is an error."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for make in (lambda x: x * 2, backend.clone, backend.sum):
-        y = backend.call(make, x)
+    for numbers in ([1.0, 2.0], *NUMBERS):
+        x = backend.tensor(numbers, requires_grad=True)
+        for make in (lambda x: x * 2, backend.clone, backend.sum):
+            y = backend.call(make, x)
 
-        with trace.raises(ErrorKind.NOT_A_LEAF):
-            backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
-        backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
-        trace.expect()
+            with trace.raises(ErrorKind.NOT_A_LEAF):
+                backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
+            backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+            trace.expect()
 
 
 @rule(

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registration_hook")
 BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")
@@ -115,6 +116,12 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
     trace.expect_value("is the module", [True, True], [given is made for given in seen])
     trace.expect_value("is the other parameter", [True, True], [made.weight is other, made.bias is other])
 
+    for numbers in NUMBERS:
+        other = bare(backend, {"weight": backend.tensor(numbers)}).weight
+        with until_removed(backend.register_module_parameter_registration_hook(lambda *_, other=other: other)):
+            made = bare(backend, {"weight": backend.tensor(numbers)})
+        trace.expect_value("is the other parameter", expected=True, observed=made.weight is other)
+
 
 @rule(
     "registration-hook.buffer",
@@ -146,6 +153,14 @@ def test_buffer(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [True, "mean", [3.0]]), ("hook", [True, "variance", [5.0]]))
     trace.expect_value("buffers", [[0.0], [2.0]], [module.mean, module.variance])
+
+    for numbers in NUMBERS:
+        ordinary, other = backend.tensor([5.0]), backend.tensor(numbers)
+        for given, returned in ((ordinary, other), (other, ordinary)):
+            with until_removed(backend.register_module_buffer_registration_hook(lambda *_, new=returned: new)):
+                made = bare(backend)
+                backend.register_buffer(made, "mean", given)
+            trace.expect_value("buffer", returned, made.mean)
 
 
 @rule(

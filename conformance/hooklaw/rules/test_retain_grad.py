@@ -4,6 +4,7 @@ import weakref
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
 IS_LEAF = docstring("torch.Tensor.is_leaf")
@@ -46,6 +47,12 @@ def test_populates(backend: Backend, trace: Trace) -> None:
 
     backend.backward(backend.call(lambda x: backend.sum(x * 5), x))
     trace.expect_value("y.grad after a backward without y", [14.0, 14.0], backend.grad_of(y))
+
+    for numbers in NUMBERS:
+        y = backend.call(lambda x: x * 1, backend.tensor(numbers, requires_grad=True))
+        backend.retain_grad(y)
+        backend.backward(backend.call(lambda y, weight: backend.sum(y * weight), y, backend.tensor(numbers)))
+        trace.expect_value("y.grad that is 0-d, zero or empty", numbers, backend.grad_of(y))
 
 
 @rule(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 POST = docstring("torch.nn.Module.register_state_dict_post_hook")
@@ -317,6 +318,12 @@ def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
         backend.load_state_dict(owner, {name: backend.tensor(numbers) for name in names})
 
     trace.expect(("values", [[7.0, 8.0]] * 3), ("values", [[9.0, 10.0]] * 3))
+
+    for numbers in NUMBERS:
+        owner = backend.module({"weight": backend.tensor(numbers) + 5}, lambda _, x: x)
+        backend.register_load_state_dict_post_hook(owner, lambda module, _: trace.log("weight", module.weight))
+        backend.load_state_dict(owner, {"weight": backend.tensor(numbers)})
+        trace.expect(("weight", numbers))
 
 
 @rule(
