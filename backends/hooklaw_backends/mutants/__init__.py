@@ -32,6 +32,7 @@ SHARED = {
     "over_any",
     "over_reference",
     "over_torch",
+    "ranks_in_situations",
     "shared",
     "situations",
     "values",

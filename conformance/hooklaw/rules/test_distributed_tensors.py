@@ -63,10 +63,14 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     """
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
+        seen: list[Any] = []
         backend.register_hook(x, lambda grad, label=placement: trace.log(label, whole(backend, grad)))
-        for _ in range(2):
+        backend.register_hook(x, lambda grad, seen=seen: seen.append(whole(backend, grad)))
+        for _ in range(3):
+            seen.clear()
             square(backend, x)
             trace.expect((placement, SQUARES))
+            trace.expect_value(f"{placement}: what a second hook saw", [SQUARES], seen)
 
 
 @rule(
@@ -79,7 +83,6 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
         "dtensor-ignores-what-hooks-return",
         "dtensor-drops-tensor-hooks-of-non-leaves",
         "dtensor-keeps-one-tensor-hook",
-        "dtensor-ignores-what-hooks-return-after-the-first-pass",
     ],
     processes=RANKS,
 )
@@ -89,7 +92,7 @@ def test_replace(backend: Backend, trace: Trace) -> None:
         x = leaf(backend, placement)
         for factor in (2.0, 5.0):
             backend.register_hook(x, lambda grad, factor=factor: grad * factor)
-        for passes in (1, 2):
+        for passes in (1, 2, 3):
             square(backend, x, lambda squares: backend.register_hook(squares, lambda grad: grad * 3.0))
             expected = [30 * passes * value for value in SQUARES]
             trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
@@ -106,12 +109,13 @@ def test_replace(backend: Backend, trace: Trace) -> None:
 )
 def test_placement(backend: Backend, trace: Trace) -> None:
     """The gradient that a tensor hook on a distributed leaf gets, and .grad, have the placement of the leaf."""
-    for placement in PLACEMENTS:
+    for placement in PLACEMENTS * 2:
         x = leaf(backend, placement)
         backend.register_hook(x, lambda grad: trace.log("hook", backend.placement(grad)))
-        square(backend, x)
-        trace.expect(("hook", placement))
-        trace.expect_value("placement of x.grad", placement, backend.placement(backend.grad_of(x)))
+        for _ in range(3):
+            square(backend, x)
+            trace.expect(("hook", placement))
+            trace.expect_value("placement of x.grad", placement, backend.placement(backend.grad_of(x)))
 
 
 @rule(
@@ -126,14 +130,22 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook on a distributed tensor runs once in each pass, after .grad has been updated."""
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
+        seen: list[Any] = []
 
         def hook(tensor, label=placement):
             trace.log(label, whole(backend, backend.grad_of(tensor)))
 
+        def second_hook(tensor, seen=seen):
+            seen.append(whole(backend, backend.grad_of(tensor)))
+
         backend.register_post_accumulate_grad_hook(x, hook)
-        for passes in (1, 2):
+        backend.register_post_accumulate_grad_hook(x, second_hook)
+        for passes in (1, 2, 3):
+            seen.clear()
             square(backend, x)
-            trace.expect((placement, [passes * value for value in SQUARES]))
+            expected = [passes * value for value in SQUARES]
+            trace.expect((placement, expected))
+            trace.expect_value(f"{placement}: what a second hook saw", [expected], seen)
 
 
 @rule(
@@ -147,7 +159,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 )
 def test_saved_tensors(backend: Backend, trace: Trace) -> None:
     """Pack hooks get distributed tensors with their placement, and backward computes with what unpack hooks return."""
-    for placement in PLACEMENTS:
+    for placement in PLACEMENTS * 2:
         x = leaf(backend, placement)
         packed: list[str] = []
 
@@ -176,19 +188,20 @@ def test_from_local_partial(backend: Backend, trace: Trace) -> None:
     Redistributed to Replicate, a partial gradient is summed over the ranks, and one that each rank has whole stays as
     it is; a hook on the tensor sees it.
     """
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.register_hook(x, lambda grad: trace.log("hook", grad))
-    partial = backend.from_local(x, "partial")
-    weigh(backend, backend.local_tensor(partial, grad_placement="partial"))
-
-    expected = [2 * of_all_ranks(backend), 4 * of_all_ranks(backend)]
-    trace.expect(("hook", expected))
-    trace.expect_value("x.grad", expected, backend.grad_of(x))
-
-    total = backend.full_tensor(backend.from_local(x, "partial"))
-    backend.backward(backend.call(lambda total: backend.sum(total * total), total))
     size = backend.get_world_size()
-    trace.expect(("hook", [2.0 * size, 4.0 * size]))
+    for _ in range(3):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.register_hook(x, lambda grad: trace.log("hook", grad))
+        partial = backend.from_local(x, "partial")
+        weigh(backend, backend.local_tensor(partial, grad_placement="partial"))
+
+        expected = [2 * of_all_ranks(backend), 4 * of_all_ranks(backend)]
+        trace.expect(("hook", expected))
+        trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+        total = backend.full_tensor(backend.from_local(x, "partial"))
+        backend.backward(backend.call(lambda total: backend.sum(total * total), total))
+        trace.expect(("hook", [2.0 * size, 4.0 * size]))
 
 
 @rule(
@@ -220,10 +233,11 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 )
 def test_from_local_gradients(backend: Backend, trace: Trace) -> None:
     """Backward through from_local of each rank's rows gives each rank the gradient of its own rows."""
-    x = backend.tensor([number(backend), 10 * number(backend)], requires_grad=True)
-    square(backend, backend.from_local(x, "shard"))
+    for _ in range(3):
+        x = backend.tensor([number(backend), 10 * number(backend)], requires_grad=True)
+        square(backend, backend.from_local(x, "shard"))
 
-    trace.expect_value("x.grad", [2 * number(backend), 20 * number(backend)], backend.grad_of(x))
+        trace.expect_value("x.grad", [2 * number(backend), 20 * number(backend)], backend.grad_of(x))
 
 
 @rule(
@@ -236,11 +250,13 @@ def test_from_local_gradients(backend: Backend, trace: Trace) -> None:
 )
 def test_to_local_grad_placement(backend: Backend, trace: Trace) -> None:
     """With "partial" as grad_placements of to_local, the gradient is the sum of what the ranks computed."""
-    x = leaf(backend, "replicate")
-    weigh(backend, backend.local_tensor(x, grad_placement="partial"))
+    for _ in range(3):
+        x = leaf(backend, "replicate")
+        for passes in (1, 2):
+            weigh(backend, backend.local_tensor(x, grad_placement="partial"))
 
-    expected = [of_all_ranks(backend) * value for value in SQUARES]
-    trace.expect_value("x.grad", expected, whole(backend, backend.grad_of(x)))
+            expected = [passes * of_all_ranks(backend) * value for value in SQUARES]
+            trace.expect_value("x.grad", expected, whole(backend, backend.grad_of(x)))
 
 
 @rule(
@@ -253,7 +269,7 @@ def test_to_local_grad_placement(backend: Backend, trace: Trace) -> None:
 )
 def test_to_local_default(backend: Backend, trace: Trace) -> None:
     """Without grad_placements, the gradient of what to_local returns is placed as the distributed tensor."""
-    for placement in PLACEMENTS:
+    for placement in PLACEMENTS * 2:
         x = leaf(backend, placement)
         local = backend.local_tensor(x)
         weigh(backend, local)
@@ -273,11 +289,12 @@ def test_to_local_default(backend: Backend, trace: Trace) -> None:
 )
 def test_full_tensor_grad_placement(backend: Backend, trace: Trace) -> None:
     """With "partial" as grad_placements of full_tensor, the gradient is the sum of what the ranks computed."""
-    for placement in PLACEMENTS:
+    for placement in PLACEMENTS * 2:
         x = leaf(backend, placement)
-        weigh(backend, backend.full_tensor(x, grad_placement="partial"))
-        expected = [of_all_ranks(backend) * value for value in SQUARES]
-        trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
+        for passes in (1, 2):
+            weigh(backend, backend.full_tensor(x, grad_placement="partial"))
+            expected = [passes * of_all_ranks(backend) * value for value in SQUARES]
+            trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
 
 
 @rule(
@@ -290,7 +307,7 @@ def test_full_tensor_grad_placement(backend: Backend, trace: Trace) -> None:
 )
 def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
     """Without grad_placements, the gradient of what full_tensor returns is taken as replicated, and not summed."""
-    for placement in PLACEMENTS:
+    for placement in PLACEMENTS * 2:
         x = leaf(backend, placement)
         backend.full_tensor(x, grad_placement="partial")
         backend.backward(backend.call(lambda full: backend.sum(full * full), backend.full_tensor(x)))
@@ -318,19 +335,23 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
 
         def cubes(x, after=after):
             moved = backend.redistribute(x, after)
+            trace.log("moved", backend.placement(moved))
             return backend.sum(moved * moved * moved)
 
         (first,) = backend.grad(backend.full_tensor(backend.call(cubes, x)), [x], create_graph=True)
+        trace.expect(("moved", after))
         trace.expect_value(f"gradient, to {after}", [3 * value**2 for value in VALUES], whole(backend, first))
         (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
         trace.expect_value(f"gradient of it, to {after}", [6 * value for value in VALUES], whole(backend, second))
 
     def squared(x):
         total = backend.redistribute(backend.sum(x * x), "replicate")
+        trace.log("moved", backend.placement(total))
         return total * total
 
     x, total = leaf(backend), sum(value**2 for value in VALUES)
     (first,) = backend.grad(backend.full_tensor(backend.call(squared, x)), [x], create_graph=True)
+    trace.expect(("moved", "replicate"))
     trace.expect_value("gradient, of a sum", [4 * total * value for value in VALUES], whole(backend, first))
     (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
     expected = [4 * total + 8 * sum(VALUES) * value for value in VALUES]
@@ -355,21 +376,27 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
 
     A rank that has all values is the single device whose abstraction a distributed tensor provides.
     """
+    labels = ("first", "second")
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
-        backend.register_hook(x, lambda grad: trace.log("tensor hook", part(backend, grad)))
+        for label in labels:
 
-        for label in ("first", "second"):
+            def see(grad, label=label):
+                trace.log(f"{label} tensor hook", part(backend, grad))
 
             def hook(tensor, label=label):
                 trace.log(f"{label} post-accumulate hook", part(backend, backend.grad_of(tensor)))
 
+            backend.register_hook(x, see)
             backend.register_post_accumulate_grad_hook(x, hook)
 
         def look(squares):
             backend.register_hook(squares, lambda grad: trace.log("hook of a non-leaf", part(backend, grad)))
 
-        square(backend, x, look)
-        ones = [1.0] * len(VALUES)
-        after = [(f"{label} post-accumulate hook", SQUARES) for label in ("first", "second")]
-        trace.expect(("hook of a non-leaf", ones), ("tensor hook", SQUARES), *after)
+        for passes in (1, 2, 3):
+            square(backend, x, look)
+            ones = [1.0] * len(VALUES)
+            before = [(f"{label} tensor hook", SQUARES) for label in labels]
+            accumulated = [passes * value for value in SQUARES]
+            after = [(f"{label} post-accumulate hook", accumulated) for label in labels]
+            trace.expect(("hook of a non-leaf", ones), *before, *after)

@@ -432,8 +432,6 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         "all-reduce-hook-before-reduction",
         "all-reduce-hook-on-a-copy",
         "all-reduce-hook-error-swallowed",
-        "all-reduce-hook-lost-from-the-third-call-on",
-        "all-reduce-hook-lost-after-a-failure",
     ],
     except_under=PARTS,
     processes=RANKS,

@@ -37,7 +37,6 @@ def storing(backend: Backend, trace: Trace, state: Any = None) -> Any:
     needs=[*NEEDS, Capability.MULTI_OUTPUT],
     mutants=[
         "fsdp-comm-hook-ignored",
-        "fsdp-comm-hook-in-the-first-pass-only",
         "fsdp-comm-hook-without-state",
         "fsdp-comm-hook-with-a-copy-of-the-state",
     ],
@@ -130,7 +129,6 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
         "no-sync-does-nothing",
         "no-sync-drops-gradients",
         "no-sync-keeps-the-last-pass-only",
-        "no-sync-of-a-wrapper-works-once",
         "fsdp-gives-all-ranks-the-first-part",
     ],
     except_under=FLAT,

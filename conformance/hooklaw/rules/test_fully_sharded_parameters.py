@@ -110,7 +110,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
 
     for modules in (nested(), nested()):
         wrapper = backend.fully_sharded_data_parallel(modules[0])
-        for _ in range(2):
+        for _ in range(3):
             for module in modules:
                 backend.set_grad(module.weight, None)
             with backend.no_sync(wrapper):

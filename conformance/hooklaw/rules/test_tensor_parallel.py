@@ -53,6 +53,11 @@ def step(backend: Backend, module: Any) -> Any:
     return x
 
 
+def times(factor: int, matrix: list[list[float]]) -> list[list[float]]:
+    """Return a matrix each of whose numbers is multiplied."""
+    return [[factor * value for value in row] for row in matrix]
+
+
 def whole(backend: Backend, tensor: Any) -> Any:
     """Return all values of a tensor, which may be a distributed one."""
     return backend.detach(backend.full_tensor(tensor) if backend.placement(tensor) else tensor)
@@ -81,18 +86,23 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 
     The parameters act like those of a single device: each rank has a part of their gradients, and all of the input's.
     """
-    module = layers(backend)
-    parallelize(backend, module)
-    x = backend.tensor(X, requires_grad=True)
-    output = backend.call(module, x)
-    backend.backward(backend.sum(output))
+    for _ in range(2):
+        module = layers(backend)
+        parallelize(backend, module)
+        for passes in (1, 2, 3):
+            x = backend.tensor(X, requires_grad=True)
+            output = backend.call(module, x)
+            backend.backward(backend.sum(output))
 
-    trace.expect_value("output", OUTPUT, backend.detach(output))
-    for name, weight, expected in (("up", module.up.weight, UP_GRADIENT), ("down", module.down.weight, DOWN_GRADIENT)):
-        grad = backend.grad_of(weight)
-        trace.expect_value(f"the gradient of {name}", "distributed", form(backend, grad))
-        trace.expect_value(f"the gradient of {name}", expected, whole(backend, grad))
-    trace.expect_value("x.grad", X_GRADIENT, backend.grad_of(x))
+            trace.expect_value("output", OUTPUT, backend.detach(output))
+            trace.expect_value("x.grad", X_GRADIENT, backend.grad_of(x))
+            for name, weight, once in (
+                ("up", module.up.weight, UP_GRADIENT),
+                ("down", module.down.weight, DOWN_GRADIENT),
+            ):
+                grad = backend.grad_of(weight)
+                trace.expect_value(f"the gradient of {name}", "distributed", form(backend, grad))
+                trace.expect_value(f"the gradient of {name}", times(passes, once), whole(backend, grad))
 
 
 @rule(
@@ -109,13 +119,20 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
 
     The weight is a distributed tensor, which acts like that of a single device.
     """
-    module = layers(backend)
-    parallelize(backend, module)
-    backend.register_hook(module.up.weight, lambda grad: trace.log("up", whole(backend, grad)))
-    backend.register_hook(module.down.weight, lambda grad: trace.log("down", whole(backend, grad)))
     for _ in range(2):
-        step(backend, module)
-        trace.expect(("down", DOWN_GRADIENT), ("up", UP_GRADIENT))
+        module = layers(backend)
+        parallelize(backend, module)
+        seen: list[Any] = []
+        backend.register_hook(module.up.weight, lambda grad: trace.log("up", whole(backend, grad)))
+        backend.register_hook(module.down.weight, lambda grad: trace.log("down", whole(backend, grad)))
+        backend.register_hook(module.up.weight, lambda grad, seen=seen: seen.append(whole(backend, grad)))
+        for _ in range(3):
+            seen.clear()
+            step(backend, module)
+            trace.expect(("down", DOWN_GRADIENT), ("up", UP_GRADIENT))
+            trace.expect_value("what a second hook saw", [UP_GRADIENT], seen)
+            grads = [form(backend, backend.grad_of(layer.weight)) for layer in (module.up, module.down)]
+            trace.expect_value("gradients of weights", ["distributed"] * 2, grads)
 
 
 @rule(
@@ -132,17 +149,26 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 
     The weight acts like that of a single device: .grad is the sum over the passes, and each rank has a part of it.
     """
-    module = layers(backend)
-    parallelize(backend, module)
+    for _ in range(2):
+        module = layers(backend)
+        parallelize(backend, module)
+        seen: dict[str, list[Any]] = {"up": [], "down": []}
 
-    def see(weight):
-        grad = backend.grad_of(weight)
-        trace.log("up", None if grad is None else whole(backend, grad))
+        for name, layer in (("up", module.up), ("down", module.down)):
+            for _ in range(2):
 
-    backend.register_post_accumulate_grad_hook(module.up.weight, see)
-    for passes in (1, 2):
-        step(backend, module)
-        trace.expect(("up", [[passes * value for value in row] for row in UP_GRADIENT]))
+                def see(weight, seen=seen[name]):
+                    grad = backend.grad_of(weight)
+                    seen.append(None if grad is None else whole(backend, grad))
+
+                backend.register_post_accumulate_grad_hook(layer.weight, see)
+        for passes in (1, 2, 3):
+            step(backend, module)
+            for name, once in (("up", UP_GRADIENT), ("down", DOWN_GRADIENT)):
+                trace.expect_value(f"what two hooks of {name} saw", [times(passes, once)] * 2, seen[name])
+                seen[name].clear()
+            grads = [form(backend, backend.grad_of(layer.weight)) for layer in (module.up, module.down)]
+            trace.expect_value("gradients of weights", ["distributed"] * 2, grads)
 
 
 @rule(
@@ -163,15 +189,24 @@ def test_full_backward_hook(backend: Backend, trace: Trace) -> None:
 
     The layer is the one that the hook was registered on, and its weight acts like that of a single device.
     """
-    module = layers(backend)
-    for name, layer in (("up", module.up), ("down", module.down)):
-        backend.register_full_backward_hook(
-            layer, lambda _layer, grads, _, name=name: trace.log(name, whole(backend, grads[0]))
-        )
-    parallelize(backend, module)
     for _ in range(2):
-        step(backend, module)
-        trace.expect(("down", [[6.0, 8.0, 10.0, 12.0]]), ("up", X_GRADIENT))
+        module = layers(backend)
+        seen: list[Any] = []
+        for name, layer in (("up", module.up), ("down", module.down)):
+            backend.register_full_backward_hook(
+                layer, lambda _layer, grads, _, name=name: trace.log(name, whole(backend, grads[0]))
+            )
+        backend.register_full_backward_hook(
+            module.up, lambda _layer, grads, _, seen=seen: seen.append(whole(backend, grads[0]))
+        )
+        parallelize(backend, module)
+        for _ in range(3):
+            seen.clear()
+            step(backend, module)
+            trace.expect(("down", [[6.0, 8.0, 10.0, 12.0]]), ("up", X_GRADIENT))
+            trace.expect_value("what a second hook saw", [X_GRADIENT], seen)
+            grads = [form(backend, backend.grad_of(layer.weight)) for layer in (module.up, module.down)]
+            trace.expect_value("gradients of weights", ["distributed"] * 2, grads)
 
 
 @rule(
@@ -190,21 +225,24 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
     Hooks registered later see the distributed input and the plain output, since the style's functions run in between.
     """
 
-    def register(when: str) -> None:
+    def register(layer: Any, when: str) -> None:
         backend.register_forward_pre_hook(layer, lambda _, inputs: trace.log(f"pre-hook {when}", where(inputs[0])))
         backend.register_forward_hook(layer, lambda _, __, outputs: trace.log(f"hook {when}", where(outputs)))
 
     where = backend.placement
-    module = layers(backend)
-    layer = module.up
-    register("before")
-    parallelize(backend, module)
-    register("after")
-    step(backend, module)
-
-    trace.expect(
-        ("pre-hook before", ""), ("pre-hook after", "replicate"), ("hook before", "shard-columns"), ("hook after", "")
-    )
+    for _ in range(2):
+        module = layers(backend)
+        register(module.up, "before")
+        parallelize(backend, module)
+        register(module.up, "after")
+        for _ in range(3):
+            step(backend, module)
+            trace.expect(
+                ("pre-hook before", ""),
+                ("pre-hook after", "replicate"),
+                ("hook before", "shard-columns"),
+                ("hook after", ""),
+            )
 
 
 @rule(
@@ -222,18 +260,19 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
     use_local_output it is the rank's plain tensor instead.
     """
     layouts = {"input_layouts": "shard", "desired_input_layouts": "replicate"}
-    for options, placement in (({}, "replicate"), ({"use_local_output": True}, "")):
+    for options, placement in (({}, "replicate"), ({"use_local_output": True}, "")) * 2:
         module = scale(backend)
         backend.parallelize_module(module, backend.parallel_style("PrepareModuleInput", **layouts, **options))
         backend.register_forward_pre_hook(
             module, lambda _, inputs: trace.log(backend.placement(inputs[0]), whole(backend, inputs[0]))
         )
-        x = backend.tensor([number(backend)], requires_grad=True)
-        output = backend.call(module, x)
-        trace.expect((placement, [1.0, 2.0]))
-        backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
+        for _ in range(3):
+            x = backend.tensor([number(backend)], requires_grad=True)
+            output = backend.call(module, x)
+            trace.expect((placement, [1.0, 2.0]))
+            backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
-        trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+            trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
 
 @rule(
@@ -252,16 +291,17 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
 def test_prepare_output(backend: Backend, trace: Trace) -> None:
     """The ranks' outputs become a tensor of the desired layout, plain by default, and backward goes back through it."""
     layouts = {"output_layouts": "shard", "desired_output_layouts": "replicate"}
-    for options, placement in (({}, ""), ({"use_local_output": False}, "replicate")):
+    for options, placement in (({}, ""), ({"use_local_output": False}, "replicate")) * 2:
         module = scale(backend)
         backend.parallelize_module(module, backend.parallel_style("PrepareModuleOutput", **layouts, **options))
-        x = backend.tensor([number(backend)], requires_grad=True)
-        output = backend.call(module, x)
-        trace.expect_value("placement of the output", placement, backend.placement(output))
-        trace.expect_value("output", [3.0, 6.0], whole(backend, output))
-        backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
+        for _ in range(3):
+            x = backend.tensor([number(backend)], requires_grad=True)
+            output = backend.call(module, x)
+            trace.expect_value("placement of the output", placement, backend.placement(output))
+            trace.expect_value("output", [3.0, 6.0], whole(backend, output))
+            backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
-        trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+            trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
 
 @rule(
@@ -281,14 +321,20 @@ def test_sequence(backend: Backend, trace: Trace) -> None:
 
     The computation is that of the layer, of which each rank has a part of the sequence.
     """
-    module = backend.layer_norm(backend.tensor([1.0, 1.0]), backend.tensor([0.0, 0.0]))
-    style = backend.parallel_style("SequenceParallel", sequence_dim=0, use_local_output=True)
-    backend.parallelize_module(module, style)
-    backend.register_hook(module.bias, lambda grad: trace.log(form(backend, grad), whole(backend, grad)))
-    output = backend.call(module, backend.tensor([[number(backend), 5.0]]))
-    backend.backward(backend.sum(output * backend.tensor([[number(backend), 10.0]])))
+    for _ in range(2):
+        module = backend.layer_norm(backend.tensor([1.0, 1.0]), backend.tensor([0.0, 0.0]))
+        style = backend.parallel_style("SequenceParallel", sequence_dim=0, use_local_output=True)
+        backend.parallelize_module(module, style)
+        seen: list[Any] = []
+        backend.register_hook(module.bias, lambda grad: trace.log(form(backend, grad), whole(backend, grad)))
+        backend.register_hook(module.bias, lambda grad, seen=seen: seen.append(whole(backend, grad)))
+        for _ in range(3):
+            seen.clear()
+            output = backend.call(module, backend.tensor([[number(backend), 5.0]]))
+            backend.backward(backend.sum(output * backend.tensor([[number(backend), 10.0]])))
 
-    trace.expect(("distributed", [3.0, 20.0]))
+            trace.expect(("distributed", [3.0, 20.0]))
+            trace.expect_value("what a second hook saw", [[3.0, 20.0]], seen)
 
 
 @rule(
@@ -311,12 +357,19 @@ def test_sequence(backend: Backend, trace: Trace) -> None:
 def test_loss(backend: Backend, trace: Trace) -> None:
     """Backward from the cross-entropy of logits that are split by class gives each rank its part of their gradient."""
     rows = [[0.0] * 4, [0.0, 0.0, -1000.0, -1000.0]]  # the second has different maxima on the ranks
-    logits = backend.distribute_tensor(backend.tensor(rows, requires_grad=True), "shard-columns")
-    backend.register_hook(logits, lambda grad: trace.log("hook", whole(backend, grad)))
-    with backend.loss_parallel():
-        backend.backward(backend.cross_entropy(logits, backend.tensor([2, 0], dtype="int64")))
-
     expected = [[0.125, 0.125, -0.375, 0.125], [-0.25, 0.25, 0.0, 0.0]]
-    trace.expect(("hook", expected))
-    trace.expect_value("placement of the gradient", "shard-columns", backend.placement(backend.grad_of(logits)))
-    trace.expect_value("gradient", expected, whole(backend, backend.grad_of(logits)))
+    for _ in range(2):
+        logits = backend.distribute_tensor(backend.tensor(rows, requires_grad=True), "shard-columns")
+        seen: list[Any] = []
+        backend.register_hook(logits, lambda grad: trace.log("hook", whole(backend, grad)))
+        backend.register_hook(logits, lambda grad, seen=seen: seen.append(whole(backend, grad)))
+        for passes in (1, 2, 3):
+            seen.clear()
+            with backend.loss_parallel():
+                backend.backward(backend.cross_entropy(logits, backend.tensor([2, 0], dtype="int64")))
+
+            trace.expect(("hook", expected))
+            trace.expect_value("what a second hook saw", [expected], seen)
+            grad = backend.grad_of(logits)
+            trace.expect_value("placement of the gradient", "shard-columns", backend.placement(grad))
+            trace.expect_value("gradient", times(passes, expected), whole(backend, grad))

@@ -159,19 +159,6 @@ def distribute_module_runs_input_fn_first(self: Mutant, old: Hook, module: Any, 
 
 
 @overriding("distribute_module")
-def output_fn_lost_from_the_third_call_on(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
-    """output_fn runs in the first two calls alone."""
-    after = functions.pop("output_fn", None)
-    calls = iter((after, after))
-
-    def lost(*given: Any) -> Any:
-        left = next(calls, None)
-        return left and left(*given)
-
-    old(module, output_fn=after and lost, **functions)
-
-
-@overriding("distribute_module")
 def output_fn_under_no_grad(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """output_fn runs under no_grad."""
     after = functions.pop("output_fn", None)
@@ -231,21 +218,6 @@ def input_fn_lost_inside_another_module(self: Knowing, old: Hook, module: Any, *
     """input_fn does not run if the module is called by the forward of another one."""
     before = functions.pop("input_fn", None)
     old(module, input_fn=before and (lambda *given: None if self.modules else before(*given)), **functions)
-
-
-@overriding("distribute_module", base=Knowing)
-def input_fn_lost_after_a_failure(self: Knowing, old: Hook, module: Any, **functions: Any) -> None:
-    """Once an input_fn has raised none runs."""
-    before = functions.pop("input_fn", None)
-
-    def until_a_failure(*given: Any) -> Any:
-        try:
-            return None if self.failures else before(*given)
-        except Exception:
-            self.failures += 1
-            raise
-
-    old(module, input_fn=before and until_a_failure, **functions)
 
 
 @overriding("distribute_module", base=Knowing)

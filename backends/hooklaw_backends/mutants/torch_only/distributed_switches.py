@@ -1,6 +1,6 @@
 """Mutants of distributed data parallel that overlook an option, switch off more, or misnumber or mix up buckets."""
 
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
@@ -155,15 +155,6 @@ def no_sync_applies_to_all_modules(self: _KnowsParallel, old: Hook, parallel: An
         for each in self.kept:
             stack.enter_context(old(each))
         yield
-
-
-@overriding("no_sync")
-def no_sync_of_a_wrapper_works_once(self: Mutant, old: Hook, parallel: Any) -> AbstractContextManager[Any]:
-    """The second no_sync of a fully sharded wrapper changes nothing."""
-    if self.keeps(parallel) and not isinstance(parallel, DistributedDataParallel):
-        return nullcontext()
-    self.kept.append(parallel)
-    return old(parallel)
 
 
 @overriding("join")

@@ -35,18 +35,6 @@ def dtensor_ignores_what_hooks_return(self: Mutant, tensor: Any, hook: Hook) -> 
     return on_distributed(tensor, hook, lambda grad: (hook(grad), None)[1])
 
 
-@altering("register_hook")
-def dtensor_ignores_what_hooks_return_after_the_first_pass(self: Mutant, tensor: Any, hook: Hook) -> Hook:
-    """What a tensor hook on a distributed tensor returns is lost from its second call on."""
-    results: list[Any] = []
-
-    def first(grad: Any) -> Any:
-        results.append(hook(grad))
-        return results[0] if len(results) == 1 else None
-
-    return on_distributed(tensor, hook, first)
-
-
 @overriding("register_hook")
 def dtensor_keeps_one_tensor_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A second tensor hook on a distributed tensor takes the place of the first."""

@@ -65,7 +65,7 @@ def fully_shard_turns_its_mesh(self: Mutant, old: Hook, module: Any, **options: 
     return fully_shard(module, mesh=DeviceMesh("cpu", ranks, mesh_dim_names=("replicate", "shard")), **options)
 
 
-def _own_replica(reduced: Any) -> None:
+def own_replica(reduced: Any) -> None:
     """Give a gradient that is reduced over two ranks from one that is reduced over all four."""
     reduced.mul_((1.5, 3.5)[distributed.get_rank() // 2] / 2.5)
 
@@ -74,7 +74,7 @@ def _own_replica(reduced: Any) -> None:
 def hybrid_sharding_keeps_replicas_apart(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """The gradients of a module that is sharded and replicated are not reduced over the replicas."""
     made = old(module, **options)
-    made.set_all_reduce_hook(_own_replica)
+    made.set_all_reduce_hook(own_replica)
     return made
 
 
@@ -84,7 +84,7 @@ def all_reduce_hook_before_all_reduce(self: Mutant, old: Hook, module: Any, hook
 
     def early(reduced: Any) -> None:
         own = reduced.clone()
-        _own_replica(own)
+        own_replica(own)
         hook(own)
 
     old(module, early)

@@ -59,13 +59,13 @@ def fully_shard_always_reshards(self: Mutant, old: Hook, module: Any, **options:
 @after_sharding
 def fully_shard_gathers_zeros(module: Any) -> None:
     """In forward the whole parameters of a fully sharded module are zeros."""
-    module.register_forward_pre_hook(lambda *_: _zero(module))
+    module.register_forward_pre_hook(lambda *_: zero(module))
 
 
 @after_sharding
 def fully_shard_gathers_one_parameter(module: Any) -> None:
     """In forward the whole parameters of a fully sharded module are zeros, but for the first."""
-    module.register_forward_pre_hook(lambda *_: _zero(module, after=1))
+    module.register_forward_pre_hook(lambda *_: zero(module, after=1))
 
 
 @after_sharding
@@ -74,12 +74,13 @@ def fully_shard_gathers_zeros_in_backward(module: Any) -> None:
 
     def after(_: Any, __: Any, output: Any) -> None:
         if output.requires_grad:
-            output.register_hook(lambda _: _zero(module))
+            output.register_hook(lambda _: zero(module))
 
     module.register_forward_hook(after)
 
 
-def _zero(module: Any, after: int = 0) -> None:
+def zero(module: Any, after: int = 0) -> None:
+    """Make a module's own parameters zeros, but for some at the beginning."""
     for each in [*module.parameters(recurse=False)][after:]:
         each.data.zero_()
 
@@ -90,21 +91,22 @@ def fully_shard_never_reshards_after_backward(module: Any) -> None:
     module.set_reshard_after_backward(False)
 
 
-def _own_part(reduced: Any) -> None:
+def own_part(reduced: Any) -> None:
+    """Give the gradient of the rank alone from the mean over two ranks, the second of which has twice the first's."""
     reduced.mul_((distributed.get_rank() + 1) / 1.5)
 
 
 @after_sharding
 def fully_shard_reduces_nothing(module: Any) -> None:
     """Each rank keeps the part of its own gradient."""
-    module.set_all_reduce_hook(_own_part)
+    module.set_all_reduce_hook(own_part)
 
 
 @after_sharding
 def fully_shard_reduces_one_parameter(module: Any) -> None:
     """Of each parameter but the first, each rank keeps the part of its own gradient."""
     size = next(module.parameters()).to_local().numel()
-    module.set_all_reduce_hook(lambda reduced: _own_part(reduced[size:]))
+    module.set_all_reduce_hook(lambda reduced: own_part(reduced[size:]))
 
 
 @after_sharding
@@ -176,7 +178,7 @@ def all_reduce_hook_before_reduction(self: Mutant, old: Hook, module: Any, hook:
     """An all-reduce hook sees the rank's own part, not the reduced one."""
 
     def own(reduced: Any) -> None:
-        _own_part(reduced)
+        own_part(reduced)
         hook(reduced)
 
     old(module, own)
@@ -208,7 +210,7 @@ def fully_shard_drops_post_accumulate_hooks(self: Mutant, old: Hook, tensor: Any
     return old(tensor, (lambda _: None) if self.is_sharded(tensor) else hook)
 
 
-def _unhooked(wrapper: Any) -> Hook:
+def unhooked(wrapper: Any) -> Hook:
     """Return the communication hook that the wrapper has without one of the user's."""
     hooks = import_module("torch.distributed.algorithms._comm_hooks.default_hooks")
     state = hooks.DefaultState(distributed.group.WORLD)
@@ -229,15 +231,7 @@ def fsdp_hook(step: Hook) -> type[Mutant]:
 @fsdp_hook
 def fsdp_comm_hook_ignored(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
     """The communication hook of a fully sharded wrapper is never called."""
-    _unhooked(wrapper)(*given)
-
-
-@fsdp_hook
-def fsdp_comm_hook_in_the_first_pass_only(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
-    """The communication hook of a fully sharded wrapper is called in the first pass, and in no other."""
-    first = not wrapper.__dict__.get("passed")
-    wrapper.__dict__["passed"] = True
-    (hook if first else lambda _, *rest: _unhooked(wrapper)(*rest))(state, *given)
+    unhooked(wrapper)(*given)
 
 
 @overriding("register_comm_hook")

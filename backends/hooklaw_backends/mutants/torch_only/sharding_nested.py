@@ -168,13 +168,6 @@ def all_reduce_hook_error_swallowed(self: Mutant, old: Hook, module: Any, hook: 
     old(module, swallowing)
 
 
-@overriding("set_all_reduce_hook")
-def all_reduce_hook_lost_from_the_third_call_on(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
-    """An all-reduce hook is called twice, and no more."""
-    left = [hook] * 2
-    old(module, lambda reduced: left.pop()(reduced) if left else None)
-
-
 @overriding("fully_shard")
 def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """With reshard_after_forward=False the first parameter stays whole after forward, and no other."""
@@ -187,18 +180,3 @@ def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, mod
     if options.get("reshard_after_forward") is False:
         made.register_forward_hook(reshard)
     return made
-
-
-@overriding("set_all_reduce_hook")
-def all_reduce_hook_lost_after_a_failure(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
-    """Once an all-reduce hook has raised none is called."""
-
-    def until_a_failure(reduced: Any) -> None:
-        try:
-            if not self.kept:
-                hook(reduced)
-        except Exception:
-            self.kept.append(hook)
-            raise
-
-    old(module, until_a_failure)

@@ -14,7 +14,7 @@ def modules_of(module: Any, plan: Any) -> list[Any]:
     return [module.get_submodule(name) for name in plan] if isinstance(plan, dict) else [module]
 
 
-class _Factor(torch.autograd.Function):
+class Factor(torch.autograd.Function):
     """A tensor whose gradient is multiplied."""
 
     @staticmethod
@@ -37,7 +37,7 @@ def parallel_outputs_sum_gradients(self: Mutant, old: Hook, module: Any, plan: A
     """The gradient of a replicated output is summed over the ranks, each of which has all of it."""
     old(module, plan)
     modules_of(module, plan)[-1].register_forward_hook(
-        lambda _module, _inputs, outputs: _Factor.apply(outputs, self.get_world_size())
+        lambda _module, _inputs, outputs: Factor.apply(outputs, self.get_world_size())
     )
 
 
@@ -45,7 +45,7 @@ def parallel_outputs_sum_gradients(self: Mutant, old: Hook, module: Any, plan: A
 def parallel_inputs_keep_partial_gradients(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
     """The gradient of a replicated input is averaged over the ranks, each of which has a part of it."""
     modules_of(module, plan)[0].register_forward_pre_hook(
-        lambda _module, inputs: _Factor.apply(inputs[0], 1 / self.get_world_size())
+        lambda _module, inputs: Factor.apply(inputs[0], 1 / self.get_world_size())
     )
     old(module, plan)
 
@@ -53,7 +53,7 @@ def parallel_inputs_keep_partial_gradients(self: Mutant, old: Hook, module: Any,
 @overriding("parallelize_module")
 def parallel_inputs_detach(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
     """Backward does not go back through the inputs of a parallelized module."""
-    module.register_forward_pre_hook(lambda _module, inputs: _Factor.apply(inputs[0], 0))
+    module.register_forward_pre_hook(lambda _module, inputs: Factor.apply(inputs[0], 0))
     old(module, plan)
 
 
