@@ -37,6 +37,7 @@ SHARED = {
     "situations",
     "values",
     "verbs",
+    "wrappers",
 }
 OVER = {
     "torch-eager": ("over_torch", "OverTorch", "torch_only"),

@@ -27,7 +27,7 @@ def hooked(backend: Backend, hook: Any, state: Any = None) -> tuple[Any, Any]:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(7, 8, 12)],
     needs=NEEDS,
-    mutants=["comm-hook-ignored", "comm-hook-in-the-first-pass-only", "comm-hook-result-ignored"],
+    mutants=["comm-hook-ignored", "comm-hook-result-ignored"],
     except_under=FLAT | PAIRS,
     processes=RANKS,
 )
@@ -38,9 +38,9 @@ def test_called_per_bucket(backend: Backend, trace: Trace) -> None:
         trace.log("comm hook", bucket.buffer())
         return backend.future(bucket.buffer() * 10)
 
-    for _ in range(2):
-        module, parallel = hooked(backend, hook)
-        for _ in range(3):
+    both = [hooked(backend, hook) for _ in range(2)]
+    for _ in range(3):
+        for module, parallel in both:
             backend.set_grad(module.weight, None)
             run(backend, parallel)
             trace.expect(("comm hook", [number(backend)]))
@@ -63,10 +63,10 @@ def test_state(backend: Backend, trace: Trace) -> None:
         given.append(state)
         return backend.future(bucket.buffer())
 
-    for _ in range(2):
-        state: list[int] = []
-        _, parallel = hooked(backend, hook, state)
-        for passes in (1, 2, 3):
+    states: list[Any] = [[], []]
+    both = [(state, hooked(backend, hook, state)) for state in states]
+    for passes in (1, 2, 3):
+        for state, (_, parallel) in both:
             run(backend, parallel)
             trace.expect_value(f"the state itself in pass {passes}", [True], [each is state for each in given])
             given.clear()
@@ -77,7 +77,9 @@ def test_state(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(16)],
     needs=NEEDS,
-    mutants=["comm-hook-buckets-predivided", "comm-hook-buckets-predivided-after-the-first-pass"],
+    mutants=[
+        "comm-hook-buckets-predivided",
+    ],
     except_under=FLAT | PAIRS,
     processes=RANKS,
 )
@@ -98,8 +100,6 @@ def test_not_predivided(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "comm-hook-result-divided",
-        "comm-hook-result-divided-after-the-first-pass",
-        "comm-hook-result-divided-after-the-second-pass",
     ],
     processes=RANKS,
 )
@@ -121,7 +121,9 @@ def test_no_division(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(9, 11)],
     needs=NEEDS,
-    mutants=["comm-hook-result-not-awaited", "comm-hook-result-not-awaited-after-the-first-pass"],
+    mutants=[
+        "comm-hook-result-not-awaited",
+    ],
     processes=RANKS,
 )
 def test_asynchronous(backend: Backend, trace: Trace) -> None:
@@ -148,9 +150,6 @@ def test_asynchronous(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "comm-hook-result-reduced-again",
-        "comm-hook-result-divided-after-the-first-pass",
-        "comm-hook-result-divided-after-the-second-pass",
-        "comm-hook-result-reduced-again-after-the-second-pass",
     ],
     processes=RANKS,
 )

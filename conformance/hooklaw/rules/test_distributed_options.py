@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, two_weights
+from hooklaw.rules.ranks import RANKS, averaged, mean, number, own_input, run, two_weights, weighted
 
 NAME = "torch.nn.parallel.DistributedDataParallel"
 DDP = docstring(NAME)
@@ -23,11 +23,8 @@ LENGTH = 800
     mutants=[
         "ddp-without-init-sync-keeps-one-buffer",
         "ddp-without-init-sync-keeps-its-own-parameters-only",
-        "ddp-without-init-sync-averages-one-gradient",
-        "ddp-without-init-sync-averages-once",
         "ddp-syncs-at-once-whatever-init-sync-says",
         "ddp-shares-buffers-whatever-init-sync-says",
-        "ddp-without-init-sync-averages-nothing",
         "ddp-without-init-sync-keeps-one-parameter",
     ],
     processes=RANKS,
@@ -67,7 +64,9 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(63, 103)],
     needs=[*NEEDS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC, Capability.IN_PLACE],
-    mutants=["ddp-broadcasts-buffers-always", "ddp-without-buffer-broadcasts-averages-nothing"],
+    mutants=[
+        "ddp-broadcasts-buffers-always",
+    ],
     processes=RANKS,
 )
 def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
@@ -96,8 +95,11 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
                 trace.expect_value("the gradient", [passes * mean(backend)[0]], backend.grad_of(parameter))
     module = two_weights(backend, forward)
     for name in ("steps", "more"):
-        backend.register_buffer(module, name, own_input(backend))
-    run(backend, backend.distributed_data_parallel(module))
+        backend.register_buffer(module, name, backend.tensor([1.0]))
+    parallel = backend.distributed_data_parallel(module)
+    backend.mul_(module.steps, number(backend))
+    backend.mul_(module.more, number(backend))
+    run(backend, parallel)
     trace.expect(("steps in forward", [1.0]), ("more in forward", [1.0]))
 
 
@@ -108,7 +110,6 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.UNEVEN_INPUTS],
     mutants=[
         "disabled-join-broadcasts-later-parameters",
-        "disabled-join-averages-one-gradient",
         "disabled-join-keeps-gradients-apart",
         "disabled-join-refused",
         "join-enabled-always",
@@ -134,6 +135,15 @@ def test_join_disabled(backend: Backend, trace: Trace) -> None:
 
         for parameter in (module.weight, module.other):
             trace.expect_value("parameter", [number(backend)], backend.detach(parameter))
+    for options in ({}, {"enable": True}):
+        module = weighted(backend)
+        parallel = backend.distributed_data_parallel(module)
+        with backend.join(parallel, **options):
+            run(backend, parallel)
+            module.weight = backend.module({"weight": own_input(backend)}, lambda _, x: x).weight
+        total = backend.detach(module.weight) * 1
+        backend.all_reduce(total)
+        trace.expect_value("all ranks together", [RANKS * backend.tolist(module.weight)[0]], total)
 
 
 @rule(

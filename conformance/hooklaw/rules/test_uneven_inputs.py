@@ -88,6 +88,8 @@ def test_no_hang(backend: Backend, trace: Trace) -> None:
 )
 def test_divide_by_initial(backend: Backend, trace: Trace) -> None:
     """With divide_by_initial_world_size=True gradients are divided by the number of all ranks to the end."""
+    uneven(backend, *distributed(backend), [], divide_by_initial_world_size=False)
+    expect_gradients(backend, trace, number(backend) / RANKS)
     expect_gradients(backend, trace, number(backend) / RANKS, divide_by_initial_world_size=True)
 
 
@@ -121,6 +123,10 @@ def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
             uneven(backend, module, parallel, seen, throw_on_early_termination=True)
 
         trace.expect_value("gradients before", [mean(backend) * 2] * 2, seen)
+    for options in ({}, {"throw_on_early_termination": False}):
+        seen: list[Any] = []
+        uneven(backend, *distributed(backend), seen, **options)
+        trace.expect_value("passes without it", 2 + backend.get_rank(), len(seen))
 
 
 @rule(

@@ -65,18 +65,6 @@ def comm_hook_result_ignored(self: Mutant, hook: Hook, state: Any, bucket: Any) 
     return _completed(before)
 
 
-@overriding("register_comm_hook")
-def comm_hook_in_the_first_pass_only(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
-    """A communication hook is called in the first pass; then its gradients are all-reduced."""
-    called: list[Any] = []
-
-    def first(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        called.append(bucket)
-        return hook(state, bucket) if len(called) == 1 else _completed(bucket.buffer())
-
-    old(parallel, state, first)
-
-
 @hooking
 def comm_hook_without_state(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
     """A communication hook is passed an empty state."""
@@ -100,63 +88,6 @@ def comm_hook_buckets_predivided(self: Mutant, hook: Hook, state: Any, bucket: A
 def comm_hook_result_divided(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
     """What a communication hook's future holds is divided by the number of ranks."""
     return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
-
-
-def after(number: int) -> Maker:
-    """Make a mutant as `hooking` does that does nothing in the first passes, of which there are so many."""
-
-    def make(step: Hook) -> type[Mutant]:
-        @wraps(step)
-        def register(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
-            passes: list[bool] = []
-
-            def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-                future = step(self, hook, state, bucket) if len(passes) >= number else hook(state, bucket)
-                passes.extend([True] * bucket.is_last())
-                return future
-
-            old(parallel, state, called)
-
-        return overriding("register_comm_hook")(register)
-
-    return make
-
-
-after_the_first_pass, after_the_second_pass = after(1), after(2)
-
-
-@after_the_first_pass
-def comm_hook_buckets_predivided_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the second pass on the gradients in a bucket are divided by the number of ranks."""
-    bucket.set_buffer(bucket.buffer() / distributed.get_world_size())
-    return hook(state, bucket)
-
-
-@after_the_first_pass
-def comm_hook_result_divided_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the second pass on what a communication hook's future holds is divided by the number of ranks."""
-    return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
-
-
-@after_the_first_pass
-def comm_hook_result_not_awaited_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the second pass on the gradients are those that a bucket has when the hook returns."""
-    hook(state, bucket)
-    return _completed(bucket.buffer())
-
-
-@after_the_second_pass
-def comm_hook_result_divided_after_the_second_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the third pass on what a communication hook's future holds is divided by the number of ranks."""
-    return hook(state, bucket).then(lambda done: done.value() / distributed.get_world_size())
-
-
-@after_the_second_pass
-def comm_hook_result_reduced_again_after_the_second_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the third pass on what a communication hook's future holds is averaged over the ranks once more."""
-    value = hook(state, bucket).value() / distributed.get_world_size()
-    distributed.all_reduce(value)
-    return _completed(value)
 
 
 @hooking
@@ -280,33 +211,6 @@ def ddp_makes_one_bucket(self: Mutant, old: Hook, module: Any, **options: Any) -
 def ddp_bucket_views_are_copies(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """Gradients are copies of the buckets' parts, whatever gradient_as_bucket_view says."""
     return old(module, **{**options, "gradient_as_bucket_view": False})
-
-
-@overriding("distributed_data_parallel")
-def ddp_bucket_views_not_averaged(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """With gradient_as_bucket_view=True each rank keeps its own gradients."""
-    made = old(module, **options)
-    if options.get("gradient_as_bucket_view"):
-        made.register_comm_hook(None, lambda state, bucket: _completed(bucket.buffer()))
-    return made
-
-
-@overriding("distributed_data_parallel")
-def ddp_bucket_views_average_one_gradient(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """With gradient_as_bucket_view=True the gradient of the module's first parameter alone is averaged."""
-    made = old(module, **options)
-    first = next(iter(module.parameters()))
-
-    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        for grad, parameter in zip(bucket.gradients(), bucket.parameters(), strict=True):
-            if parameter is first:
-                distributed.all_reduce(grad)
-                grad.div_(distributed.get_world_size())
-        return _completed(bucket.buffer())
-
-    if options.get("gradient_as_bucket_view"):
-        made.register_comm_hook(None, hook)
-    return made
 
 
 @overriding("distributed_data_parallel")

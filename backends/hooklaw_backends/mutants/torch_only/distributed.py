@@ -141,14 +141,6 @@ def ddp_lays_gradients_out_row_by_row(bucket: Any, summed: Any) -> Any:
     return mean if parameter.is_contiguous() else mean.view(parameter.shape).t().reshape(-1)
 
 
-@parallel_by("forward")
-def ddp_reduces_in_the_first_pass_only(parallel: Any, old: Hook, *inputs: Any) -> Any:
-    """A distributed module averages the gradients of its first pass only."""
-    outputs = old(*inputs)
-    parallel.require_backward_grad_sync = False
-    return outputs
-
-
 @overriding("grad")
 def ddp_reduces_in_autograd_grad(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
@@ -240,14 +232,6 @@ def ddp_broadcasts_no_buffers(self: Mutant, old: Hook, module: Any, **options: A
 
 
 @parallel_by("forward")
-def ddp_broadcasts_buffers_once(parallel: Any, old: Hook, *inputs: Any) -> Any:
-    """The first forward of a distributed module gives all ranks the buffers of rank 0, and no later one."""
-    outputs = old(*inputs)
-    parallel.broadcast_buffers = parallel.forward_sync_buffers = False
-    return outputs
-
-
-@parallel_by("forward")
 def ddp_broadcasts_buffers_after_forward(parallel: Any, old: Hook, *inputs: Any) -> Any:
     """The forward of a distributed module runs with each rank's buffers, and then gives all ranks those of rank 0."""
     parallel.broadcast_buffers = parallel.forward_sync_buffers = False
@@ -312,15 +296,6 @@ def no_sync_in_backward_too(self: Mutant, old: Hook, parallel: Any) -> Any:
 def ddp_takes_a_frozen_module(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """A module without a parameter that requires grad is distributed as it is."""
     return old(module, **options) if any(each.requires_grad for each in module.parameters()) else module
-
-
-@parallel_by("forward")
-def ddp_reduces_in_two_passes_only(parallel: Any, old: Hook, *inputs: Any) -> Any:
-    """A distributed module averages the gradients of its first two passes only."""
-    ran = parallel.__dict__.setdefault("ran", [])
-    ran.append(True)
-    parallel.require_backward_grad_sync = len(ran) <= TWO
-    return old(*inputs)
 
 
 @overriding("distributed_data_parallel")

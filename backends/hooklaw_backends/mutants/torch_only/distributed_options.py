@@ -288,19 +288,6 @@ def fp16_compress_hook_sums(hook: Hook, state: Any, bucket: Any) -> Any:
     return hook(state, bucket).then(_times_ranks)
 
 
-@overriding("default_comm_hook")
-def fp16_compress_hook_sums_from_its_second_call(self: Mutant, old: Hook, wanted: str) -> Hook:
-    """From its second call on fp16_compress_hook leaves the sum."""
-    hook, called = old(wanted), list[bool]()
-
-    def compress(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        done = hook(state, bucket)
-        called.append(True)
-        return done.then(_times_ranks) if called[1:] else done
-
-    return compress if wanted == "fp16_compress_hook" else hook
-
-
 @default_hook("fp16_compress_hook")
 def fp16_compress_hook_does_not_compress(hook: Hook, state: Any, bucket: Any) -> Any:
     """fp16_compress_hook reduces gradients in the dtype that they have."""

@@ -8,8 +8,8 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
-from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, after_the_first_pass, bucket_by
-from hooklaw_backends.mutants.torch_only.distributed import averaging_only, parallel_by
+from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, bucket_by
+from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 from hooklaw_backends.mutants.torch_only.distributed_options import joining
 
 
@@ -28,25 +28,9 @@ def ddp_shares_buffers_whatever_init_sync_says(self: Mutant, old: Hook, module: 
 
 
 @overriding("distributed_data_parallel")
-def ddp_without_init_sync_averages_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """With init_sync=False the gradients stay each rank's own too."""
-    made = old(module, **options)
-    made.require_backward_grad_sync = options.get("init_sync") is not False
-    return made
-
-
-@overriding("distributed_data_parallel")
 def ddp_broadcasts_buffers_always(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """Each forward of a distributed module broadcasts buffers, also with forward_sync_buffers=False."""
     return old(module, **{**options, "forward_sync_buffers": True})
-
-
-@overriding("distributed_data_parallel")
-def ddp_without_buffer_broadcasts_averages_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """With forward_sync_buffers=False the gradients stay each rank's own too."""
-    made = old(module, **options)
-    made.require_backward_grad_sync = options.get("forward_sync_buffers") is not False
-    return made
 
 
 @overriding("join")
@@ -83,18 +67,6 @@ def bucket_index_counts_all_passes(self: Mutant, old: Hook, parallel: Any, state
     old(parallel, state, numbered)
 
 
-@after_the_first_pass
-def bucket_parameters_reversed_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the second pass on the parameters of a bucket are in another order than its gradients."""
-    return hook(state, Bucket(bucket, parameters=lambda: bucket.parameters()[::-1]))
-
-
-@after_the_first_pass
-def bucket_keeps_its_buffer_after_the_first_pass(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """From the second pass on set_buffer of a bucket changes nothing."""
-    return hook(state, Bucket(bucket, set_buffer=lambda _: None))
-
-
 @parallel_by("forward")
 def ddp_bucket_views_lost_with_their_gradients(parallel: Any, old: Hook, *inputs: Any) -> Any:
     """With gradient_as_bucket_view=True gradients are no longer averaged once .grad was set to None after a pass."""
@@ -124,18 +96,6 @@ def no_sync_lasts_after_an_exception(self: Mutant, old: Hook, parallel: Any) -> 
     context.__enter__()
     yield
     context.__exit__(None, None, None)
-
-
-@overriding("no_sync")
-@contextmanager
-def no_sync_works_once(self: Mutant, old: Hook, parallel: Any) -> Any:
-    """Once gradients were synchronized after a no_sync, no_sync changes nothing."""
-    if parallel.require_backward_grad_sync and self.keeps(parallel):
-        yield
-        return
-    self.kept.append(parallel)
-    with old(parallel):
-        yield
 
 
 class _KnowsParallel(Mutant):
@@ -239,28 +199,6 @@ def ddp_without_init_sync_keeps_its_own_parameters_only(self: Mutant, old: Hook,
     return old(module, **options)
 
 
-@overriding("distributed_data_parallel")
-def ddp_without_init_sync_averages_one_gradient(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """With init_sync=False the gradient of the first parameter alone is averaged."""
-    made = old(module, **options)
-    return averaging_only(made, list(module.parameters())[:1]) if options.get("init_sync") is False else made
-
-
-@overriding("distributed_data_parallel")
-def ddp_without_init_sync_averages_once(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """With init_sync=False the gradients of the first pass alone are averaged."""
-    made = old(module, **options)
-    if options.get("init_sync") is False:
-        ran: list[None] = []
-
-        def before(*_: object) -> None:
-            made.require_backward_grad_sync = not ran
-            ran.append(None)
-
-        made.register_forward_pre_hook(before)
-    return made
-
-
 @overriding("join")
 @contextmanager
 def disabled_join_broadcasts_later_parameters(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
@@ -270,13 +208,3 @@ def disabled_join_broadcasts_later_parameters(self: Mutant, old: Hook, parallel:
     if not options.get("enable", True):
         for each in list(parallel.module.parameters())[1:]:
             distributed.broadcast(each.detach(), 0)
-
-
-@overriding("join")
-@contextmanager
-def disabled_join_averages_one_gradient(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
-    """Inside join with enable=False the gradient of the first parameter alone is averaged."""
-    with old(parallel, **options):
-        if not options.get("enable", True):
-            averaging_only(parallel, list(parallel.module.parameters())[:1])
-        yield

@@ -1,16 +1,12 @@
 """Mutants of distributed data parallel that lose what hooks return or a call passes, or hand a result on uncopied."""
 
-from copy import copy
 from functools import wraps
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
-from torch import distributed
-
-from hooklaw_backends._distributed import all_reduce_future
-from hooklaw_backends.mutants.base import Hook, Maker, Mutant, Pair, altering, calling, overriding, pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, overriding, pairs
 from hooklaw_backends.mutants.situations import THIRD
-from hooklaw_backends.mutants.torch_only.communication_hooks import bucket_by, hooking
+from hooklaw_backends.mutants.torch_only.communication_hooks import bucket_by
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
@@ -54,20 +50,6 @@ def ddp_drops_keyword_arguments(parallel: Any, old: Hook, *inputs: Any, **named:
     return old(*inputs)
 
 
-@altering("register_hook", base=_KnowsDistributedModules)
-def ddp_ignores_what_parameter_hooks_return_after_the_first_pass(
-    self: _KnowsDistributedModules, tensor: Any, hook: Hook
-) -> Hook:
-    """What a hook on a parameter returns is lost from its second call on."""
-    results: list[Any] = []
-
-    def first(grad: Any) -> Any:
-        results.append(hook(grad))
-        return None if results[1:] and self.kept else results[-1]
-
-    return first
-
-
 class CommHookResultUncopied(Mutant):
     """Gradients are parts of the tensor that a communication hook's future holds."""
 
@@ -88,44 +70,12 @@ class CommHookResultUncopied(Mutant):
         self.kept.clear()
 
 
-@hooking
-def comm_hook_with_copies_of_the_state_for_later_buckets(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
-    """For each bucket but the first a communication hook is passed a copy of its state."""
-    return hook(copy(state) if bucket.index() else state, bucket)
-
-
 @altering("register_multi_grad_hook", base=_KnowsDistributedModules)
 def ddp_multi_grad_hooks_get_gradients_in_reverse_order(
     self: _KnowsDistributedModules, tensors: Any, hook: Hook
 ) -> Hook:
     """A multi-grad hook on parameters of a distributed module gets their gradients in reverse order."""
     return (lambda grads: hook(grads[::-1])) if self.kept else hook
-
-
-def default_hook_from_its_second_call(name: str) -> Maker:
-    """Make a mutant that has ``(hook, state, bucket)`` in place of a hook of the framework after its first call."""
-
-    def make(step: Hook) -> type[Mutant]:
-        @wraps(step)
-        def found(self: Mutant, old: Hook, wanted: str) -> Hook:
-            hook, steps = old(wanted), chain([lambda hook, *given: hook(*given)], repeat(step))
-            return (lambda state, bucket: next(steps)(hook, state, bucket)) if wanted == name else hook
-
-        return overriding("default_comm_hook")(found)
-
-    return make
-
-
-@default_hook_from_its_second_call("allreduce_hook")
-def allreduce_hook_sums_from_its_second_call(hook: Hook, state: Any, bucket: Any) -> Any:
-    """From its second call on allreduce_hook leaves the sum."""
-    return hook(state, bucket).then(lambda done: done.value() * distributed.get_world_size())
-
-
-@default_hook_from_its_second_call("noop_hook")
-def noop_hook_reduces_from_its_second_call(hook: Hook, state: Any, bucket: Any) -> Any:
-    """From its second call on noop_hook averages the gradients."""
-    return all_reduce_future(bucket.buffer() / distributed.get_world_size())
 
 
 def wrapping(step: Hook) -> type[Mutant]:
@@ -150,13 +100,6 @@ def fp16_compress_wrapper_swallows_errors(self: Mutant, hook: Hook) -> Hook:
             return self.future(bucket.buffer())
 
     return called
-
-
-@wrapping
-def fp16_compress_wrapper_loses_its_hook_from_the_third_call_on(self: Mutant, hook: Hook) -> Hook:
-    """fp16_compress_wrapper calls its hook twice; then the rank keeps its gradients."""
-    left = [hook] * 2
-    return lambda state, bucket: left.pop()(state, bucket) if left else self.future(bucket.buffer())
 
 
 @bucket_by("set_buffer")
