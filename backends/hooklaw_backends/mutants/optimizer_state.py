@@ -1,8 +1,9 @@
 """Mutants of the hooks around saving and loading the state of an optimizer, and of the handles of state hooks."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
+from itertools import count
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -213,3 +214,42 @@ def errors_of_state_hooks_of_optimizers_swallowed(
             return None
 
     return old(owner, hook if hasattr(owner, "forward") else run, **options)
+
+
+RETURNING = ("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
+"""The verbs whose hooks may change the state, or return another."""
+
+
+def _by_copies(owner: Any, hook: Hook, is_late: Callable[[], bool]) -> Hook:
+    """Return a hook of an optimizer that gets a copy of the state if it is late."""
+
+    def run(given: Any, state: Any) -> Any:
+        return hook(given, copy(state) if is_late() else state)
+
+    return hook if hasattr(owner, "forward") else run
+
+
+@overriding(*RETURNING)
+def later_state_hooks_of_an_optimizer_given_a_copy(
+    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """A state_dict post-hook or load_state_dict pre-hook that is not the first of its optimizer gets a copy."""
+    is_later = (old, owner) in self.kept
+    self.kept.append((old, owner))
+    return old(owner, _by_copies(owner, hook, lambda: is_later), **options)
+
+
+@overriding(*RETURNING)
+def state_hooks_of_an_optimizer_given_a_copy_from_their_second_call_on(
+    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """An optimizer's state_dict post-hook or load_state_dict pre-hook gets a copy from its second call on."""
+    calls = count()
+    return old(owner, _by_copies(owner, hook, lambda: next(calls) > 0), **options)
+
+
+@calling("register_state_dict_post_hook")
+def empty_returned_state_ignored(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
+    """An empty dict that an optimizer's state_dict post-hook returns is ignored."""
+    result = hook(owner, *given)
+    return None if result == {} and not hasattr(owner, "forward") else result

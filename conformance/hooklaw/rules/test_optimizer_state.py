@@ -54,6 +54,7 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
         "returned-state-not-loaded",
         "returned-state-lost-on-later-hooks",
         "later-returned-states-ignored",
+        "empty-returned-state-ignored",
     ],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
@@ -156,18 +157,29 @@ def test_loading(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POST.sentence(4, 5), LOAD_PRE.sentence(4, 7)],
     needs=NEEDS,
-    mutants=["state-dict-post-hook-given-a-copy", "load-pre-hook-given-a-copy"],
+    mutants=[
+        "state-dict-post-hook-given-a-copy",
+        "load-pre-hook-given-a-copy",
+        "later-state-hooks-of-an-optimizer-given-a-copy",
+        "state-hooks-of-an-optimizer-given-a-copy-from-their-second-call-on",
+    ],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """An optimizer's state_dict post-hook and load_state_dict pre-hook may change the dict in place."""
     optimizer = optimizer_of(backend)
-    backend.register_state_dict_post_hook(optimizer, lambda _, state: state.update(more=7))
-    trace.expect_value("what the post-hook added", 7, backend.state_dict(optimizer).get("more"))
+    for hook in (lambda _, state: state.update(more=7), lambda _, state: state.update(late=8)):
+        backend.register_state_dict_post_hook(optimizer, hook)
+    for _ in range(2):
+        state = backend.state_dict(optimizer)
+        trace.expect_value("what the post-hooks added", [7, 8], [state.get("more"), state.get("late")])
 
-    backend.register_load_state_dict_pre_hook(optimizer, lambda _, state: state.update(with_rate(state, 3.0)))
-    round_trip(backend, optimizer)
-
-    trace.expect_value("loaded rate", 3.0, rate_in(backend.state_dict(optimizer)))
+    for factor in (2.0, 3.0):
+        backend.register_load_state_dict_pre_hook(
+            optimizer, lambda _, state, factor=factor: state.update(with_rate(state, factor * rate_in(state)))
+        )
+    for rate in (6.0, 36.0):
+        round_trip(backend, optimizer)
+        trace.expect_value("loaded rate", rate, rate_in(backend.state_dict(optimizer)))
 
 
 @rule(
