@@ -174,3 +174,15 @@ def scalar_gradients_of_edges_unchecked(self: Mutant, old: Hook, start: Any, *gi
         return old(start, *given, **how)
     with suppress(RuntimeError):
         return old(start, *given, **how)
+
+
+@overriding("grad")
+def an_input_given_twice_has_one_gradient(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad returns None for an input that it is given a second time."""
+    found = old(outputs, inputs, *given, **how)
+    return tuple(
+        None if any(tensor is other for other in inputs[:nr]) else grad
+        for nr, (tensor, grad) in enumerate(zip(inputs, found, strict=True))
+    )

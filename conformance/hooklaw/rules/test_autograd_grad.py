@@ -184,6 +184,7 @@ def test_hooks_of_a_materialized_gradient(backend: Backend, trace: Trace) -> Non
         "outputs-have-no-gradient-of-their-own",
         "an-output-given-twice-counts-once",
         "leaves-have-no-gradient-of-their-own",
+        "an-input-given-twice-has-one-gradient",
     ],
 )
 def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
@@ -205,12 +206,14 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
     grads = backend.grad([scalar, backend.call(lambda scalar: scalar * 5, scalar)], [scalar])
     trace.expect_value("gradient of a leaf that is an output", [6.0], grads)
 
-    squares, doubled, _ = backend.call(forward, x, w)
-    twice = None
-    with suppress(Exception):  # no page says that an output can be given twice
-        twice = backend.grad([doubled, squares, doubled], [x])
-    if twice is not None:
-        trace.expect_value("gradient of an output given twice, and another", [[6.0, 8.0]], twice)
+    for again, inputs in ((1, [x]), (0, [x, x])):
+        squares, doubled, _ = backend.call(forward, x, w)
+        twice = None
+        with suppress(Exception):  # no page says that an output or input can be given twice
+            twice = backend.grad([squares, *[doubled] * (1 + again)], inputs)
+        if twice is not None:
+            sums = [[6.0, 8.0]] if again else [[4.0, 6.0]] * 2
+            trace.expect_value("gradients of an output or input given twice", sums, twice)
     for numbers in NUMBERS:
         z, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
         loss = backend.call(lambda z, weight: backend.sum(z * weight), z, weight)
