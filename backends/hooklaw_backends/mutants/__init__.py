@@ -32,6 +32,7 @@ SHARED = {
     "over_any",
     "over_reference",
     "over_torch",
+    "places_of_values",
     "ranks_in_situations",
     "shared",
     "situations",

@@ -45,6 +45,7 @@ KINDS: dict[str, tuple[str, Holds]] = {
     "zero": ("a tensor of one element, which is 0", _tensor(lambda its, value: _are_zero(its, value, several=False))),
     "zeros": ("a tensor of several zeros", _tensor(lambda its, value: _are_zero(its, value, several=True))),
     "empty": ("a tensor without elements", _tensor(lambda its, value: 0 in its.shape(value))),
+    "constant": ("a tensor that does not require grad", _tensor(lambda its, value: not its.requires_grad(value))),
     "leaf": ("a leaf that requires grad", _tensor(lambda its, value: its.requires_grad(value) and its.is_leaf(value))),
     "non-leaf": ("a non-leaf", _tensor(lambda its, value: its.requires_grad(value) and not its.is_leaf(value))),
     "none": ("None", lambda _, value: value is None),

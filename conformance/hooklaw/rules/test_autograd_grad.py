@@ -44,6 +44,11 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.UNUSED_INPUT):
             backend.grad(loss, inputs, **how)
 
+    for numbers in NUMBERS:
+        loss = backend.call(lambda x: backend.sum(x * 2), x)
+        with trace.raises(ErrorKind.UNUSED_INPUT):
+            backend.grad(loss, [x, backend.tensor(numbers, requires_grad=True)])
+
 
 @rule(
     "grad.unused-error.allowed",
@@ -73,6 +78,10 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
         grads = backend.grad(loss, inputs, allow_unused=True)
 
         trace.expect_value("gradients, none of them used", [None] * len(inputs), grads)
+
+    unused = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS]
+    grads = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [*unused, x], allow_unused=True)
+    trace.expect_value("gradients", [*[None] * len(NUMBERS), [2.0, 2.0]], grads)
 
 
 @rule(
@@ -106,6 +115,10 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
         grads = backend.grad(loss, [x, unused, w, *others], **how)
 
         trace.expect_value("gradients", [[2.0, 2.0], of_unused, [3.0, 3.0], *of_others], grads)
+
+    inputs = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS]
+    grads = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [*inputs, x], materialize_grads=True)
+    trace.expect_value("gradients", [0.0, 0.0, [0.0], [0.0, 0.0], [], [2.0, 2.0]], grads)
 
 
 @rule(

@@ -36,6 +36,14 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("backward", [[1.0, 1.0], [0.0, 0.0], 0.0]))
 
+    def backward_of_many(_ctx, used, *unused: Any):
+        trace.log("backward of many", [used, *unused])
+        return used * 2
+
+    many = backend.custom_function(lambda _ctx, x: (x * 2, *map(backend.tensor, NUMBERS)), backward_of_many)
+    backend.backward(backend.call(lambda x: backend.sum(many(x)[0]), x))
+    trace.expect(("backward of many", [[1.0, 1.0], 0.0, 0.0, [0.0], [0.0, 0.0], []]))
+
 
 @rule(
     "custom-function.materialize-grads.off",

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 OPERATIONS = notes("autograd", "in-place-operations-with-autograd")
 CHECKS = notes("autograd", "in-place-correctness-checks")
@@ -69,8 +70,8 @@ def test_every_change_counts(backend: Backend, trace: Trace) -> None:
         y, z = x * 2, x * 3
         return (y, z), backend.sum(y * z)
 
-    for nr in (0, 1):
-        saved, loss = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
+    for nr, numbers in product((0, 1), ([1.0, 2.0], *NUMBERS)):
+        saved, loss = backend.call(forward, backend.tensor(numbers, requires_grad=True))
         backend.mul_(saved[nr], 1)
 
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
@@ -222,6 +223,14 @@ def test_increment(backend: Backend, trace: Trace) -> None:
         y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
         for _ in range(times):
             backend.increment_version(given(x, y))
+
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(loss)
+
+    for numbers in NUMBERS:
+        x = backend.tensor(numbers, requires_grad=True)
+        loss = backend.call(lambda x: backend.sum(x * x), x)
+        backend.increment_version(x)
 
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(loss)

@@ -64,6 +64,9 @@ def set_in(backend: Backend, trace: Trace, label: str, place: Place) -> None:
     backend.set_requires_grad(tensors[0], requires_grad=False)
     place(lambda: backend.requires_grad_(tensors[1]))
     trace.expect_value(f"require grad, {label}", [False, True], flags(backend, tensors))
+    tensors = [tensors[0], backend.detach(tensors[0])]
+    place(lambda: backend.requires_grad_(tensors[1]))
+    trace.expect_value(f"require grad, {label}, one detached from the other", [False, True], flags(backend, tensors))
 
 
 def detached_in(backend: Backend, trace: Trace, label: str, place: Place) -> None:

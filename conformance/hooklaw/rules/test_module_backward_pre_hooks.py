@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import BACKWARD_PRE, gets_each_value, uses_each_value
+from hooklaw.rules.hooks import BACKWARD_PRE, OTHERS, gets_each_value, uses_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
@@ -170,6 +170,13 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(module(x)[2]), leaf(backend)))
 
     trace.expect(("pre-hook", [None, [1.0, 1.0], None]))
+
+    others = [None, {"a": "dict"}, [7], *OTHERS]
+    module = backend.module({}, lambda _module, x: (*others, x * 3))
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: trace.log("pre-hook", grad_output))
+    backend.backward(backend.call(lambda x: backend.sum(module(x)[-1]), leaf(backend)))
+
+    trace.expect(("pre-hook", [*[None] * len(others), [1.0, 1.0]]))
 
 
 @rule(

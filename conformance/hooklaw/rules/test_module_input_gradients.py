@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import BACKWARD, uses_each_value
+from hooklaw.rules.hooks import BACKWARD, OTHERS, uses_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 MODULES = notes("modules", "module-hooks")
@@ -71,6 +71,18 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(module("name", x, 3)[1]), leaf(backend)))
 
     trace.expect(("hook", [[None, [3.0, 3.0], None], [None, [1.0, 1.0]]]))
+
+    def note(_, grad_input, grad_output):
+        trace.log("inputs", grad_input)
+        trace.log("outputs", grad_output)
+
+    others = [None, {"a": "dict"}, [7], *OTHERS]
+    module = backend.module({}, lambda _module, x, *others: (x * 2, *others))
+    backend.register_full_backward_hook(module, note)
+    backend.backward(backend.call(lambda x: backend.sum(module(x, *others)[0]), leaf(backend)))
+
+    none = [None] * len(others)
+    trace.expect(("inputs", [[2.0, 2.0], *none]), ("outputs", [[1.0, 1.0], *none]))
 
 
 @rule(

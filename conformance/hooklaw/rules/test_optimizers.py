@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
-from hooklaw.rules.hooks import fail_once
+from hooklaw.rules.hooks import NUMBERS, fail_once
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
@@ -384,6 +384,15 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x: backend.sum(x * x), x))
         trace.expect_value("x.grad", [8.0], backend.grad_of(x))
 
+    tensors = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS[:-1]]
+    optimizer = backend.sgd(tensors, lr=1.0)
+    backend.backward(
+        backend.call(lambda *tensors: sum(map(backend.sum, tensors[1:]), backend.sum(tensors[0])), *tensors)
+    )
+    backend.step(optimizer)
+    trace.expect_value("parameters", [2.0, -1.0, [-1.0], [-1.0, -1.0]], tensors)
+    trace.expect_value("are leaves", [True] * 4, [*map(backend.is_leaf, tensors)])
+
 
 @rule(
     "zero-grad.set-to-none-default",
@@ -404,6 +413,13 @@ def test_none(backend: Backend, trace: Trace) -> None:
         trace.expect_value("with zeros", [[0.0]] * 3, [backend.grad_of(tensor) for tensor in tensors])
         backend.zero_grad(optimizer)
         trace.expect_value("by default", [None] * 3, [backend.grad_of(tensor) for tensor in tensors])
+
+    tensors = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS]
+    optimizer = backend.sgd(tensors, lr=1.0)
+    for tensor, numbers in zip(tensors, NUMBERS, strict=True):
+        backend.set_grad(tensor, backend.tensor(numbers))
+    backend.zero_grad(optimizer)
+    trace.expect_value("of gradients that are 0-d, zero or empty", [None] * 5, [*map(backend.grad_of, tensors)])
 
 
 @rule(

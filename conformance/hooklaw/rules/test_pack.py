@@ -125,8 +125,8 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
     objects = ["name", "", 7, 0, None, True, False, 1.5, ("name", 7), (), backend.tensor([5.0]), object()]
     objects += [0.0, [], {}, ["in", "a list"], {"in": {"a": "dict"}}, *map(backend.tensor, NUMBERS)]
     trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(packed) for packed in objects])
-    for packed, unpacked in zip(objects, trace.values("unpack"), strict=True):
-        trace.expect_value("unpacked", trace.snapshot(packed), unpacked)
+    for some in (slice(0, 12), slice(12, None)):
+        trace.expect_value("unpacked", trace.snapshot(objects[some]), trace.values("unpack")[some])
 
 
 @rule(
