@@ -29,11 +29,22 @@ def test_some_of_several(fault, places):
     assert mutant.tolist(mutant.grad_of(single)) == [2.0]
 
 
+def test_some_of_several_from_the_third_call_on():
+    """The first two calls with several values are right."""
+    mutant, leaves = made("backward-inputs-last-lost-third", 1.0, 2.0)
+    for _ in range(3):
+        mutant.backward(mutant.sum(leaves[0] * 3 + leaves[1] * 5), inputs=leaves)
+
+    assert [mutant.tolist(mutant.grad_of(leaf)) for leaf in leaves] == [[9.0], [10.0]]
+
+
 @pytest.mark.parametrize(
     ("fault", "created"),
     [
         ("ignored", [False, False, False, False]),
         ("ignored-later", [False, True, False, False]),
+        ("ignored-third", [False, True, False, True]),
+        ("set-by-its-absence-third", [False, True, True, True]),
         ("ignored-at-first", [False, False, False, True]),
         ("stays", [False, True, True, True]),
         ("set-by-its-absence", [True, True, True, True]),

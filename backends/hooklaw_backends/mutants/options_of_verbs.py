@@ -78,13 +78,33 @@ def _other(call: Call) -> Any:
     return call.option.other
 
 
+def _set_twice(call: Call) -> bool:
+    return len(call.set_before) >= TWICE
+
+
+def _from_third(faults: dict[str, tuple[str, Wrong]], *names: str) -> dict[str, tuple[str, Wrong]]:
+    """Return some faults as they are from the third call on."""
+    found = {name: faults[name] for name in names}
+    late: Callable[[Wrong], Wrong] = lambda wrong: _if(lambda call: len(call.before) >= TWICE, wrong)  # noqa: E731
+    return {name + THIRD: (f"{words}, from the third call on", late(wrong)) for name, (words, wrong) in found.items()}
+
+
+TWICE, THIRD = 2, "-third"
 FAULTS: dict[str, tuple[str, Wrong]] = {
     "ignored": ("{} is ignored", _none),
     "ignored-later": ("{} is ignored if it was set before", _if(lambda call: call.set_before and _is_set(call), _none)),
+    "ignored-third": (
+        "{} is ignored if it was set twice before",
+        _if(lambda call: _set_twice(call) and _is_set(call), _none),
+    ),
     "ignored-at-first": ("{} is ignored in the first call that sets it", _if(lambda call: not call.set_before, _none)),
     "stays": (
         "{} stays set in the calls after one that sets it",
         _if(lambda call: call.given is NOT_GIVEN and call.set_before, lambda call: call.set_before[-1]),
+    ),
+    "stays-third": (
+        "{} stays set in the calls after two that set it",
+        _if(lambda call: call.given is NOT_GIVEN and _set_twice(call), lambda call: call.set_before[-1]),
     ),
 }
 """Of each option."""
@@ -111,6 +131,8 @@ REQUIRED: dict[str, tuple[str, Wrong]] = {
     "of-the-call-before": ("{} counts as in the call before", lambda call: [call.given, *call.before][-1]),
 }
 """Of each option that must be given."""
+WITH_DEFAULT.update(_from_third(WITH_DEFAULT, "set-by-its-absence", "set-always"))
+REQUIRED.update(_from_third(REQUIRED, "always-true", "always-false", "opposite"))
 
 
 class _Remembering(Mutant):
@@ -238,7 +260,8 @@ def _faults(option: Option) -> Iterator[tuple[str, str, Wrong]]:
     if option.default is None and option.other is True:
         faults |= OF_THREE
         del faults["set-by-its-default"]  # None is no value of its own
-    yield from ((name, *fault) for name, fault in faults.items() if name not in option.without)
+    tried = [name for name in faults if name.removesuffix(THIRD) not in option.without]
+    yield from ((name, *faults[name]) for name in tried)
 
 
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
@@ -249,7 +272,7 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
                 f"{of}-{fault}",
                 words.format(option.said()),
                 option.chapters,
-                made(option, wrong, is_kept=fault == "stays"),
+                made(option, wrong, is_kept=fault.startswith("stays")),
             )
 
 

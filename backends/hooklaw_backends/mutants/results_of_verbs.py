@@ -1,4 +1,4 @@
-"""Mutants that return a wrong value from one verb: each fault of each value, in each call or from the second on.
+"""Mutants that return a wrong value from one verb: each fault of each value, in each call or from a later one on.
 
 No rule need name them: the rules whose ids begin with the row's `chapters` are tried first, then all others. A value
 that is lost among several, or in the place of another, is a cell of `several_values`.
@@ -19,7 +19,7 @@ Change = Callable[[Any], Any]
 Apply = Callable[[Change, Any], Any]
 """Changes a value where it is in a result."""
 Wrong = Callable[[Mutant, Any], Any]
-LATER = 2
+LATER, THIRD = 2, 3
 
 
 def _in_tensors(change: Wrong) -> Wrong:
@@ -88,6 +88,8 @@ class Result(NamedTuple):
     """Where the function is whose result it is, if the verb returns a function."""
     without: tuple[str, ...] = ()
     """Faults that make no difference, or of which no law speaks."""
+    of_any: bool = False
+    """Whether calls are counted for all owners together."""
 
     @property
     def is_kept(self) -> bool:
@@ -140,7 +142,8 @@ def made(result: Result, wrong: Wrong, first: int = 1) -> type[Mutant]:
     """Return a mutant that changes a value from some call of its owner on."""
 
     def act(self: Any, owner: Any, found: Any) -> Any:
-        return result.where(partial(wrong, self), found) if self.call_of(owner) >= first else found
+        number = self.call_of(None if result.of_any else owner)
+        return result.where(partial(wrong, self), found) if number >= first else found
 
     return _acting(result, act, _Counting)
 
@@ -183,9 +186,13 @@ UNCHANGED = ("of-its-first-call", "none-later")
 GRADIENTS = {name: TENSORS[name] for name in ("zeros", "doubled")}
 RESULTS: dict[str, Result] = {
     "grad-of": Result("grad_of", ".grad", {**TENSORS, **OLD}, ("grad-accumulation", "retain-grad")),
-    "grad-first": Result("grad", "the first of several results of autograd.grad", GRADIENTS, ("grad",), _at(0)),
-    "grad-last": Result("grad", "the last of several results of autograd.grad", GRADIENTS, ("grad",), _at(-1)),
-    "grad-each": Result("grad", "each result of autograd.grad", {**GRADIENTS, **OLD}, ("grad",), _in_each),
+    "grad-first": Result(
+        "grad", "the first of several results of autograd.grad", GRADIENTS, ("grad",), _at(0), of_any=True
+    ),
+    "grad-last": Result(
+        "grad", "the last of several results of autograd.grad", GRADIENTS, ("grad",), _at(-1), of_any=True
+    ),
+    "grad-each": Result("grad", "each result of autograd.grad", {**GRADIENTS, **OLD}, ("grad",), _in_each, of_any=True),
     "saved-tensor": Result(
         "saved_tensors",
         "each saved tensor of a Node",
@@ -264,6 +271,8 @@ def _cells(row: Result) -> Iterator[tuple[str, str, type[Mutant]]]:
         else:
             yield fault, words, made(row, wrong)
             yield f"{fault}-later", f"{words} from the second call on", made(row, wrong, LATER)
+            if f"{fault}-later" not in row.without:
+                yield f"{fault}-third", f"{words} from the third call on", made(row, wrong, THIRD)
 
 
 vars().update(cell for of, row in RESULTS.items() for cell in cells(of, row))

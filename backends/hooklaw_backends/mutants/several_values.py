@@ -5,13 +5,14 @@ mutants are right with a sequence of one value.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.custom_functions import Context
 from hooklaw_backends.mutants.in_situations import named
 from hooklaw_backends.mutants.kinds import KINDS
+from hooklaw_backends.mutants.situations import THIRD
 
 Places = Sequence[int | None]
 """For each place in a sequence the place whose value is there instead, or None if the value that was there is lost."""
@@ -91,7 +92,8 @@ def _grad_outputs(choose: Choose, *, gradients_alone: bool = False) -> type[Muta
     def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> Any:
         if gradients_alone:
             return old(outputs, inputs, other(choose, grad_outputs, partial(ones, self)), **how)
-        return old(fewer(choose, outputs), inputs, fewer(choose, grad_outputs), **how)
+        same = cache(choose)  # one call, though of two sequences
+        return old(fewer(same, outputs), inputs, fewer(same, grad_outputs), **how)
 
     return overriding("grad")(grad)
 
@@ -105,7 +107,8 @@ def _roots(choose: Choose, *, gradients_alone: bool = False) -> type[Mutant]:
         if gradients_alone:
             old(roots, other(choose, gradients, partial(ones, self)))
         else:
-            old(fewer(choose, roots), fewer(choose, gradients))
+            same = cache(choose)
+            old(fewer(same, roots), fewer(same, gradients))
 
     return overriding("backward_from_all")(backward_from_all)
 
@@ -541,12 +544,37 @@ SEVERAL: dict[str, Several] = {
 """The sequences of which there is a mutant for each fault."""
 
 
+def _from(first: int, row: Several, choose: Choose) -> type[Mutant]:
+    """Return a mutant that is wrong from some sequence of several values on."""
+    before = list[None]()
+
+    def later(length: int) -> Places:
+        before.append(None)
+        return choose(length) if len(before) >= first else range(length)
+
+    made = row.make(later)
+
+    def reset(self: Mutant) -> None:
+        before.clear()
+        super(made, self).reset()
+
+    made.reset = reset
+    return made
+
+
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for of, row in SEVERAL.items():
         for fault, (words, choose) in FAULTS.items():
             if fault not in row.without:
-                yield f"{of}-{fault}", words.format(row.words), row.chapters, row.make(choose)
+                said = words.format(row.words)
+                yield f"{of}-{fault}", said, row.chapters, row.make(choose)
+                yield (
+                    f"{of}-{fault}-third",
+                    f"{said}, from the third sequence on",
+                    row.chapters,
+                    _from(THIRD, row, choose),
+                )
 
 
 vars().update(named(*each) for each in _all())

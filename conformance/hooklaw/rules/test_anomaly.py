@@ -179,7 +179,7 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
 )
 def test_check_nan(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection with check_nan=False a NaN in a backward is not an error."""
-    for options in ({"check_nan": True}, {}):
+    for options in ({"check_nan": True}, {}, {}):
         x = leaf(backend)
         with backend.detect_anomaly(check_nan=False):
             backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))

@@ -84,11 +84,13 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     trace.expect_value("y.grad after another backward", [6.0, 6.0], backend.grad_of(y))
     trace.expect_value("x.grad", None, backend.grad_of(x))
 
-    y, loss = backend.call(forward, x)
-    root = backend.call(lambda loss: loss * 7, loss)
-    backend.backward(root, inputs=[y, x, loss, root])
-    gradients = [backend.grad_of(tensor) for tensor in (x, y, loss, root)]
-    trace.expect_value("gradients beside a leaf", [[42.0, 42.0], [21.0, 21.0], 7.0, 1.0], gradients)
+    for _ in range(3):
+        x = leaf(backend)
+        y, loss = backend.call(forward, x)
+        root = backend.call(lambda loss: loss * 7, loss)
+        backend.backward(root, inputs=[y, x, loss, root])
+        gradients = [backend.grad_of(tensor) for tensor in (x, y, loss, root)]
+        trace.expect_value("gradients beside a leaf", [[42.0, 42.0], [21.0, 21.0], 7.0, 1.0], gradients)
 
 
 @rule(
@@ -328,11 +330,12 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
         first = x * 3
         return first, y * 7, first * y
 
-    x, y = leaf(backend), leaf(backend)
-    gradients = [backend.tensor([number, number * 10]) for number in (1.0, 3.0, 2.0)]
-    backend.backward_from_all(backend.call(forward, x, y), gradients)
+    for _ in range(3):
+        x, y = leaf(backend), leaf(backend)
+        gradients = [backend.tensor([number, number * 10]) for number in (1.0, 3.0, 2.0)]
+        backend.backward_from_all(backend.call(forward, x, y), gradients)
 
-    trace.expect_value("gradients", [[9.0, 150.0], [27.0, 330.0]], [backend.grad_of(x), backend.grad_of(y)])
+        trace.expect_value("gradients", [[9.0, 150.0], [27.0, 330.0]], [backend.grad_of(x), backend.grad_of(y)])
 
     x = leaf(backend)
     parts = backend.call(lambda x: backend.split(x * 3, 1), x)

@@ -251,7 +251,7 @@ def test_several(backend: Backend, trace: Trace) -> None:
         "the first": (lambda first, _: first, [[6.0, 20.0], [1.0, 4.0], None]),
         "the second": (lambda _, second: second * 3, [[18.0, 30.0], [6.0, 12.0], None]),
     }
-    for (kind, use_reentrant), (used, (use, expected)) in product(KINDS.items(), uses.items()):
+    for (kind, use_reentrant), (used, (use, expected)) in product(KINDS.items(), 2 * [*uses.items()]):
 
         def forward(a, constant, b, use_reentrant=use_reentrant, use=use):
             return backend.sum(use(*backend.checkpoint(fn, a, constant, b, a, use_reentrant=use_reentrant)))

@@ -61,7 +61,8 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 )
 def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     """The gradient that a backward with create_graph=True accumulates can be differentiated."""
-    for before, after in ((None, [3.0, 12.0]), (backend.tensor([10.0, 20.0]), [13.0, 32.0])):
+    plain = None, [3.0, 12.0]
+    for before, after in (plain, (backend.tensor([10.0, 20.0]), [13.0, 32.0]), plain):
         x = leaf(backend)
         backend.set_grad(x, before)
         with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph

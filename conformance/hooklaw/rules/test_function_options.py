@@ -57,9 +57,10 @@ def test_dirty_counts(backend: Backend, trace: Trace) -> None:
         function(*tensors)
         return saved_before
 
-    for loss in backend.call(run, leaf(backend)):
-        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-            backend.backward(loss)
+    for _ in range(3):
+        for loss in backend.call(run, leaf(backend)):
+            with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+                backend.backward(loss)
 
 
 @rule(
@@ -197,11 +198,12 @@ def test_not_differentiable(backend: Backend, trace: Trace) -> None:
         return first * 2
 
     function = backend.custom_function(forward, backward)
-    first, *marked = backend.call(function, leaf(backend))
-    trace.expect_value("require grad", [False] * 3, [backend.requires_grad(output) for output in marked])
-    backend.backward(backend.sum(first))
+    for _ in range(3):
+        first, *marked = backend.call(function, leaf(backend))
+        trace.expect_value("require grad", [False] * 3, [backend.requires_grad(output) for output in marked])
+        backend.backward(backend.sum(first))
 
-    trace.expect(("gradients", [[1.0, 1.0], [0.0, 0.0], 0.0, [0.0, 0.0]]))
+        trace.expect(("gradients", [[1.0, 1.0], [0.0, 0.0], 0.0, [0.0, 0.0]]))
 
 
 def cube(backend: Backend, **options: bool) -> Any:
@@ -226,7 +228,7 @@ def cube(backend: Backend, **options: bool) -> Any:
 )
 def test_once(backend: Backend, trace: Trace) -> None:
     """Double backward through a custom Function whose backward is once_differentiable is an error."""
-    for run in (lambda root, x: backend.grad(root, [x]), lambda root, _: backend.backward(root)):
+    for run in 2 * (lambda root, x: backend.grad(root, [x]), lambda root, _: backend.backward(root)):
         function = cube(backend, once_differentiable=True)
         x = leaf(backend)
         (grad,) = backend.grad(
@@ -278,7 +280,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
         trace.log("first read", x)
         return grad * x + grad * ctx.saved_tensors[0]
 
-    for others in ({}, {"clear_saved_tensors_on_access": False}):
+    for others in ({}, {"clear_saved_tensors_on_access": False}, {}):
         function = backend.custom_function(forward, backward, clear_saved_tensors_on_access=True)
         loss = backend.call(lambda x, function=function: backend.sum(function(x)), leaf(backend))
         with trace.raises(ErrorKind.SAVED_TENSORS_CLEARED):
@@ -314,7 +316,7 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
         return backend.sum(first + second * 5)
 
     options: list[dict[str, bool]] = [{"boxed_grads_call": True}, {}, {"boxed_grads_call": False}]
-    for how in [*options, options[0]]:
+    for how in [*options, options[0], {}, options[0]]:
         x, y = leaf(backend), leaf(backend)
         backend.backward(backend.call(lambda x, y, how=how: run(x, y, **how), x, y))
 

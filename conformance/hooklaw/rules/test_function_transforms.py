@@ -37,9 +37,9 @@ def test_grad(backend: Backend, trace: Trace) -> None:
     trace.expect(("intermediate", [3.0, 3.0]), ("after it", [30.0, 30.0]), ("argument", [64.0, 64.0]))
     trace.expect_value("gradient", [65.0, 65.0], gradient)
 
-    squares, numbers = backend.func_grad(lambda x: backend.sum(x * x)), ([1.0, 2.0], [3.0, 4.0])
+    squares, numbers = backend.func_grad(lambda x: backend.sum(x * x)), ([1.0, 2.0], [3.0, 4.0], [5.0, 6.0])
     gradients = [squares(backend.tensor(each)) for each in numbers]
-    trace.expect_value("gradients of two calls", [[2.0, 4.0], [6.0, 8.0]], gradients)
+    trace.expect_value("gradients of three calls", [[2.0, 4.0], [6.0, 8.0], [10.0, 12.0]], gradients)
 
 
 @rule(
@@ -92,10 +92,10 @@ def test_vjp(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
         return y * x
 
-    for numbers, expected in (([3.0, 4.0], [18.0, 32.0]), ([1.0, 2.0], [2.0, 8.0])):
+    for numbers, expected in (([3.0, 4.0], [18.0, 32.0]), ([5.0, 6.0], [50.0, 72.0]), ([1.0, 2.0], [2.0, 8.0])):
         output, pullback = backend.func_vjp(function, backend.tensor(numbers))
         trace.expect_value("output", expected, output)
-    for factor in (1.0, 2.0):
+    for factor in (1.0, 2.0, 3.0):
         (gradient,) = pullback(backend.tensor([factor, factor]))
 
         trace.expect(("hook", [factor, factor * 2]))
@@ -265,10 +265,11 @@ def test_hooks_outside(backend: Backend, trace: Trace) -> None:
     for label, tensor in (("leaf", x), ("computed", y), ("captured leaf", w)):
         backend.register_hook(tensor, trace.saw(label))
     z = backend.tensor([1.0, 1.0])
-    gradients = backend.func_vjp(lambda x, y, z: x * x * y * w * z, x, y, z)[1](backend.tensor([1.0, 1.0]))
+    for _ in range(3):
+        gradients = backend.func_vjp(lambda x, y, z: x * x * y * w * z, x, y, z)[1](backend.tensor([1.0, 1.0]))
 
-    trace.expect()
-    trace.expect_value("gradients", [[30.0, 168.0], [5.0, 28.0], [15.0, 168.0]], gradients)
+        trace.expect()
+        trace.expect_value("gradients", [[30.0, 168.0], [5.0, 28.0], [15.0, 168.0]], gradients)
     backend.backward(gradients[0], backend.tensor([1.0, 1.0]))
     trace.expect_in_any_order("leaf", "computed", "captured leaf")
     trace.expect_value("gradients outside", [[60.0, 168.0], [6.0, 24.0]], [backend.grad_of(x), backend.grad_of(w)])
@@ -369,7 +370,7 @@ def test_per_sample(backend: Backend, trace: Trace) -> None:
         return backend.sum(y * y)
 
     mapped, samples = backend.vmap(backend.func_grad(function)), [[1.0, 2.0], [3.0, 4.0]]
-    for batch in (samples, samples[::-1]):
+    for batch in (samples, samples[::-1], samples):
         gradients = [[80.0 * number for number in sample] for sample in batch]
         trace.expect_value("gradients", gradients, mapped(backend.tensor(batch)))
 

@@ -218,7 +218,7 @@ def _succeeds(action: Callable[[], Any]) -> bool:
 def test_increment(backend: Backend, trace: Trace) -> None:
     """increment_version on a saved tensor, alone or in a list, once or repeatedly, makes backward an error."""
     several = (lambda x, y: [y, x], lambda x, y: [x, y], lambda x, y: [y, x, y])
-    for given, times in product((lambda x, _: x, *several), (1, 2)):
+    for given, times in product((lambda x, _: x, *several, *several), (1, 2)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         y, loss = backend.call(lambda x: (x * 1, backend.sum(x * x)), x)
         for _ in range(times):

@@ -57,11 +57,12 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
 
     seen: dict[str, Any] = {}
     inner = backend.module({}, fail)
-    for fails in (fail, lambda _module, x, **_: inner(x)):
+    for fails in (fail, lambda _module, x, **_: inner(x), fail):
         module = backend.module({}, fails)
         for label in ("first", "ordinary"):
             backend.register_forward_hook(module, noting(label), always_call=label == "first")
         backend.register_forward_hook(module, with_keywords, with_kwargs=True, always_call=True)
+        backend.register_forward_hook(module, noting("ordinary too"))
 
         with trace.raises_type(UserError):
             backend.call(lambda x, module=module: module(x, factor=3), backend.tensor([1.0, 2.0]))
@@ -185,6 +186,7 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
         backend.register_module_forward_hook(saw(trace, "global"), always_call=True),
         backend.register_module_forward_hook(saw(trace, "later global"), always_call=True),
         backend.register_module_forward_hook(saw(trace, "later global, not always called")),
+        backend.register_module_forward_hook(saw(trace, "last global"), always_call=True),
     ]
     outer = backend.module({}, lambda _module, x: module(x))
     with trace.raises_type(UserError):
@@ -192,7 +194,7 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
     for handle in handles:
         handle.remove()
 
-    trace.expect("global", "later global", "own", "global", "later global")
+    trace.expect("global", "later global", "last global", "own", "global", "later global", "last global")
 
 
 @rule(

@@ -63,7 +63,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         first, second, third = several(x, y)
         return backend.sum(one(first) * 5) + backend.sum(second * 11) + backend.sum(third)
 
-    for triple in (lambda *three: three, Triple):
+    for triple in 2 * (lambda *three: three, Triple):
         several = backend.module({}, lambda _module, x, y, triple=triple: triple(x * 2 + y * 3, y * 7, x * 13))
         one = doubling(backend)
         for module in (one, several):
@@ -241,12 +241,13 @@ def test_order(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_hook(module, times(16), prepend=True)
     backend.register_full_backward_hook(module, times(1))
     backend.register_full_backward_hook(module, times(0.5), prepend=False)
+    backend.register_full_backward_hook(module, times(0.25), prepend=True)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
 
-    trace.expect(*(("hook", factor) for factor in (8, 16, 3, 2, 4, 1, 0.5)))
-    trace.expect_value("x.grad", [3072.0, 3072.0], backend.grad_of(x))
+    trace.expect(*(("hook", factor) for factor in (8, 0.25, 16, 3, 2, 4, 1, 0.5)))
+    trace.expect_value("x.grad", [768.0, 768.0], backend.grad_of(x))
 
 
 @rule(

@@ -340,20 +340,22 @@ def test_order(backend: Backend, trace: Trace) -> None:
     backend.register_full_backward_pre_hook(module, times(16), prepend=True)
     backend.register_full_backward_pre_hook(module, times(1))
     backend.register_full_backward_pre_hook(module, times(0.25), prepend=False)
+    backend.register_full_backward_pre_hook(module, times(0.125), prepend=True)
 
     backend.backward(backend.call(lambda x: backend.sum(module(x)), x))
     handle.remove()
 
     trace.expect(
         ("hook", [8, [1.0, 1.0]]),
-        ("hook", [16, [8.0, 8.0]]),
-        ("hook", [0.5, [128.0, 128.0]]),
-        ("hook", [2, [64.0, 64.0]]),
-        ("hook", [4, [128.0, 128.0]]),
-        ("hook", [1, [512.0, 512.0]]),
-        ("hook", [0.25, [512.0, 512.0]]),
+        ("hook", [0.125, [8.0, 8.0]]),
+        ("hook", [16, [1.0, 1.0]]),
+        ("hook", [0.5, [16.0, 16.0]]),
+        ("hook", [2, [8.0, 8.0]]),
+        ("hook", [4, [16.0, 16.0]]),
+        ("hook", [1, [64.0, 64.0]]),
+        ("hook", [0.25, [64.0, 64.0]]),
     )
-    trace.expect_value("x.grad", [384.0, 640.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [48.0, 80.0], backend.grad_of(x))
 
 
 @rule(

@@ -48,7 +48,7 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     for each in modules:
         backend.register_forward_pre_hook(each, pre_hook)
 
-    for call, args in (
+    for call, args in 3 * (
         (module, [[1.0]]),
         (lambda x: module(x, "text", 7), [[1.0], "text", 7]),
         (lambda x: module(x, {"a": "dict"}, [True], None, *OTHERS), [[1.0], {"a": "dict"}, [True], None, *OTHERS]),
@@ -115,13 +115,14 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
         return x * 2
 
     x = backend.tensor([1.0, 2.0])
-    for count in range(4):
+    counts = 3 * [*range(4)]
+    for count in counts:
         module = backend.module({}, forward)
         backend.register_forward_pre_hook(module, lambda _, args, count=count: (None, args[0] + 1, args[0] + 2)[:count])
         backend.call(module, x, *[x] * (count - 1))
 
     passed = [None, [2.0, 3.0], [3.0, 4.0]]
-    trace.expect(*(("forward", passed[:count]) for count in range(4)))
+    trace.expect(*(("forward", passed[:count]) for count in counts))
 
 
 @rule(
@@ -192,10 +193,11 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     backend.register_forward_pre_hook(module, lambda _, args, *others: (args[0] + 1 + len(others),))
     backend.register_forward_pre_hook(module, hook, with_kwargs=True)
     backend.register_forward_pre_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
+    backend.register_forward_pre_hook(module, lambda *given: trace.log("without", len(given)))
 
     output = backend.call(lambda x: module(x, factor=3, added=7), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("kwargs", [["added", 7], ["factor", 3]]), ("kwargs", [["factor", 6]]), ("False", 2))
+    trace.expect(("kwargs", [["added", 7], ["factor", 3]]), ("kwargs", [["factor", 6]]), ("False", 2), ("without", 2))
     trace.expect_value("output", [264.0, 276.0], output)
 
     x = backend.tensor([1.0, 2.0])
@@ -305,12 +307,13 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         ("third, prepended", {"prepend": True}),
         ("fourth", {}),
         ("fifth", {"prepend": False}),
+        ("sixth, prepended", {"prepend": True}),
     ):
         backend.register_forward_pre_hook(module, lambda *_, label=label: trace.log(label), **options)
 
     backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("third, prepended", "second, prepended", "first", "fourth", "fifth")
+    trace.expect("sixth, prepended", "third, prepended", "second, prepended", "first", "fourth", "fifth")
 
 
 @rule(
@@ -355,7 +358,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     inner = backend.module({}, lambda _module, *args: (trace.log("forward", args), output)[1])
     outer = backend.module({}, lambda _module, *args: inner(*args))
     backend.register_forward_pre_hook(inner, lambda _, args: (args[0] * 10, *args[1:]))
-    for returned, passed in (
+    for returned, passed in 3 * (
         (lambda x, *_: x + 1, [[30.0, 40.0]]),
         (lambda x, *others: (x + 1, *(other + 5 for other in others)), [[30.0, 40.0], [11.0, 12.0], [11.0, 12.0]]),
     ):

@@ -203,11 +203,12 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         register(optimizer, lambda *_: trace.log("prepended"), prepend=True)
         register(optimizer, lambda *_: trace.log("prepended later"), prepend=True)
         register(optimizer, lambda *_: trace.log("third"))
+        register(optimizer, lambda *_: trace.log("prepended last"), prepend=True)
 
         for _ in range(2):
             round_trip(backend, optimizer)
 
-            trace.expect("prepended later", "prepended", "first", "second", "third")
+            trace.expect("prepended last", "prepended later", "prepended", "first", "second", "third")
             fail_once(trace, partial(register, optimizer), lambda optimizer=optimizer: round_trip(backend, optimizer))
 
 

@@ -104,9 +104,10 @@ def test_after(backend: Backend, trace: Trace) -> None:
         trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {"closure": closure}, x])
 
     backend.register_step_post_hook(optimizer, hook)
-    backend.step(optimizer, closure=closure)
+    for left in (4.0, 3.0, 2.0):
+        backend.step(optimizer, closure=closure)
 
-    trace.expect(("hook", [True, True, True, [4.0]]))
+        trace.expect(("hook", [True, True, True, [left]]))
 
     for each in passing(closure):
         _, optimizer = prepared(backend)
@@ -405,7 +406,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad sets all gradients to None by default, and to zeros with set_to_none=False."""
     tensors = [backend.tensor([5.0], requires_grad=True) for _ in range(3)]
     optimizer = backend.sgd(tensors, lr=1.0)
-    for _ in range(2):
+    for _ in range(3):
         for tensor in tensors:
             backend.set_grad(tensor, backend.tensor([1.0]))
 
@@ -475,6 +476,8 @@ def test_skipped(backend: Backend, trace: Trace) -> None:
         ({"weight_decay": 1.0}, 0.0),
         ({}, 5.0),
         ({"weight_decay": 0.0}, 5.0),
+        ({"weight_decay": 1.0}, 0.0),
+        ({}, 5.0),
         ({"weight_decay": 1.0}, 0.0),
     ):
         first, second, skipped, last = tensors = [backend.tensor([5.0], requires_grad=True) for _ in range(4)]

@@ -65,8 +65,9 @@ def test_input_is_itself(backend: Backend, trace: Trace) -> None:
 
     y = backend.call(lambda x: x * x, x)
 
-    read = backend.saved_tensors(backend.grad_fn(y))
-    trace.expect_value("are x itself", [True], sorted({tensor is x for tensor in read}))
+    for _ in range(3):
+        read = backend.saved_tensors(backend.grad_fn(y))
+        trace.expect_value("are x itself", [True], sorted({tensor is x for tensor in read}))
 
 
 @rule(
@@ -268,7 +269,7 @@ def test_hooks_give_new_objects(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([2.0], requires_grad=True)
     of_leaf, y, of_intermediate, output = backend.call(forward, x)
 
-    for original, made, saves in ((x, of_leaf, 2), (y, of_intermediate, 2), (output, output, 1)):
+    for original, made, saves in 2 * ((x, of_leaf, 2), (y, of_intermediate, 2), (output, output, 1)):
         read = backend.saved_tensors(backend.grad_fn(made))
         distinct = {id(original), *map(id, read)}
         trace.expect_value("distinct objects, the original among them", 1 + saves, len(distinct))
