@@ -53,6 +53,7 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
     mutants=[
         "distribute-module-does-nothing",
         "distribute-module-leaves-submodules",
+        "distribute-module-leaves-deeper-submodules",
         "distribute-module-leaves-buffers",
         "distribute-module-keeps-the-values-of-each-rank",
         "distribute-module-freezes-parameters",
@@ -72,13 +73,14 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
 
     sums_of_replicas = [[RANKS * factor * value for value in VALUES] for factor in (1.0, 2.0)]
     for _ in range(2):
-        module, inner = (backend.module({"weight": own(), "other": own()}, lambda _, x: x) for _ in range(2))
+        module, inner, deeper = (backend.module({"weight": own(), "other": own()}, lambda _, x: x) for _ in range(3))
         backend.add_module(module, "inner", inner)
+        backend.add_module(inner, "deeper", deeper)
         for name in ("offset", "steps"):
             backend.register_buffer(inner, name, own())
         backend.distribute_module(module)
 
-        parameters = [(each, name) for each in (module, inner) for name in ("weight", "other")]
+        parameters = [(each, name) for each in (module, inner, deeper) for name in ("weight", "other")]
         for each, name in [*parameters, (inner, "offset"), (inner, "steps")]:
             tensor = getattr(each, name)
             trace.expect_value(f"placement of {name}", "replicate", backend.placement(tensor))

@@ -228,7 +228,12 @@ def test_no_reshard(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(10)],
     needs=[*NEEDS, Capability.MODULE_PARTS],
-    mutants=["fully-shard-gathers-all-groups", "fully-shard-never-reshards", "fully-shard-leaves-submodules"],
+    mutants=[
+        "fully-shard-gathers-all-groups",
+        "fully-shard-never-reshards",
+        "fully-shard-leaves-submodules",
+        "fully-shard-leaves-deeper-submodules",
+    ],
     processes=RANKS,
 )
 def test_groups(backend: Backend, trace: Trace) -> None:
@@ -247,6 +252,7 @@ def test_groups(backend: Backend, trace: Trace) -> None:
     def forward(module, x):
         trace.log("own weight", state(module.weight))
         trace.log("plain submodule's weight", state(module.plain.weight))
+        trace.log("weight of a submodule of it", state(module.plain.below.weight))
         trace.log("inner weight", state(module.inner.weight))
         result = module.inner(x * module.weight)
         trace.log("inner weight afterwards", backend.is_sharded(module.inner.weight))
@@ -254,16 +260,19 @@ def test_groups(backend: Backend, trace: Trace) -> None:
 
     for _ in range(2):
         module = backend.module({"weight": backend.tensor(VALUES)}, forward)
-        plain = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
+        plain, below = (backend.module({"weight": backend.tensor(VALUES)}, lambda _, x: x) for _ in range(2))
+        backend.add_module(plain, "below", below)
         backend.add_module(module, "inner", sharded(backend, inner_forward, reshard_after_forward=True))
         backend.add_module(module, "plain", plain)
         backend.fully_shard(module)
-        trace.expect_value("plain submodule's weight is sharded", True, backend.is_sharded(plain.weight))  # noqa: FBT003
+        for each in (plain, below):
+            trace.expect_value("plain submodule's weight is sharded", True, backend.is_sharded(each.weight))  # noqa: FBT003
         for _ in range(3):
             backend.call(module, rows(backend))
             trace.expect(
                 ("own weight", VALUES),
                 ("plain submodule's weight", VALUES),
+                ("weight of a submodule of it", VALUES),
                 ("inner weight", True),
                 ("inner weight in inner forward", VALUES),
                 ("inner weight afterwards", True),
@@ -387,6 +396,8 @@ def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
         "gradient-sync-set-for-the-outermost-alone",
         "gradient-sync-set-for-the-first-submodule-alone",
         "gradient-sync-set-for-the-last-submodule-alone",
+        "gradient-sync-set-for-children-alone",
+        "gradient-sync-lasts-for-one-pass",
     ],
     processes=RANKS,
 )
@@ -400,26 +411,32 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         weight = backend.tensor(VALUES)
         outer = backend.module({"weight": weight}, lambda module, x: module.second(module.first(x)) * module.weight)
         backend.add_module(outer, "first", sharded(backend))
-        backend.add_module(outer, "second", sharded(backend, lambda module, x: x + module.weight))
+        second = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: module.third(x) + module.weight)
+        backend.add_module(second, "third", sharded(backend, lambda module, x: x + module.weight))
+        backend.add_module(outer, "second", backend.fully_shard(second))
         backend.fully_shard(outer)
-        return [outer, outer.first, outer.second]
+        return [outer, outer.first, second, second.third]
 
     others = nested()
     run(backend, others[0])
     once = [gradient(backend, each) for each in others]
     for modules in (nested(), nested()):
-        for requires_sync in (False, False, True):
-            backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
-            run(backend, modules[0])
-            reduced = [is_reduced(backend, each) for each in modules]
-            trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 3, reduced)
-            for each in others:
+        for round_ in ((False, False, True), (False, True, True)):
+            for each in modules:
                 backend.set_grad(each.weight, None)
-            run(backend, others[0])
-            trace.expect_value("other modules", once, [gradient(backend, each) for each in others])
+            for requires_sync in round_:
+                backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
+                run(backend, modules[0])
+                reduced = [is_reduced(backend, each) for each in modules]
+                trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 4, reduced)
+                for each in others:
+                    backend.set_grad(each.weight, None)
+                run(backend, others[0])
+                trace.expect_value("other modules", once, [gradient(backend, each) for each in others])
 
-        expected = [[3 * value for value in each] for each in once]
-        trace.expect_value("weight.grad", expected, [gradient(backend, each) for each in modules])
+            run(backend, modules[0])
+            expected = [[4 * value for value in each] for each in once]
+            trace.expect_value("weight.grad", expected, [gradient(backend, each) for each in modules])
 
 
 @rule(

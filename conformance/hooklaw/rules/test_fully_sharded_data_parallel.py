@@ -129,6 +129,7 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
         "no-sync-does-nothing",
         "no-sync-drops-gradients",
         "no-sync-keeps-the-last-pass-only",
+        "no-sync-ends-for-one-pass",
         "fsdp-gives-all-ranks-the-first-part",
     ],
     except_under=FLAT,
@@ -145,6 +146,7 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
                     run(backend, wrapper, rows(backend))
                     expected = [passes * number(backend) * row for row in ROWS]
                     trace.expect_value(f"after {passes} inside", expected, backend.grad_of(module.weight))
-            run(backend, wrapper, rows(backend))
-            expected = own_part(backend, [3 * mean(backend)[0] * row for row in ROWS])
-            trace.expect_value("after a pass outside", expected, backend.grad_of(module.weight))
+            for passes in (3, 4):
+                run(backend, wrapper, rows(backend))
+                expected = own_part(backend, [passes * mean(backend)[0] * row for row in ROWS])
+                trace.expect_value("after a pass outside", expected, backend.grad_of(module.weight))

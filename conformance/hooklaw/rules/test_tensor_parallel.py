@@ -328,13 +328,20 @@ def test_sequence(backend: Backend, trace: Trace) -> None:
         seen: list[Any] = []
         backend.register_hook(module.bias, lambda grad: trace.log(form(backend, grad), whole(backend, grad)))
         backend.register_hook(module.bias, lambda grad, seen=seen: seen.append(whole(backend, grad)))
+        of_weight: list[Any] = []
+        backend.register_hook(
+            module.weight, lambda grad, seen=of_weight: seen.extend(backend.tolist(whole(backend, grad)))
+        )
         for _ in range(3):
             seen.clear()
+            of_weight.clear()
             output = backend.call(module, backend.tensor([[number(backend), 5.0]]))
             backend.backward(backend.sum(output * backend.tensor([[number(backend), 10.0]])))
 
             trace.expect(("distributed", [3.0, 20.0]))
             trace.expect_value("what a second hook saw", [[3.0, 20.0]], seen)
+            rounded = [round(value, 1) for value in of_weight]  # a row is normalized to -1 and 1, but for an epsilon
+            trace.expect_value("what a hook of the weight saw", [-3.0, 20.0], rounded)
 
 
 @rule(

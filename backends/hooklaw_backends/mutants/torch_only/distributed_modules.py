@@ -24,6 +24,17 @@ def distribute_module_leaves_submodules(self: Mutant, old: Hook, module: Any, **
 
 
 @overriding("distribute_module")
+def distribute_module_leaves_deeper_submodules(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """distribute_module leaves the parameters of modules inside submodules as they are."""
+    inside = [(child, {**child._modules}) for child in module.children()]  # noqa: SLF001 - or it would see them
+    for child, _ in inside:
+        child._modules.clear()  # noqa: SLF001
+    old(module, **functions)
+    for child, modules in inside:
+        child._modules.update(modules)  # noqa: SLF001
+
+
+@overriding("distribute_module")
 def distribute_module_leaves_buffers(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """distribute_module leaves buffers as they are."""
     buffers = [(each, {**each._buffers}) for each in module.modules()]  # noqa: SLF001 - or it would see them

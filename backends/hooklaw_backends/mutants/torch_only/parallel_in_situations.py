@@ -137,9 +137,15 @@ def _double_input_gradients(is_there: IsThere, module: Any, plan: Any) -> None:
     modules_of(module, plan)[0].register_forward_pre_hook(before, prepend=True)
 
 
-def _double_later_gradients(is_there: IsThere, module: Any, _: Any) -> None:
-    for each in [*module.parameters()][1:]:
-        each.register_hook(lambda grad: grad * 2 if is_there() else None)
+def _double_gradients(*, first: bool) -> Callable[..., None]:
+    """Return what doubles the gradients of the first parameter, or of all others."""
+
+    def step(is_there: IsThere, module: Any, _: Any) -> None:
+        first_one, *others = module.parameters()
+        for each in [first_one] if first else others:
+            each.register_hook(lambda grad: grad * 2 if is_there() else None)
+
+    return step
 
 
 def _doubles_means_of_groups(there: There) -> type[Mutant]:
@@ -332,9 +338,15 @@ ROWS: Mapping[str, Row] = {
     ),
     "parallel-weight-gradients-doubled": Row(
         "the gradients of the parameters of a parallel module but the first are doubled",
-        _after("parallelize_module", _double_later_gradients),
+        _after("parallelize_module", _double_gradients(first=False)),
         LAYERS,
         ("another",),
+    ),
+    "parallel-first-gradient-doubled": Row(
+        "the gradient of the first parameter of a parallel module is doubled",
+        _after("parallelize_module", _double_gradients(first=True)),
+        ("tensor-parallel.sequence",),
+        ("everywhere",),
     ),
     "hook-of-a-parallel-layer-lost": Row(
         "a hook on a layer is not called",

@@ -1,6 +1,7 @@
 """Mutants of sharded modules: of those inside them, of what is kept from pass to pass, and of forward methods."""
 
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import torch
@@ -180,3 +181,33 @@ def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, mod
     if options.get("reshard_after_forward") is False:
         made.register_forward_hook(reshard)
     return made
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_set_for_children_alone(self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool) -> None:
+    """Whether gradients are reduced is set for a fully sharded module and its children, and for no module below."""
+    for each in (module, *module.children()):
+        each.set_requires_gradient_sync(requires_gradient_sync, recurse=False)
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_lasts_for_one_pass(self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool) -> None:
+    """Once gradient sync was set, the next pass reduces gradients, and no later one does."""
+    old(module, requires_gradient_sync=requires_gradient_sync)
+    passes = count()
+
+    def before(*_: Any) -> None:
+        if next(passes):
+            module.set_requires_gradient_sync(False)
+
+    for handle in self.kept:
+        handle.remove()
+    self.kept = [module.register_forward_pre_hook(before)]
+
+
+@overriding("fully_shard")
+def fully_shard_leaves_deeper_submodules(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Sharding a module shards its own parameters and those of its children, and not those of modules below."""
+    near = {each for every in (module, *module.children()) for each in every.parameters(recurse=False)}
+    below = {each for each in module.parameters() if each not in near and not self.is_sharded(each)}
+    return old(module, **{**options, "ignored_params": below | options.get("ignored_params", set())})

@@ -1,7 +1,10 @@
 """Mutants of the wrapper that shards a module's parameters: views, frozen parameters, wrappers inside wrappers."""
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from copy import copy
+from functools import wraps
+from itertools import count
 from typing import Any
 
 import torch
@@ -47,35 +50,25 @@ def fsdp_thaws_parameters(self: Mutant, old: Hook, module: Any, **options: bool)
     return old(module, **options)
 
 
-@overriding("no_sync")
-@contextmanager
-def no_sync_of_the_outermost_alone(self: Mutant, old: Hook, parallel: Any) -> Any:
-    """Inside no_sync the wrappers inside a fully sharded wrapper go on synchronizing gradients."""
-    wrappers: list[Any] = [*fsdp.FullyShardedDataParallel.fsdp_modules(parallel)]
-    with old(parallel):
-        for each in wrappers:
-            each._sync_gradients = each is not parallel  # noqa: SLF001 - there is no public API
-        yield
+def no_sync_but_of(choose: Callable[[Any], list[Any]]) -> type[Mutant]:
+    """Make a mutant in which some wrappers inside a wrapper go on synchronizing gradients in its no_sync."""
+
+    @contextmanager
+    @wraps(choose)
+    def no_sync(_: Mutant, old: Hook, parallel: Any) -> Any:
+        with old(parallel):
+            _set_sync(choose(parallel), is_on=True)
+            try:
+                yield
+            finally:
+                _set_sync(choose(parallel), is_on=False)  # as its end expects it
+
+    return overriding("no_sync")(no_sync)
 
 
-@overriding("no_sync")
-@contextmanager
-def no_sync_of_the_first_inside_alone(self: Mutant, old: Hook, parallel: Any) -> Any:
-    """Inside no_sync all wrappers but the outermost and the first inside it go on synchronizing gradients."""
-    with old(parallel):
-        for each in _inside(parallel)[1:]:
-            each._sync_gradients = True  # noqa: SLF001 - there is no public API
-        yield
-
-
-@overriding("no_sync")
-@contextmanager
-def no_sync_of_the_last_inside_alone(self: Mutant, old: Hook, parallel: Any) -> Any:
-    """Inside no_sync all wrappers but the outermost and the last inside it go on synchronizing gradients."""
-    with old(parallel):
-        for each in _inside(parallel)[:-1]:
-            each._sync_gradients = True  # noqa: SLF001 - there is no public API
-        yield
+def _set_sync(wrappers: list[Any], *, is_on: bool) -> None:
+    for each in wrappers:
+        each._sync_gradients = is_on  # noqa: SLF001 - there is no public API
 
 
 def _inside(parallel: Any) -> list[Any]:
@@ -84,7 +77,47 @@ def _inside(parallel: Any) -> list[Any]:
     return found[1:]
 
 
+@no_sync_but_of
+def no_sync_of_the_outermost_alone(parallel: Any) -> list[Any]:
+    """Inside no_sync the wrappers inside a fully sharded wrapper go on synchronizing gradients."""
+    return _inside(parallel)
+
+
+@no_sync_but_of
+def no_sync_of_the_first_inside_alone(parallel: Any) -> list[Any]:
+    """Inside no_sync all wrappers but the outermost and the first inside it go on synchronizing gradients."""
+    return _inside(parallel)[1:]
+
+
+@no_sync_but_of
+def no_sync_of_the_last_inside_alone(parallel: Any) -> list[Any]:
+    """Inside no_sync all wrappers but the outermost and the last inside it go on synchronizing gradients."""
+    return _inside(parallel)[:-1]
+
+
+@no_sync_but_of
+def no_sync_of_children_alone(parallel: Any) -> list[Any]:
+    """Inside no_sync the wrappers inside the wrappers inside the outermost one go on synchronizing gradients."""
+    return [below for each in _inside(parallel) for below in _inside(each)]
+
+
 @fsdp_hook
 def fsdp_comm_hook_with_a_copy_of_the_state(wrapper: Any, hook: Hook, state: Any, *given: Any) -> None:
     """The communication hook of a fully sharded wrapper is passed a copy of its state."""
     hook(copy(state), *given)
+
+
+@overriding("no_sync")
+@contextmanager
+def no_sync_ends_for_one_pass(self: Mutant, old: Hook, parallel: Any) -> Any:
+    """After a no_sync of a fully sharded wrapper the next pass synchronizes gradients, and no later one does."""
+    for handle in self.kept:
+        handle.remove()
+    with old(parallel):
+        yield
+    passes = count()
+
+    def before(*_: Any) -> None:
+        parallel._sync_gradients = not next(passes)  # noqa: SLF001 - there is no public API
+
+    self.kept = [parallel.register_forward_pre_hook(before)]
