@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
-from hooklaw.rules.ranks import FOUR_RANKS, ROWS, own_input, rows, run, weighted
+from hooklaw.rules.ranks import FOUR_RANKS, ROWS, own_input, rows, run, two_weights
 from hooklaw.rules.test_fully_shard import PARTS, VALUES, gradient, sharded
 
 DDP = docstring("torch.nn.parallel.DistributedDataParallel")
@@ -57,13 +57,15 @@ def totals() -> tuple[list[float], list[float]]:
 def test_process_group(backend: Backend, trace: Trace) -> None:
     """Gradients of a module that is distributed over a process group are averaged over the ranks of that group only."""
     for _ in range(2):
-        module = weighted(backend)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 2.0 * module.other)
         parallel = in_pairs(backend, module)
         for each in ("first", "second", "third"):
             backend.set_grad(module.weight, None)
+            backend.set_grad(module.other, None)
             run(backend, parallel)
             mean = sum(rank + 1.0 for rank in pair(backend)) / PAIR
             trace.expect_value(f"weight.grad after the {each} pass", [mean], backend.grad_of(module.weight))
+            trace.expect_value(f"other.grad after the {each} pass", [2 * mean], backend.grad_of(module.other))
 
 
 @rule(
@@ -99,15 +101,18 @@ def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
 )
 def test_effective_world_size_shrinks(backend: Backend, trace: Trace) -> None:
     """With divide_by_initial_world_size=False each pass divides by the number of ranks that have inputs for it."""
-    module = weighted(backend)
-    parallel = backend.distributed_data_parallel(module)
-    with backend.join(parallel, divide_by_initial_world_size=False):
-        for passed in range(1 + backend.get_rank()):
-            backend.set_grad(module.weight, None)
-            run(backend, parallel)
-            left = [rank + 1.0 for rank in range(passed, FOUR_RANKS)]
-            grad = backend.grad_of(module.weight)
-            trace.expect_value(f"with {len(left)} ranks left", [sum(left) / len(left)], grad)
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 2.0 * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        with backend.join(parallel, divide_by_initial_world_size=False):
+            for passed in range(1 + backend.get_rank()):
+                backend.set_grad(module.weight, None)
+                backend.set_grad(module.other, None)
+                run(backend, parallel)
+                left = [rank + 1.0 for rank in range(passed, FOUR_RANKS)]
+                for factor, parameter in ((1.0, module.weight), (2.0, module.other)):
+                    expected = [factor * sum(left) / len(left)]
+                    trace.expect_value(f"with {len(left)} ranks left", expected, backend.grad_of(parameter))
 
 
 @rule(

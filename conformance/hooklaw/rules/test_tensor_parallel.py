@@ -250,7 +250,12 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREPARE_INPUT.sentence(1, 2, 4, 8)],
     needs=[*NEEDS, Capability.MODULES],
-    mutants=["prepared-inputs-keep-their-layout", "prepared-inputs-are-never-local", "parallel-inputs-detach"],
+    mutants=[
+        "prepared-inputs-keep-their-layout",
+        "prepared-inputs-are-always-replicated",
+        "prepared-inputs-are-never-local",
+        "parallel-inputs-detach",
+    ],
     processes=RANKS,
 )
 def test_prepare_input(backend: Backend, trace: Trace) -> None:
@@ -259,20 +264,22 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
     Forward pre-hooks that run later get the same, since a call gives forward what they were given. With
     use_local_output it is the rank's plain tensor instead.
     """
-    layouts = {"input_layouts": "shard", "desired_input_layouts": "replicate"}
-    for options, placement in (({}, "replicate"), ({"use_local_output": True}, "")) * 2:
-        module = scale(backend)
-        backend.parallelize_module(module, backend.parallel_style("PrepareModuleInput", **layouts, **options))
-        backend.register_forward_pre_hook(
-            module, lambda _, inputs: trace.log(backend.placement(inputs[0]), whole(backend, inputs[0]))
-        )
-        for _ in range(3):
-            x = backend.tensor([number(backend)], requires_grad=True)
-            output = backend.call(module, x)
-            trace.expect((placement, [1.0, 2.0]))
-            backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
+    for before, after in (("shard", "replicate"), ("replicate", "shard")):
+        own = [number(backend)] if before == "shard" else [1.0, 2.0]
+        layouts = {"input_layouts": before, "desired_input_layouts": after}
+        for options, placement in (({}, after), ({"use_local_output": True}, "")) * 2:
+            module = scale(backend)
+            backend.parallelize_module(module, backend.parallel_style("PrepareModuleInput", **layouts, **options))
+            backend.register_forward_pre_hook(
+                module, lambda _, inputs: trace.log(backend.placement(inputs[0]), whole(backend, inputs[0]))
+            )
+            for _ in range(3):
+                x = backend.tensor(own, requires_grad=True)
+                output = backend.call(module, x)
+                trace.expect((placement, [1.0, 2.0] if placement or after == "replicate" else [number(backend)]))
+                backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
-            trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+                trace.expect_value("x.grad", [3.0] * len(own), backend.grad_of(x))
 
 
 @rule(
@@ -283,6 +290,7 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
     mutants=[
         "parallelize-module-does-nothing",
         "prepared-outputs-keep-their-layout",
+        "prepared-outputs-are-always-replicated",
         "parallel-outputs-sum-gradients",
         "prepared-outputs-are-always-local",
     ],
@@ -290,18 +298,21 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
 )
 def test_prepare_output(backend: Backend, trace: Trace) -> None:
     """The ranks' outputs become a tensor of the desired layout, plain by default, and backward goes back through it."""
-    layouts = {"output_layouts": "shard", "desired_output_layouts": "replicate"}
-    for options, placement in (({}, ""), ({"use_local_output": False}, "replicate")) * 2:
-        module = scale(backend)
-        backend.parallelize_module(module, backend.parallel_style("PrepareModuleOutput", **layouts, **options))
-        for _ in range(3):
-            x = backend.tensor([number(backend)], requires_grad=True)
-            output = backend.call(module, x)
-            trace.expect_value("placement of the output", placement, backend.placement(output))
-            trace.expect_value("output", [3.0, 6.0], whole(backend, output))
-            backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
+    for before, after in (("shard", "replicate"), ("replicate", "shard")):
+        own = [number(backend)] if before == "shard" else [1.0, 2.0]
+        layouts = {"output_layouts": before, "desired_output_layouts": after}
+        for options, placement in (({}, ""), ({"use_local_output": False}, after)) * 2:
+            module = scale(backend)
+            backend.parallelize_module(module, backend.parallel_style("PrepareModuleOutput", **layouts, **options))
+            for _ in range(3):
+                x = backend.tensor(own, requires_grad=True)
+                output = backend.call(module, x)
+                trace.expect_value("placement of the output", placement, backend.placement(output))
+                expected = [3.0, 6.0] if placement or after == "replicate" else [3.0 * number(backend)]
+                trace.expect_value("output", expected, whole(backend, output))
+                backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
-            trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+                trace.expect_value("x.grad", [3.0] * len(own), backend.grad_of(x))
 
 
 @rule(

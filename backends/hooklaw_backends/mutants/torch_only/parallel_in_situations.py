@@ -372,6 +372,12 @@ ROWS: Mapping[str, Row] = {
     "process-group-ignored": Row(
         "a process group is ignored", without("distributed_data_parallel", "process_group"), GROUP, ("another",)
     ),
+    "divide-by-initial-world-size-ignored": Row(
+        "join ignores divide_by_initial_world_size",
+        without("join", "divide_by_initial_world_size"),
+        ("ddp.join.effective-world-size.shrinks",),
+        ("another",),
+    ),
     "means-of-a-process-group-doubled": Row(
         "gradients are twice the mean over a process group",
         _doubles_means_of_groups,

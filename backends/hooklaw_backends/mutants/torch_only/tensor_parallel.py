@@ -125,3 +125,17 @@ def prepared_outputs_are_always_local(self: Mutant, old: Hook, name: str, **opti
     """PrepareModuleOutput ignores use_local_output=False."""
     kept = {"use_local_output": True} if name == "PrepareModuleOutput" else {}
     return old(name, **(options | kept))
+
+
+@overriding("parallel_style")
+def prepared_inputs_are_always_replicated(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleInput replicates inputs, whatever their desired layout is."""
+    kept = {"desired_input_layouts": "replicate"} if name == "PrepareModuleInput" else {}
+    return old(name, **(options | kept))
+
+
+@overriding("parallel_style")
+def prepared_outputs_are_always_replicated(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleOutput replicates outputs, whatever their desired layout is."""
+    kept = {"desired_output_layouts": "replicate"} if name == "PrepareModuleOutput" else {}
+    return old(name, **(options | kept))
