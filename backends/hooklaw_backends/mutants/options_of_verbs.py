@@ -210,10 +210,10 @@ OPTIONS: dict[str, Option] = {
     "checkpoint-early-stop": Option("early_stop", ("checkpoint",), ("checkpoint",), default=True, other=False),
     "checkpoint-context-fn": Option("context_fn", ("checkpoint",), ("checkpoint",), default=None, other=NOT_GIVEN),
     "sequential-use-reentrant": Option(
-        "use_reentrant", ("checkpoint_sequential",), ("checkpoint.sequential",), default=NOT_GIVEN
+        "use_reentrant", ("checkpoint_sequential",), ("checkpoint-sequential",), default=NOT_GIVEN
     ),
     "sequential-preserve-rng-state": Option(
-        "preserve_rng_state", ("checkpoint_sequential",), ("checkpoint.sequential",), default=True, other=False
+        "preserve_rng_state", ("checkpoint_sequential",), ("checkpoint-sequential",), default=True, other=False
     ),
     "early-stop-enable": Option("enable", ("set_checkpoint_early_stop",), ("checkpoint",), default=NOT_GIVEN, place=0),
     "debug-enabled": Option("enabled", ("set_checkpoint_debug_enabled",), ("checkpoint",), default=NOT_GIVEN, place=0),

@@ -478,7 +478,7 @@ SEVERAL: dict[str, Several] = {
     "reentrant-outputs": _row(
         "outputs of a reentrant checkpoint", _checkpoint, "checkpoint", use_reentrant=True, outputs=True
     ),
-    "sequential-functions": _row("functions of checkpoint_sequential", _sequential, "checkpoint.sequential"),
+    "sequential-functions": _row("functions of checkpoint_sequential", _sequential, "checkpoint-sequential"),
     "policy-operations": _row(
         "operations in the list of a selective checkpoint", _policy, "checkpoint.selective", without=SAME
     ),
