@@ -1,7 +1,7 @@
 """Mutants of the engine that are made as those of the tables, but whose situation never is, or whose fault is none."""
 
 from hooklaw_backends.mutants import handles_in_situations as handles
-from hooklaw_backends.mutants import kinds_of_values, options_of_verbs, results_of_verbs
+from hooklaw_backends.mutants import kinds_of_values, options_of_verbs, origins_of_tensors, results_of_verbs
 from hooklaw_backends.mutants import modes_in_situations as modes
 from hooklaw_backends.mutants import verbs_in_situations as verbs
 from hooklaw_backends.mutants.contexts_in_situations import TABLE
@@ -16,8 +16,8 @@ NEVER = Situation("never", "never", lambda *_: False)
 def mutants(of):
     """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts.
 
-    And one for each verb, context and handle of a kind, for each sequence, option and result of a verb, and for each
-    place of values.
+    And one for each verb, context and handle of a kind, for each sequence, option and result of a verb, for each
+    place of values, and of tensors of an origin.
     """
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}
@@ -32,6 +32,9 @@ def mutants(of):
     made |= {f"option-{name}": options_of_verbs.made(row, lambda call: call.given) for name, row in _options()}
     made |= {f"result-{name}": results_of_verbs.made(row, lambda _, value: value) for name, row in _results()}
     made |= {f"value-{name}": place.make(lambda _, value: value) for name, place in kinds_of_values.PLACES.items()}
+    made |= {
+        f"origin-{of}": origins_of_tensors.made(each[1], "never") for of, each in origins_of_tensors.PLACES.items()
+    }
     made |= {f"kept-{name}": results_of_verbs.stale(row, -1) for name, row in _results() if row.is_kept}
     return {kind: type(of, (each, OverReference), {"__doc__": "Nothing."}) for kind, each in made.items()}
 

@@ -128,3 +128,15 @@ def test_value_without_its_kind_is_the_same():
 
     assert seen[0] is without
     assert seen[1] == {"key": [None]}
+
+
+def test_origin_of_a_tensor():
+    """A hook on a parameter of a module is lost, and one on another leaf runs."""
+    mutant, (leaf,) = made("tensor-hook-on-parameter-lost", 1.0)
+    parameter = mutant.module({"weight": mutant.tensor([1.0])}, lambda *_: None).weight
+    seen = []
+    for name, tensor in (("leaf", leaf), ("parameter", parameter)):
+        mutant.register_hook(tensor, lambda _, name=name: seen.append(name))
+        mutant.backward(tensor * 2)
+
+    assert seen == ["leaf"]

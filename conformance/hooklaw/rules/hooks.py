@@ -165,6 +165,11 @@ def leaf(backend: Backend) -> Any:
     return backend.tensor([1.0, 2.0], requires_grad=True)
 
 
+def parameter(backend: Backend) -> Any:
+    """Make such a leaf that is a parameter of a module."""
+    return backend.module({"weight": backend.tensor([1.0, 2.0])}, nothing).weight
+
+
 def zeros(backend: Backend) -> Any:
     """Make a leaf whose exponential is 1."""
     return backend.tensor([0.0, 0.0], requires_grad=True)
@@ -192,21 +197,33 @@ def hooked_module(backend: Backend, kind: Kind, *hooks: Then, place: Place = her
             handle.remove()
 
 
+def twice(x: Any) -> Any:
+    """Double the leaf."""
+    return x * 2
+
+
 @contextmanager
-def hooked(
-    backend: Backend, kind: Kind, *hooks: Then, place: Place = here, x: Any = None, weight: Any = None
+def hooked(  # noqa: PLR0913 - each of the parts may be another
+    backend: Backend,
+    kind: Kind,
+    *hooks: Then,
+    place: Place = here,
+    x: Any = None,
+    double: Then = twice,
+    weight: Any = None,
 ) -> Generator[tuple[Any, Any]]:
     """Make the graph in three calls with hooks of a kind, and give its root and leaf.
 
-    The leaf may be another, and what is summed may be weighted.
+    The leaf and what doubles it may be others, and what is summed may be weighted.
     """
-    x = leaf(backend) if x is None else x
+    if x is None:
+        x = parameter(backend) if kind.of_module else leaf(backend)
     total = backend.sum if weight is None else lambda tripled: backend.sum(tripled * weight)
     if kind.of_module:
         with hooked_module(backend, kind, *hooks, place=place) as module:
             yield backend.call(lambda x: total(module(x) * 3), x), x
         return
-    doubled = backend.call(lambda x: x * 2, x)
+    doubled = backend.call(double, x)
     parts = Parts(x, doubled, backend.call(lambda doubled: doubled * 3, doubled))
     place(lambda: [kind.register(backend, parts, hook) for hook in hooks])
     yield backend.call(total, parts.tripled), x

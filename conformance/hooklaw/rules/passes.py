@@ -14,6 +14,7 @@ from hooklaw.rules.hooks import (
     Place,
     UserError,
     after_calls,
+    doubling,
     earlier,
     failing,
     gradient,
@@ -23,7 +24,9 @@ from hooklaw.rules.hooks import (
     hooked_module,
     leaf,
     nothing,
+    parameter,
     seen_by,
+    twice,
 )
 
 PASSES = [
@@ -278,12 +281,21 @@ def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
 
 
 def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:
-    """Expect a hook to run once wherever it was registered."""
+    """Expect a hook to run once wherever it was registered; so also for a module's parameter and output."""
     for others in ([], earlier(trace, kind)):
         for label, place in places_of(backend, kind).items():
             with hooked(backend, kind, *others, hook_of(trace, kind), place=place) as (root, x):
                 trace.log(label, _backward(backend, root, x))
                 trace.expect(*seen_by(kind, others), (label, gradient(kind)))
+    if kind.of_module:
+        return
+    for label, double in (
+        ("output of a module", doubling(backend)),
+        ("output of a checkpoint", lambda x: backend.checkpoint(twice, x, use_reentrant=False)),
+    ):
+        with hooked(backend, kind, hook_of(trace, kind), x=parameter(backend), double=double) as (root, x):
+            trace.log(label, _backward(backend, root, x))
+            trace.expect(*seen_by(kind), (label, gradient(kind)))
 
 
 def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:

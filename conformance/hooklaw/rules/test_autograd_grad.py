@@ -233,6 +233,10 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
         loss = backend.call(lambda z, weight: backend.sum(z * weight), z, weight)
         trace.expect_value("gradient that is 0-d, zero or empty", [numbers], backend.grad(loss, [z]))
 
+    copy = backend.call(backend.clone, x)
+    grads = backend.grad(backend.call(lambda copy: backend.sum(copy * 3), copy), [copy])
+    trace.expect_value("gradient of a clone", [[3.0, 3.0]], grads)
+
 
 @rule(
     "grad.grad-outputs",

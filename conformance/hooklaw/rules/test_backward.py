@@ -92,6 +92,10 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
         gradients = [backend.grad_of(tensor) for tensor in (x, y, loss, root)]
         trace.expect_value("gradients beside a leaf", [[42.0, 42.0], [21.0, 21.0], 7.0, 1.0], gradients)
 
+    copy = backend.call(backend.clone, leaf(backend))
+    backend.backward(backend.call(lambda copy: backend.sum(copy * 3), copy), inputs=[copy])
+    trace.expect_value("gradient of a clone", [3.0, 3.0], backend.grad_of(copy))
+
 
 @rule(
     "backward.inputs.others-ignored",

@@ -100,6 +100,11 @@ def test_retained(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
         trace.expect_value(f"y.grad, {label}", [3.0, 3.0], backend.grad_of(y))
 
+    y = backend.call(backend.module({}, lambda _, x: x * 2), leaf(backend))
+    backend.retain_grad(y)
+    backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+    trace.expect_value("y.grad of an output of a module", [3.0, 3.0], backend.grad_of(y))
+
 
 @rule(
     "inplace.every-place",

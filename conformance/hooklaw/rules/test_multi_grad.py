@@ -24,6 +24,12 @@ def test_once(backend: Backend, trace: Trace) -> None:
 
     trace.expect(*[("hook", [[2.0, 2.0], [3.0, 3.0]])] * 3)
 
+    c = backend.tensor([1.0, 2.0], requires_grad=True)
+    copy = backend.call(backend.clone, c)
+    backend.register_multi_grad_hook([copy, c], trace.saw("hook with a clone"))
+    backend.backward(backend.call(lambda copy, c: backend.sum(copy * 5 + c * 7), copy, c))
+    trace.expect(("hook with a clone", [[5.0, 5.0], [12.0, 12.0]]))
+
 
 @rule(
     "multi-grad.all.root",

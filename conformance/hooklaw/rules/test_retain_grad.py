@@ -54,6 +54,11 @@ def test_populates(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda y, weight: backend.sum(y * weight), y, backend.tensor(numbers)))
         trace.expect_value("y.grad that is 0-d, zero or empty", numbers, backend.grad_of(y))
 
+    copy = backend.call(backend.clone, x)
+    backend.retain_grad(copy)
+    backend.backward(backend.call(lambda copy: backend.sum(copy * 3), copy))
+    trace.expect_value("gradient of a clone", [3.0, 3.0], backend.grad_of(copy))
+
 
 @rule(
     "retain-grad.default-none",
@@ -69,16 +74,17 @@ def test_default_none(backend: Backend, trace: Trace) -> None:
         output, other = backend.split(x * 2, 1)
         backend.retain_grad(other)
         y = output * 3
-        return backend.sum(y + other), y, output
+        return backend.sum(y + other), y, output, other
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y, output = backend.call(forward, x)
+    loss, y, output, other = backend.call(forward, x)
     backend.backward(loss)
 
     with catch_warnings(action="ignore"):  # torch warns when it is read
         trace.expect_value("y.grad", None, backend.grad_of(y))
         trace.expect_value("loss.grad", None, backend.grad_of(loss))
         trace.expect_value("gradient of one output of two", None, backend.grad_of(output))
+    trace.expect_value("gradient of the other, which retains it", [1.0], backend.grad_of(other))
 
 
 @rule(

@@ -119,6 +119,11 @@ def test_argument(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("gradient", [[6.0], [12.0]]), ("kind", [[2, 1], "float32", backend.device(x)]))
 
+    copy = backend.call(backend.clone, x)
+    backend.register_hook(copy, trace.saw("gradient of a clone"))
+    backend.backward(backend.call(lambda copy: backend.sum(copy * 3), copy))
+    trace.expect(("gradient of a clone", [[3.0], [3.0]]))
+
 
 @rule(
     "tensor-hook.arg.gradient.broadcast",
