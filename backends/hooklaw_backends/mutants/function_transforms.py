@@ -54,6 +54,12 @@ def hooks_in_nested_transforms_return_nothing(self: InTransform, _tensor: Any, h
 
 
 @altering("register_hook", base=InTransform)
+def hooks_inside_three_transforms_return_nothing(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns is ignored in a transform inside two others."""
+    return _returning_nothing(hook) if self.depth > 2 else _same(hook)  # noqa: PLR2004 - two others
+
+
+@altering("register_hook", base=InTransform)
 def hooks_in_nested_transforms_return_constants(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
     """What a tensor hook returns has no history if one transform is inside another."""
     if self.depth <= 1:

@@ -50,6 +50,7 @@ def test_grad(backend: Backend, trace: Trace) -> None:
     mutants=[
         "hooks-skipped-in-transforms",
         "hooks-in-nested-transforms-return-nothing",
+        "hooks-inside-three-transforms-return-nothing",
         "hooks-in-nested-transforms-return-constants",
     ],
     except_under=NO_ROOT,
@@ -72,6 +73,11 @@ def test_nested(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [1.0, 2.0]))
     trace.expect_value("gradient", [40.0, 80.0], second)
+
+    third = backend.func_grad(lambda x: backend.sum(backend.func_grad(outer)(x)))(backend.tensor([1.0, 2.0]))
+
+    trace.expect(("hook", [1.0, 2.0]))
+    trace.expect_value("third derivative", [40.0, 40.0], third)
 
 
 @rule(
