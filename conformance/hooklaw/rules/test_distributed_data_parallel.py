@@ -134,13 +134,13 @@ def test_mixed_dtypes(backend: Backend, trace: Trace) -> None:
 def test_gradients_accumulate(backend: Backend, trace: Trace) -> None:
     """Two passes of a distributed module accumulate twice the mean of the gradients."""
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
         parallel = backend.distributed_data_parallel(module)
         run(backend, parallel)
         run(backend, parallel)
 
-        for parameter in (module.weight, module.other):
-            trace.expect_value("the gradient", [2 * mean(backend)[0]], backend.grad_of(parameter))
+        trace.expect_value("weight.grad", [2 * mean(backend)[0]], backend.grad_of(module.weight))
+        trace.expect_value("other.grad", [20 * mean(backend)[0]], backend.grad_of(module.other))
 
 
 @rule(
@@ -158,11 +158,11 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
     The docstring says that the module does not work with autograd.grad, and not what happens instead.
     """
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
         outputs = backend.call(backend.distributed_data_parallel(module), own_input(backend))
         grads = backend.grad(backend.sum(outputs), [module.weight, module.other])
 
-        trace.expect_value("the gradients", [[number(backend)]] * 2, list(grads))
+        trace.expect_value("the gradients", [[number(backend)], [10 * number(backend)]], list(grads))
         for parameter in (module.weight, module.other):
             trace.expect_value(".grad", None, backend.grad_of(parameter))
 
@@ -315,26 +315,29 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
     other = weighted(backend)
     parallel_other = backend.distributed_data_parallel(other)
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
         parallel = backend.distributed_data_parallel(module)
-        parameters = (module.weight, module.other)
+        parameters = ((module.weight, 1), (module.other, 10))
         for error in (False, True, False):
-            for parameter in parameters:
+            for parameter, _ in parameters:
                 backend.set_grad(parameter, None)
             ending = trace.raises_type(ZeroDivisionError, "inside") if error else nullcontext()
             with ending, backend.no_sync(parallel):
                 with backend.no_sync(parallel):
                     run(backend, parallel)
-                for parameter in parameters:
-                    trace.expect_value("after 1 pass inside", [number(backend)], backend.grad_of(parameter))
+                for parameter, factor in parameters:
+                    own = factor * number(backend)
+                    trace.expect_value("after 1 pass inside", [own], backend.grad_of(parameter))
                 run(backend, parallel)
-                for parameter in parameters:
-                    trace.expect_value("after 2 passes inside", [2 * number(backend)], backend.grad_of(parameter))
+                for parameter, factor in parameters:
+                    own = factor * number(backend)
+                    trace.expect_value("after 2 passes inside", [2 * own], backend.grad_of(parameter))
                 if error:
                     raise ZeroDivisionError("inside no_sync")
             run(backend, parallel)
-            for parameter in parameters:
-                trace.expect_value("after a pass outside", [3 * mean(backend)[0]], backend.grad_of(parameter))
+            for parameter, factor in parameters:
+                share = factor * mean(backend)[0]
+                trace.expect_value("after a pass outside", [3 * share], backend.grad_of(parameter))
         backend.set_grad(other.weight, None)
         with backend.no_sync(parallel):
             run(backend, parallel_other)
@@ -353,7 +356,7 @@ def test_no_sync(backend: Backend, trace: Trace) -> None:
 def test_no_sync_forward_outside(backend: Backend, trace: Trace) -> None:
     """If forward ran before no_sync was entered, a backward inside it still synchronizes the gradients."""
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
         parallel = backend.distributed_data_parallel(module)
         for _ in range(3):
             for parameter in (module.weight, module.other):
@@ -361,8 +364,8 @@ def test_no_sync_forward_outside(backend: Backend, trace: Trace) -> None:
             outputs = backend.call(parallel, own_input(backend))
             with backend.no_sync(parallel):
                 backend.backward(backend.sum(outputs))
-            for name in ("weight", "other"):
-                trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
+            trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
+            trace.expect_value("other.grad", [10 * mean(backend)[0]], backend.grad_of(module.other))
 
 
 @rule(

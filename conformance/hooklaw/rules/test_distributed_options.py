@@ -36,23 +36,23 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
     """
     for _ in range(2):
         weights = {"weight": own_input(backend), "other": own_input(backend)}
-        module = backend.module(weights, lambda module, x: x * module.weight + x * module.other + module.inner(x))
+        module = backend.module(weights, lambda module, x: x * module.weight + x * 10 * module.other + module.inner(x))
         backend.add_module(
-            module, "inner", backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
+            module, "inner", backend.module({"weight": own_input(backend)}, lambda module, x: x * 100 * module.weight)
         )
         for name in ("steps", "more"):
             backend.register_buffer(module, name, backend.tensor([10 * number(backend)]))
         parallel = backend.distributed_data_parallel(module, init_sync=False)
-        parameters = {"weight": module.weight, "other": module.other, "inner.weight": module.inner.weight}
-        for name, parameter in parameters.items():
-            trace.expect_value(name, [number(backend)], backend.detach(parameter))
+        parameters = ((module.weight, 1), (module.other, 10), (module.inner.weight, 100))
+        for parameter, _ in parameters:
+            trace.expect_value("parameter", [number(backend)], backend.detach(parameter))
         trace.expect_value("buffers", [[10 * number(backend)]] * 2, [module.steps, module.more])
 
         for passes in (1, 2, 3):
             run(backend, parallel)
-            for name, parameter in parameters.items():
-                expected = [passes * mean(backend)[0]]
-                trace.expect_value(f"{name}.grad after pass {passes}", expected, backend.grad_of(parameter))
+            for parameter, factor in parameters:
+                expected = [factor * passes * mean(backend)[0]]
+                trace.expect_value(f"gradient after pass {passes}", expected, backend.grad_of(parameter))
     for options in ({}, {"init_sync": True}):
         module = backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
         backend.distributed_data_parallel(module, **options)
@@ -78,7 +78,7 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
     def forward(module, x):
         trace.log("steps in forward", module.steps)
         trace.log("more in forward", module.more)
-        return x * module.weight + x * module.other
+        return x * module.weight + x * 10 * module.other
 
     for _ in range(2):
         module = two_weights(backend, forward)
@@ -91,8 +91,9 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
             run(backend, parallel)
             own = [number(backend) ** passes]
             trace.expect(("steps in forward", own), ("more in forward", own))
-            for parameter in (module.weight, module.other):
-                trace.expect_value("the gradient", [passes * mean(backend)[0]], backend.grad_of(parameter))
+            share = passes * mean(backend)[0]
+            trace.expect_value("weight.grad", [share], backend.grad_of(module.weight))
+            trace.expect_value("other.grad", [10 * share], backend.grad_of(module.other))
     module = two_weights(backend, forward)
     for name in ("steps", "more"):
         backend.register_buffer(module, name, backend.tensor([1.0]))
@@ -123,13 +124,14 @@ def test_join_disabled(backend: Backend, trace: Trace) -> None:
     is disabled too: each rank keeps a parameter of its own.
     """
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
         parallel = backend.distributed_data_parallel(module)
         with backend.join(parallel, enable=False):
             for passes in (1, 2, 3):
                 run(backend, parallel)
-                for parameter in (module.weight, module.other):
-                    trace.expect_value(f"after pass {passes}", [passes * mean(backend)[0]], backend.grad_of(parameter))
+                share = passes * mean(backend)[0]
+                trace.expect_value(f"weight.grad after pass {passes}", [share], backend.grad_of(module.weight))
+                trace.expect_value(f"other.grad after pass {passes}", [10 * share], backend.grad_of(module.other))
             for name in ("weight", "other"):
                 setattr(module, name, backend.module({"weight": own_input(backend)}, lambda _, x: x).weight)
 

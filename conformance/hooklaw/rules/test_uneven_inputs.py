@@ -15,7 +15,7 @@ LENGTH = 800
 
 def distributed(backend: Backend) -> tuple[Any, Any]:
     """Distribute a module with two parameters, and return both."""
-    module = two_weights(backend, lambda module, x: x * module.weight + x * module.other)
+    module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
     return module, backend.distributed_data_parallel(module)
 
 
@@ -35,7 +35,7 @@ def expect_gradients(backend: Backend, trace: Trace, last: float, **options: boo
     They are those of two modules, each of which runs through its inputs twice.
     """
     (share,) = mean(backend)
-    expected = [[share] * 2, [share] * 2, [last] * 2][: 2 + backend.get_rank()]
+    expected = [[each, 10 * each] for each in (share, share, last)][: 2 + backend.get_rank()]
     for _ in range(2):
         module, parallel = distributed(backend)
         for _ in range(2):
@@ -122,7 +122,8 @@ def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.OUT_OF_INPUTS):
             uneven(backend, module, parallel, seen, throw_on_early_termination=True)
 
-        trace.expect_value("gradients before", [mean(backend) * 2] * 2, seen)
+        (share,) = mean(backend)
+        trace.expect_value("gradients before", [[share, 10 * share]] * 2, seen)
     for options in ({}, {"throw_on_early_termination": False}):
         seen: list[Any] = []
         uneven(backend, *distributed(backend), seen, **options)

@@ -1,6 +1,6 @@
 """Parameters of a distributed module that a pass does not use: found in each pass, or known from a static graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
@@ -10,40 +10,43 @@ DDP = docstring("torch.nn.parallel.DistributedDataParallel")
 DESIGN = notes("ddp", "internal-design")
 NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
 STATIC = [*NEEDS, Capability.STATIC_GRAPH]
+TEN_FOR_SECOND = {"weight": 1.0, "second": 10.0}
+"""Factors of the gradients of a module with three weights."""
 
 
 def expect_mean_in_each_pass(
     backend: Backend,
     trace: Trace,
     make: Callable[[], Any],
-    *names: str,
-    factor: float = 1.0,
+    factors: Mapping[str, float],
+    *,
     loss: Any = lambda out: out,
     **options: bool,
 ) -> None:
     """Distribute two modules and run three passes of each.
 
-    Expect in each pass the mean of factor times the input for the parameters of these names.
+    Expect in each pass the mean of the input times a factor for the parameters of these names.
     """
-    expected = mean(backend, lambda own: factor * own)
     for _ in range(2):
         module = make()
         parallel = backend.distributed_data_parallel(module, **options)
         for each in ("first", "second", "third"):
-            for name in names:
+            for name in factors:
                 backend.set_grad(getattr(module, name), None)
             x = backend.tensor([number(backend)], requires_grad=True)
             backend.backward(backend.sum(loss(backend.call(parallel, x))))
-            for name in names:
-                said = f"{name}.grad after the {each} pass"
-                trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
+            for name, factor in factors.items():
+                expected = mean(backend, lambda own, factor=factor: factor * own)
+                trace.expect_value(
+                    f"{name}.grad after the {each} pass", expected, backend.grad_of(getattr(module, name))
+                )
 
 
 def three_weights(
-    backend: Backend, forward: Callable[..., Any] = lambda module, x: x * module.weight + x * module.second
+    backend: Backend, forward: Callable[..., Any] = lambda module, x: x * module.weight + x * 10 * module.second
 ) -> Any:
     """Make a module with three parameters, of which forward uses two: weight and second."""
-    return backend.module({name: backend.tensor([2.0]) for name in ("weight", "second", "other")}, forward)
+    return backend.module({name: backend.tensor([2.0]) for name in (*TEN_FOR_SECOND, "other")}, forward)
 
 
 @rule(
@@ -69,9 +72,9 @@ def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
         return found["outputs"][0]
 
     expect_mean_in_each_pass(
-        backend, trace, lambda: three_weights(backend), "weight", "second", find_unused_parameters=True
+        backend, trace, lambda: three_weights(backend), TEN_FOR_SECOND, find_unused_parameters=True
     )
-    expect_mean_in_each_pass(backend, trace, nested, "weight", loss=loss, find_unused_parameters=True)
+    expect_mean_in_each_pass(backend, trace, nested, {"weight": 1.0}, loss=loss, find_unused_parameters=True)
 
 
 @rule(
@@ -114,7 +117,7 @@ def test_not_in_loss(backend: Backend, trace: Trace) -> None:
 
     for place, name in enumerate(("weight", "other")):
         expect_mean_in_each_pass(
-            backend, trace, module, name, loss=lambda outputs, at=place: outputs[at], find_unused_parameters=True
+            backend, trace, module, {name: 1.0}, loss=lambda outputs, at=place: outputs[at], find_unused_parameters=True
         )
 
 
@@ -200,7 +203,7 @@ def test_static_graph_unused(backend: Backend, trace: Trace) -> None:
 
     It does not matter whether find_unused_parameters is set, so it is not needed.
     """
-    expect_mean_in_each_pass(backend, trace, lambda: three_weights(backend), "weight", "second", static_graph=True)
+    expect_mean_in_each_pass(backend, trace, lambda: three_weights(backend), TEN_FOR_SECOND, static_graph=True)
 
 
 @rule(
@@ -217,8 +220,7 @@ def test_static_graph_find_unused(backend: Backend, trace: Trace) -> None:
         backend,
         trace,
         lambda: three_weights(backend),
-        "weight",
-        "second",
+        TEN_FOR_SECOND,
         static_graph=True,
         find_unused_parameters=True,
     )
@@ -237,11 +239,11 @@ def test_static_graph_checkpoint_twice(backend: Backend, trace: Trace) -> None:
 
     def forward(module, x):
         for _ in range(2):
-            x = backend.checkpoint(lambda y: y * module.weight + y * module.other, x, use_reentrant=True)
+            x = backend.checkpoint(lambda y: y * module.weight + y * 2 * module.other, x, use_reentrant=True)
         return x
 
     expect_mean_in_each_pass(
-        backend, trace, lambda: two_weights(backend, forward), "weight", "other", factor=10.0, static_graph=True
+        backend, trace, lambda: two_weights(backend, forward), {"weight": 16.0, "other": 32.0}, static_graph=True
     )
 
 
@@ -257,11 +259,9 @@ def test_static_graph_checkpoint_unused(backend: Backend, trace: Trace) -> None:
     """With static_graph=True a checkpointed module may have parameters that no pass uses."""
 
     def forward(module, x):
-        return backend.checkpoint(lambda y: y * module.weight + y * module.second, x, use_reentrant=True)
+        return backend.checkpoint(lambda y: y * module.weight + y * 10 * module.second, x, use_reentrant=True)
 
-    expect_mean_in_each_pass(
-        backend, trace, lambda: three_weights(backend, forward), "weight", "second", static_graph=True
-    )
+    expect_mean_in_each_pass(backend, trace, lambda: three_weights(backend, forward), TEN_FOR_SECOND, static_graph=True)
 
 
 @rule(

@@ -71,7 +71,7 @@ GRADIENTS = {
         " around no_sync", lambda _: True, ("ddp.no-sync",), (LATER, AFTER_NO_SYNC)
     ),
     "ddp-gradients-in-a-disabled-join": Gradients(" in a disabled join", lambda _: True, ("ddp.join.disabled",)),
-    "ddp-gradients-of-checkpoints": Gradients(" that checkpoints", lambda _: True, ("ddp.checkpoint.reentrant",)),
+    "ddp-gradients-of-checkpoints": Gradients(" that checkpoints", lambda _: True, ("ddp.checkpoint.",)),
 }
 
 
@@ -96,11 +96,37 @@ def _left(gradients: Gradients, situation: Situation, *, first: int = 0) -> type
     return overriding(WRAP, base=KnowingWrappers)(distribute)
 
 
+def _mixed_up(gradients: Gradients) -> type[Mutant]:
+    """Return a mutant that gives the gradients of a bucket to its parameters in reverse order, if they are as long."""
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        sizes = [each.numel() for each in bucket.parameters()]
+        shared = all_reduce_future(bucket.buffer() / distributed.get_world_size())
+        if sizes != sizes[::-1]:
+            return shared
+        return shared.then(lambda done: torch.cat(done.value().split(sizes)[::-1]))
+
+    def distribute(self: Any, old: Hook, module: Any, **options: Any) -> Any:
+        made = old(module, **options)
+        if gradients.holds(made.known_as):
+            made.register_comm_hook(None, hook)
+        return made
+
+    return overriding(WRAP, base=KnowingWrappers)(distribute)
+
+
 def _of_gradients() -> Iterator[Row]:
     for of, each in GRADIENTS.items():
         said = f"the gradients of a distributed module{each.words} are those of the rank alone"
         for situation in each.situations:
             yield row(f"{of}-left", said, each.chapters, situation, _left(each, situation))
+        yield row(
+            f"{of}-mixed-up",
+            f"a distributed module{each.words} gives the gradients of parameters to others",
+            each.chapters,
+            ALWAYS,
+            _mixed_up(each),
+        )
         said = f"{said}, but for its first parameter"
         yield row(f"{of}-left-but-the-first", said, each.chapters, ALWAYS, _left(each, ALWAYS, first=1))
 
