@@ -139,13 +139,13 @@ PLACES: dict[str, tuple[str, Make, tuple[str, ...], tuple[str, ...]]] = {
         "a multi-grad hook is not for {}",
         _left_out,
         ("multi-grad",),
-        ("clone", "part", "checkpoint", "module", "parameter"),
+        ("clone", "part", "checkpoint", "module"),
     ),
     "retain-grad-on": (
         "retain_grad of {} does nothing",
         partial(of_argument, verb="retain_grad", place=0),
         ("retain-grad",),
-        ("clone", "part", "checkpoint", "custom-function", "module"),
+        ("clone", "checkpoint", "custom-function", "module"),
     ),
     "backward-input-that-is": (
         "a backward leaves {} out of its inputs",
@@ -163,7 +163,8 @@ PLACES: dict[str, tuple[str, Make, tuple[str, ...], tuple[str, ...]]] = {
 }
 """For each place the fault in words, what makes a mutant, the chapters to try first, and the origins.
 
-Left out are origins of which no rule has both capabilities: leaves that were made to require grad, for example.
+Left out are origins of which no rule has both capabilities, such as leaves that were made to require grad, and
+multi-grad hooks on parameters, which a rule of ranks tries.
 """
 
 

@@ -12,7 +12,6 @@ from hooklaw.rules.hooks import (
     NODE_PRE,
     POST_ACCUMULATE,
     TENSOR,
-    parameter,
 )
 from hooklaw.rules.passes import PLACES, runs_from
 
@@ -134,11 +133,6 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     In no_grad, during another pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks.
     """
     runs_from(backend, trace, MULTI_GRAD)
-
-    weight = parameter(backend)
-    backend.register_multi_grad_hook([weight], trace.saw("hook of a parameter"))
-    backend.backward(backend.call(lambda weight: backend.sum(weight * 3), weight))
-    trace.expect(("hook of a parameter", [[3.0, 3.0]]))
 
 
 @rule(
