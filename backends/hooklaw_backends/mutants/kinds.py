@@ -98,7 +98,7 @@ def _legacy(words: str, verb: str, never: tuple[str, ...] = ()) -> Kind:
 
 BACKWARD = (*EITHER, *IN_PASS)
 FORWARD = (*EITHER, *IN_FORWARD)
-OTHERS = ("made-in-a-module",)
+OTHERS = ("made-in-a-module", "made-in-three-modules")
 """A hook on all modules that is registered in the forward of one may run for that call."""
 REACHED = ("made-in-a-pass", "made-in-a-module", "second-pass", "inner-pass")
 """Situations of legacy hooks that need no capability beside those of the rules on them."""

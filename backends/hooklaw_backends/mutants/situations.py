@@ -23,8 +23,8 @@ class Registration(NamedTuple):
     in_checkpoint: bool
     with_pairs: bool
     in_module: bool
-    depth: int
-    """How many passes or forwards of modules were around it, of which there were more."""
+    modules: int
+    """In how many forwards of modules it was."""
     calls: list[None]
     """One for each call of the hook, the present one too."""
 
@@ -116,7 +116,7 @@ class Knowing(Mutant):
             in_checkpoint=self.regions > 0,
             with_pairs=self.pairs > 0,
             in_module=self.modules > 0,
-            depth=max(len(self.under_way), self.modules),
+            modules=self.modules,
             calls=[],
         )
 
@@ -183,7 +183,7 @@ PLACES = (
     Situation("in-a-checkpoint", "in a checkpointed function", lambda _, its: its.in_checkpoint),
     Situation("in-a-module", "in a module's forward", lambda _, its: its.in_module),
     Situation("with-pairs", "under saved-tensor hooks", lambda _, its: its.with_pairs),
-    Situation("three-deep", "inside three passes, or three forwards of modules", lambda _, its: its.depth >= THIRD),
+    Situation("in-three-modules", "inside three forwards of modules", lambda _, its: its.modules >= THIRD),
 )
 """Places where a hook is registered or a verb is called."""
 EITHER = (

@@ -170,8 +170,8 @@ def places(backend: Backend) -> dict[str, Place]:
         with backend.no_grad():
             register()
 
-    def during_passes(times: int) -> Place:
-        return lambda register: _in_passes(backend, times, register)()
+    def during_a_pass(register: Callable[[], Any]) -> None:
+        _in_passes(backend, 1, register)()
 
     def in_a_checkpoint(register: Callable[[], Any]) -> None:
         backend.checkpoint(lambda other: (register(), other * 5)[1], leaf(backend), use_reentrant=False)
@@ -186,8 +186,7 @@ def places(backend: Backend) -> dict[str, Place]:
     return {
         "in no_grad": in_no_grad,
         "in no_grad inside two others": _thrice(in_no_grad),
-        "during a pass": during_passes(1),
-        "during a pass inside two others": during_passes(3),
+        "during a pass": during_a_pass,
         "in a checkpointed function": in_a_checkpoint,
         "in a module's forward": in_a_module,
         "in a module's forward inside two others": _thrice(in_a_module),
